@@ -1,0 +1,140 @@
+//! Moving messages between processes. One trait, several implementations, one behaviour suite ([`suite`], in tests).
+//!
+//! - [`memory`]: inside one process, for `mutirao up`; its logs are segment files.
+//! - [`link`]: the same broker reached over one authenticated WebSocket, for worker processes and far nodes.
+//! - RabbitMQ: next.
+//!
+//! The broker is transport, never the truth: the store is. A broker that loses every message costs time, not work, so
+//! nothing here is asked to survive the death of its process except a [`log`](Broker::append).
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+pub type Shared = Arc<dyn Broker>;
+
+/// What a queue or topic is called. Dotted lower-case parts: `tasks.default`, `results.jobs.0`.
+pub type Name = str;
+
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+pub enum BrokerError {
+    /// The other side is away; the broker keeps trying to reach it. Unconfirmed publishes may or may not have arrived.
+    #[error("the broker cannot be reached: {0}")]
+    Unreachable(String),
+    /// Not allowed for this connection.
+    #[error("the broker refuses {what}: {why}")]
+    Refused { what: String, why: String },
+    /// A bound was reached; try again when consumers have caught up.
+    #[error("{name} is full ({bound} messages)")]
+    Full { name: String, bound: usize },
+    #[error("a message of {bytes} bytes is too large, the most is {bound}")]
+    TooLarge { bytes: usize, bound: usize },
+    /// The offset was removed by retention, or does not exist yet.
+    #[error("log {name} has no offset {offset}: it holds {first} to {next}")]
+    NoSuchOffset { name: String, offset: u64, first: u64, next: u64 },
+    #[error("the log {name} cannot be used: {why}")]
+    Log { name: String, why: String },
+    /// This handle was closed by its owner.
+    #[error("the broker connection is closed")]
+    Closed,
+}
+
+/// How much waits in a work queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Counts {
+    /// Waiting for a consumer.
+    pub ready: u64,
+    /// With a consumer, not yet acknowledged.
+    pub unacked: u64,
+    /// Rejected, kept for a person to look at.
+    pub dead: u64,
+    /// Connected consumers.
+    pub consumers: u64,
+}
+
+/// A message handed to a consumer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Grows within one consumer.
+    pub tag: u64,
+    pub body: Bytes,
+    /// Somebody may have seen it before: it was delivered and not acknowledged.
+    pub redelivered: bool,
+}
+
+/// A rejected message and why.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct DeadLetter {
+    pub body: Bytes,
+    pub reason: String,
+}
+
+/// One record of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub offset: u64,
+    pub body: Bytes,
+}
+
+/// Work queues, fanout and logs.
+///
+/// Work queues come into being when first named. Delivery is at least once: what a consumer has not acknowledged when
+/// it is dropped, or cut off, goes back to the head of its queue, in order, marked redelivered.
+#[async_trait]
+pub trait Broker: Send + Sync + 'static {
+    /// Puts messages at the tail of a work queue, in order, and returns once the broker has them all. After an error
+    /// any prefix of them may have arrived.
+    async fn publish(&self, queue: &Name, batch: Vec<Bytes>) -> Result<(), BrokerError>;
+
+    /// Takes messages from a work queue. At most `credit` are unacknowledged at a time. Survives reconnects by itself.
+    async fn consume(&self, queue: &Name, credit: u32) -> Result<Box<dyn Consumer>, BrokerError>;
+
+    async fn counts(&self, queue: &Name) -> Result<Counts, BrokerError>;
+
+    /// The oldest dead letters of a queue, at most `limit`; they stay.
+    async fn dead_letters(&self, queue: &Name, limit: u32) -> Result<Vec<DeadLetter>, BrokerError>;
+
+    /// Sends to whoever is subscribed now. Nobody waits for it and it is not kept.
+    async fn announce(&self, topic: &Name, body: Bytes) -> Result<(), BrokerError>;
+
+    /// Hears what is announced from now on. A subscriber that falls behind by more than a bound misses the oldest, and
+    /// is told so. Survives reconnects by itself; what was announced meanwhile is missed, and told as well.
+    async fn subscribe(&self, topic: &Name) -> Result<Box<dyn Subscription>, BrokerError>;
+
+    /// Appends records to a log, durably, and returns the offset of the first.
+    async fn append(&self, log: &Name, batch: Vec<Bytes>) -> Result<u64, BrokerError>;
+
+    /// Reads up to `limit` records from `offset` on; waits for the first when `offset` is the log's end.
+    async fn read(&self, log: &Name, offset: u64, limit: u32) -> Result<Vec<Record>, BrokerError>;
+
+    /// The first offset held and the next to be written.
+    async fn extent(&self, log: &Name) -> Result<(u64, u64), BrokerError>;
+}
+
+/// The receiving end of a work queue.
+#[async_trait]
+pub trait Consumer: Send {
+    /// The next messages, at least one and as many as are there (bounded by credit). Cancel-safe.
+    async fn next(&mut self) -> Result<Vec<Delivery>, BrokerError>;
+
+    /// Acknowledges everything up to and including `tag`.
+    async fn ack_through(&mut self, tag: u64) -> Result<(), BrokerError>;
+
+    /// Puts one message with the dead letters, with a reason. Its neighbours are untouched.
+    async fn reject(&mut self, tag: u64, reason: &str) -> Result<(), BrokerError>;
+}
+
+/// What a subscriber hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    Message(Bytes),
+    /// Some messages were missed: whatever they announced must be looked up.
+    Gap,
+}
+
+#[async_trait]
+pub trait Subscription: Send {
+    /// Cancel-safe.
+    async fn next(&mut self) -> Result<Heard, BrokerError>;
+}

@@ -1,0 +1,110 @@
+//! Who may do what, and what a signature covers. The secrets themselves, their storage and the checking live in `api`.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::Timestamp;
+
+/// What a principal may do. Ordered: each role may do all that the ones before it may, but for `Node`, which stands
+/// aside: it reaches the link, the blobs of its own tasks and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    Node,
+    Viewer,
+    Operator,
+    Admin,
+}
+
+impl Role {
+    pub fn may(self, needed: Role) -> bool {
+        match (self, needed) {
+            (Role::Node, Role::Node) => true,
+            (Role::Node, _) | (_, Role::Node) => false,
+            (have, need) => have as u8 >= need as u8,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Node => "node",
+            Role::Viewer => "viewer",
+            Role::Operator => "operator",
+            Role::Admin => "admin",
+        }
+    }
+}
+
+impl std::str::FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Role::Node, Role::Viewer, Role::Operator, Role::Admin]
+            .into_iter()
+            .find(|role| role.as_str() == text)
+            .ok_or_else(|| format!("\"{text}\" is not a role: choose viewer, operator or admin"))
+    }
+}
+
+/// Who a request comes from, once that is proved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// The token's or worker's id: the `owner` of what it creates.
+    pub id: String,
+    pub role: Role,
+    pub namespace: String,
+}
+
+/// The namespace everything is in until namespaces are asked for.
+pub const DEFAULT_NAMESPACE: &str = "default";
+
+/// How long a signed request is good for, to either side of the server's clock.
+pub const SIGNATURE_WINDOW_S: i64 = 60;
+
+/// The scheme's name in the `Authorization` header:
+/// `Mutirao-Ed25519 key=<worker id>,time=<ms>,nonce=<hex>,sig=<base64>`.
+pub const SIGNATURE_SCHEME: &str = "Mutirao-Ed25519";
+
+/// The bytes that an Ed25519 signature of a request covers. The body enters by its SHA-256.
+///
+/// ```
+/// use mutirao_core::{auth::signed_bytes, Timestamp};
+/// let a = signed_bytes("PUT", "/v1/blobs/x?offset=0", b"hello", Timestamp(1), "n1");
+/// let b = signed_bytes("PUT", "/v1/blobs/x?offset=0", b"hullo", Timestamp(1), "n1");
+/// assert_ne!(a, b);
+/// ```
+pub fn signed_bytes(method: &str, path_and_query: &str, body: &[u8], time: Timestamp, nonce: &str) -> Vec<u8> {
+    let digest: String = Sha256::digest(body).iter().map(|b| format!("{b:02x}")).collect();
+    format!("mutirao-v1\n{method}\n{path_and_query}\n{digest}\n{}\n{nonce}", time.0).into_bytes()
+}
+
+/// What a worker sends, with its one-time token, to be known from then on. `POST /v1/workers/enrol`.
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Enrol {
+    /// The one-time token.
+    pub token: String,
+    /// The Ed25519 public key, base64.
+    pub public_key: String,
+    /// A name for people.
+    pub name: String,
+}
+
+/// The answer to [`Enrol`].
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Enrolled {
+    pub worker: crate::WorkerId,
+    /// The queue the one-time token was made for.
+    pub queue: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_are_ordered_and_nodes_stand_aside() {
+        assert!(Role::Admin.may(Role::Viewer) && Role::Operator.may(Role::Operator) && Role::Node.may(Role::Node));
+        assert!(!Role::Viewer.may(Role::Operator) && !Role::Node.may(Role::Viewer) && !Role::Admin.may(Role::Node));
+    }
+}

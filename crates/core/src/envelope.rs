@@ -1,0 +1,245 @@
+//! What travels between manager and workers. JSON, because a reader must tolerate fields it does not know and name the
+//! ones it lacks, and because a person with a broker console must be able to read it; a parcel of many tasks pays the
+//! price of its framing once.
+//!
+//! Rules of evolution: a new field is optional and has a default; a field is never reused for something else; only a
+//! change that an old reader must *not* guess at raises [`VERSION`], and then readers refuse what is newer than they
+//! are with [`Unreadable::Newer`], which puts it with the dead letters instead of losing it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId};
+use crate::outcome::Outcome;
+use crate::task::{Needs, TaskSpec};
+use crate::Timestamp;
+
+pub const VERSION: u16 = 1;
+
+/// Why a message cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    #[error("not an envelope of ours: {0}")]
+    Malformed(#[from] serde_json::Error),
+    #[error("envelope version {found} is newer than this program's {VERSION}; upgrade it")]
+    Newer { found: u16 },
+}
+
+#[derive(Deserialize)]
+struct Stamp {
+    v: u16,
+}
+
+/// Reads an envelope, or says why not.
+pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> {
+    match serde_json::from_slice(bytes) {
+        Ok(envelope) => Ok(envelope),
+        // Only a failure pays for the second look: is it rubbish, or merely from the future?
+        Err(malformed) => match serde_json::from_slice::<Stamp>(bytes) {
+            Ok(Stamp { v }) if v > VERSION => Err(Unreadable::Newer { found: v }),
+            _ => Err(Unreadable::Malformed(malformed)),
+        },
+    }
+}
+
+/// Writes an envelope. Ours always can be: no map has keys that are not texts.
+pub fn seal<T: Serialize>(envelope: &T) -> Bytes {
+    serde_json::to_vec(envelope).expect("envelopes are plain data").into()
+}
+
+/// A version that reads only what this program understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Version(u16);
+
+impl Default for Version {
+    fn default() -> Self {
+        Self(VERSION)
+    }
+}
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let v = u16::deserialize(from)?;
+        if v > VERSION {
+            return Err(serde::de::Error::custom(format!("envelope version {v} is newer than {VERSION}")));
+        }
+        Ok(Self(v))
+    }
+}
+
+/// Which parcel. The generation is its owner's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ParcelId {
+    pub generation: u64,
+    pub n: u64,
+}
+
+/// Manager → worker, on `tasks.<queue>`: tasks handed out together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parcel {
+    #[serde(default)]
+    pub v: Version,
+    pub id: ParcelId,
+    /// Where outcomes go.
+    pub reply_to: String,
+    /// What the tasks have in common, once for each job among them.
+    pub templates: Vec<Template>,
+    pub tasks: Vec<Handout>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Template {
+    pub job: JobKey,
+    pub trace: String,
+    pub spec: Arc<TaskSpec>,
+}
+
+/// One task in a parcel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Handout {
+    /// Which of the parcel's templates.
+    #[serde(default)]
+    pub t: u16,
+    pub index: u32,
+    /// The attempt's number; its generation is the parcel's.
+    pub n: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<String>,
+    /// In place of the template's command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Vec<String>>,
+}
+
+/// Worker → manager, on the parcel's `reply_to`: what happened, many at a time. A worker's reports arrive in the order
+/// in which it sent them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reports {
+    #[serde(default)]
+    pub v: Version,
+    pub session: SessionId,
+    pub worker: WorkerId,
+    /// Parcels this session has received and now answers for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taken: Vec<ParcelId>,
+    /// Tasks that began and have been running for longer than a moment. A short task is not worth the word.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub started: Vec<Started>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub done: Vec<Done>,
+    /// The heartbeat: the session lives, and holds this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beat: Option<Beat>,
+}
+
+impl Reports {
+    pub fn new(session: SessionId, worker: WorkerId) -> Self {
+        Self {
+            v: Version::default(),
+            session,
+            worker,
+            taken: Vec::new(),
+            started: Vec::new(),
+            done: Vec::new(),
+            beat: None,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.taken.is_empty() && self.started.is_empty() && self.done.is_empty() && self.beat.is_none()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    pub task: TaskKey,
+    pub attempt: Attempt,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    pub task: TaskKey,
+    pub attempt: Attempt,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub trace: String,
+    pub outcome: Outcome,
+}
+
+/// A session's heartbeat. The whole truth about what the session holds: what the manager believes it holds and is not
+/// listed here (and was taken before the beat was made) is lost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Beat {
+    pub queue: QueueName,
+    pub host: String,
+    pub pid: u32,
+    pub capacity: Needs,
+    /// Takes nothing new.
+    #[serde(default)]
+    pub draining: bool,
+    /// The session said goodbye: everything is reported, nothing is held, no further beat will come.
+    #[serde(default)]
+    pub leaving: bool,
+    #[serde(default)]
+    pub held: Vec<Held>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    pub task: TaskKey,
+    pub attempt: Attempt,
+    #[serde(default)]
+    pub running: bool,
+}
+
+/// Manager → every worker of a queue, by fanout `control.<queue>`: transient, repeated while it matters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Control {
+    #[serde(default)]
+    pub v: Version,
+    /// Stop every task of these jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cancel_jobs: Vec<JobKey>,
+    /// Stop these tasks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cancel_tasks: Vec<TaskKey>,
+    /// These sessions finish what they hold and go home.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drain: Vec<SessionId>,
+}
+
+/// The broker's names for a queue's three paths.
+pub fn tasks_of(queue: &QueueName) -> String {
+    format!("tasks.{queue}")
+}
+
+/// Where the reports of a queue's workers go. The last part is the shard that owns the queue.
+pub fn results_of(_queue: &QueueName) -> String {
+    "results.jobs.0".into()
+}
+
+pub fn control_of(queue: &QueueName) -> String {
+    format!("control.{queue}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_fields_are_tolerated_and_missing_ones_have_defaults() {
+        let text = br#"{"v":1,"session":"s","worker":"w","colour":"red","beat":null}"#;
+        let reports: Reports = open(text).unwrap();
+        assert_eq!(reports, Reports::new(SessionId("s".into()), WorkerId("w".into())));
+    }
+
+    #[test]
+    fn a_newer_version_is_told_from_rubbish() {
+        let newer = br#"{"v":2,"session":"s","worker":"w"}"#;
+        assert!(matches!(open::<Reports>(newer), Err(Unreadable::Newer { found: 2 })));
+        assert!(matches!(open::<Reports>(b"\xff\x00"), Err(Unreadable::Malformed(_))));
+    }
+}

@@ -1,0 +1,74 @@
+//! The `exec` action: a command run as a child process. This is its input and the rules its parts must keep; running it
+//! is the worker's business.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::{COMMAND_BYTES_MAX, ENV_VARS_MAX, STDIN_BYTES_MAX};
+use crate::problem::Problem;
+
+/// A command with its surroundings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Exec {
+    /// The program and its arguments. No shell is involved: write `["sh", "-c", "…"]` for one.
+    pub command: Vec<String>,
+    /// Added to a small clean environment (`PATH`, `HOME`, `LANG`, `TZ`, and the `MUTIRAO_…` variables).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Where to run; without it, a folder of the task's own that is removed afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<String>,
+    /// What the command reads on its standard input; without it, nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<String>,
+}
+
+impl Exec {
+    pub fn check(&self) -> Result<(), Problem> {
+        let Some(program) = self.command.first() else {
+            return Err(Problem::invalid("command", "is empty").remedy("give the program and its arguments"));
+        };
+        if program.is_empty() {
+            return Err(Problem::invalid("command[0]", "the program's name is empty"));
+        }
+        let bytes: usize = self.command.iter().map(String::len).sum();
+        if bytes > COMMAND_BYTES_MAX {
+            return Err(Problem::invalid("command", format!("is {bytes} bytes long, the most is {COMMAND_BYTES_MAX}")));
+        }
+        for (i, part) in self.command.iter().enumerate() {
+            no_nul(&format!("command[{i}]"), part)?;
+        }
+        if self.env.len() > ENV_VARS_MAX {
+            return Err(Problem::invalid("env", format!("has {} variables, the most is {ENV_VARS_MAX}", self.env.len())));
+        }
+        for (name, value) in &self.env {
+            if name.is_empty() || name.contains('=') {
+                return Err(Problem::invalid("env", format!("\"{name}\" is not a variable name")));
+            }
+            if name.starts_with("MUTIRAO_") {
+                return Err(Problem::invalid("env", format!("\"{name}\" is set by Mutirão itself; choose another name")));
+            }
+            no_nul(&format!("env.{name}"), name)?;
+            no_nul(&format!("env.{name}"), value)?;
+        }
+        if let Some(dir) = &self.dir {
+            no_nul("dir", dir)?;
+            if !dir.starts_with('/') {
+                return Err(Problem::invalid("dir", format!("\"{dir}\" is not absolute")).remedy("start it with /"));
+            }
+        }
+        match &self.stdin {
+            Some(stdin) if stdin.len() > STDIN_BYTES_MAX => Err(Problem::invalid(
+                "stdin",
+                format!("is {} bytes long, the most is {STDIN_BYTES_MAX}", stdin.len()),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn no_nul(field: &str, text: &str) -> Result<(), Problem> {
+    if text.contains('\0') { Err(Problem::invalid(field, "contains a NUL byte")) } else { Ok(()) }
+}

@@ -1,0 +1,314 @@
+//! Jobs as people write and read them: the request that submits one, and what is shown of it afterwards. The CLI, the
+//! API and the SDK share these types; how a job is kept is the `jobs` crate's business.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{Attempt, JobKey, QueueName, TaskKey};
+use crate::life::Final;
+use crate::limits::{ENTRY_BYTES_MAX, JOB_TASKS_MAX, NAME_CHARS_MAX};
+use crate::outcome::Usage;
+use crate::problem::Problem;
+use crate::task::{Action, TaskSpec};
+use crate::Timestamp;
+
+/// Tasks submitted together to a queue. Accepted whole or not at all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobSpec {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default)]
+    #[schema(value_type = String, default = "default")]
+    pub queue: QueueName,
+    /// What each task does.
+    pub task: TaskSpec,
+    /// How many tasks there are, and in what they differ.
+    #[serde(default)]
+    pub spread: Spread,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// How a job spreads its task over many. A task's index is the number in its id and in `$MUTIRAO_TASK_INDEX`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Spread {
+    /// One task, with index 1.
+    #[default]
+    Single,
+    /// One task for each index from `first` to `last`, both included.
+    Array { first: u32, last: u32 },
+    /// One task for each entry, in `$MUTIRAO_ENTRY`; indexes from 1, as lines are counted.
+    Entries(Vec<String>),
+    /// One task for each command, in place of the template's; indexes from 1.
+    Commands(Vec<Vec<String>>),
+}
+
+impl Spread {
+    pub fn first(&self) -> u32 {
+        match self {
+            Spread::Array { first, .. } => *first,
+            _ => 1,
+        }
+    }
+
+    pub fn count(&self) -> u64 {
+        match self {
+            Spread::Single => 1,
+            Spread::Array { first, last } => u64::from(*last) + 1 - u64::from(*first).min(u64::from(*last) + 1),
+            Spread::Entries(entries) => entries.len() as u64,
+            Spread::Commands(commands) => commands.len() as u64,
+        }
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        match self {
+            Spread::Single => {}
+            Spread::Array { first, last } if first > last => {
+                return Err(Problem::invalid("spread.array", format!("{first}-{last} is empty"))
+                    .remedy("write the smaller index first"));
+            }
+            Spread::Array { .. } => {}
+            Spread::Entries(entries) => {
+                if let Some(i) = entries.iter().position(|e| e.len() > ENTRY_BYTES_MAX || e.contains('\0')) {
+                    let why = if entries[i].contains('\0') { "contains a NUL byte" } else { "is too long" };
+                    return Err(Problem::invalid(&format!("spread.entries[{i}]"), why)
+                        .remedy(format!("an entry has at most {ENTRY_BYTES_MAX} bytes; put large inputs in files")));
+                }
+            }
+            Spread::Commands(commands) => {
+                for (i, command) in commands.iter().enumerate() {
+                    let exec = crate::exec::Exec { command: command.clone(), ..Default::default() };
+                    exec.check().map_err(|p| Problem { field: Some(format!("spread.commands[{i}]")), ..p })?;
+                }
+            }
+        }
+        match self.count() {
+            0 => Err(Problem::invalid("spread", "there is no task in this job")),
+            n if n > JOB_TASKS_MAX => {
+                Err(Problem::invalid("spread", format!("{n} tasks are too many, the most is {JOB_TASKS_MAX}"))
+                    .remedy("split the job"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl JobSpec {
+    pub fn new(task: TaskSpec) -> Self {
+        Self { name: None, queue: QueueName::default(), task, spread: Spread::Single, labels: BTreeMap::new() }
+    }
+
+    /// Everything that can be said against it without looking at what else is there.
+    pub fn check(&self) -> Result<(), Problem> {
+        let too_long = |text: &str| text.chars().count() > NAME_CHARS_MAX || text.contains('\0');
+        if self.name.as_deref().is_some_and(too_long) {
+            return Err(Problem::invalid("name", format!("has more than {NAME_CHARS_MAX} characters")));
+        }
+        if self.labels.len() > 64 || self.labels.iter().any(|(k, v)| k.is_empty() || too_long(k) || too_long(v)) {
+            return Err(Problem::invalid("labels", "at most 64, each name and value of 1 to 200 characters"));
+        }
+        self.spread.check()?;
+        match (&self.spread, &self.task.action) {
+            (Spread::Commands(_), Action::Exec(exec)) if exec.command.is_empty() => {
+                // The template's command is replaced by each task's own; check the rest of it.
+                let mut task = self.task.clone();
+                if let Action::Exec(exec) = &mut task.action {
+                    exec.command = vec!["-".into()];
+                }
+                task.check().map_err(|p| p.under("task"))
+            }
+            (Spread::Commands(_), Action::Exec(_)) => Err(Problem::invalid("task.action.exec.command", "is given twice")
+                .remedy("leave it empty when spread.commands gives each task its own")),
+            (Spread::Commands(_), _) => Err(Problem::invalid("spread.commands", "needs an exec action")),
+            _ => self.task.check().map_err(|p| p.under("task")),
+        }
+    }
+}
+
+/// How a job stands, as one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// No task has begun.
+    Waiting,
+    Running,
+    /// Every task ended ok.
+    Ok,
+    /// Every task ended, at least one of them not ok.
+    Failed,
+    Cancelled,
+}
+
+impl JobState {
+    pub fn is_final(self) -> bool {
+        matches!(self, JobState::Ok | JobState::Failed | JobState::Cancelled)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            JobState::Waiting => "waiting",
+            JobState::Running => "running",
+            JobState::Ok => "ok",
+            JobState::Failed => "failed",
+            JobState::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// Tasks by where they stand. They add up to the job's total.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Counts {
+    pub ready: u64,
+    pub dispatched: u64,
+    pub running: u64,
+    pub ok: u64,
+    pub failed: u64,
+    pub timed_out: u64,
+    pub cancelled: u64,
+    pub lost: u64,
+    pub dead: u64,
+}
+
+impl Counts {
+    pub fn ended(&self) -> u64 {
+        self.ok + self.failed + self.timed_out + self.cancelled + self.lost + self.dead
+    }
+
+    pub fn total(&self) -> u64 {
+        self.ready + self.dispatched + self.running + self.ended()
+    }
+
+    pub fn of(&mut self, how: Final) -> &mut u64 {
+        match how {
+            Final::Ok => &mut self.ok,
+            Final::Failed => &mut self.failed,
+            Final::TimedOut => &mut self.timed_out,
+            Final::Cancelled => &mut self.cancelled,
+            Final::Lost => &mut self.lost,
+            Final::Dead => &mut self.dead,
+        }
+    }
+
+    pub fn state(&self) -> JobState {
+        let (total, ended) = (self.total(), self.ended());
+        if ended < total {
+            if ended + self.running + self.dispatched > 0 { JobState::Running } else { JobState::Waiting }
+        } else if self.ok == total {
+            JobState::Ok
+        } else if self.cancelled > 0 && self.ok + self.cancelled == total {
+            JobState::Cancelled
+        } else {
+            JobState::Failed
+        }
+    }
+}
+
+/// A job as shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct JobView {
+    #[schema(value_type = String, example = "j7f3k9q2")]
+    pub id: JobKey,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[schema(value_type = String)]
+    pub queue: QueueName,
+    pub owner: String,
+    pub state: JobState,
+    pub tasks: u64,
+    pub counts: Counts,
+    pub created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Follows the job's tasks through API, broker and worker.
+    pub trace: String,
+}
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskState {
+    Ready,
+    Dispatched,
+    Running,
+    Ok,
+    Failed,
+    TimedOut,
+    Cancelled,
+    Lost,
+    Dead,
+}
+
+impl From<Final> for TaskState {
+    fn from(how: Final) -> Self {
+        match how {
+            Final::Ok => TaskState::Ok,
+            Final::Failed => TaskState::Failed,
+            Final::TimedOut => TaskState::TimedOut,
+            Final::Cancelled => TaskState::Cancelled,
+            Final::Lost => TaskState::Lost,
+            Final::Dead => TaskState::Dead,
+        }
+    }
+}
+
+/// A task as shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct TaskView {
+    #[schema(value_type = String, example = "j7f3k9q2.17")]
+    pub id: TaskKey,
+    pub state: TaskState,
+    /// The attempt that decided, or that is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Attempt>,
+    #[serde(default)]
+    pub failures: u32,
+    #[serde(default)]
+    pub losses: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// For a task that waits to be tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// A page of a list. `next` is the cursor of the following page; absent on the last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// A worker process as shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WorkerView {
+    pub worker: crate::WorkerId,
+    pub session: crate::SessionId,
+    #[schema(value_type = String)]
+    pub queue: QueueName,
+    pub host: String,
+    pub pid: u32,
+    pub capacity: crate::task::Needs,
+    pub running: u64,
+    pub held: u64,
+    pub draining: bool,
+    /// Since the last heartbeat.
+    pub silent_ms: u64,
+}

@@ -1,0 +1,38 @@
+//! Durable state. Today SQLite and files; PostgreSQL next.
+//!
+//! There is no trait that knows every query. This crate gives connections, group commit, migrations and blobs; each
+//! capability writes its own small trait over its own tables and implements it for each engine.
+//!
+//! - [`sqlite`]: one file, one writer thread, group commit: writes that arrive together share one fsync.
+//! - [`migrate`]: versioned steps, per component, under a lock.
+//! - [`blobs`]: large byte strings (task logs, later snapshots and modules) as files.
+
+pub mod blobs;
+pub mod migrate;
+pub mod sqlite;
+
+pub use migrate::Migration;
+pub use sqlite::Sqlite;
+
+/// Why the store could not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing was written; the same call may work later.
+    #[error("the disk is full at {path}; free some space, nothing was lost")]
+    DiskFull { path: String },
+    #[error("the data folder {path} is in use by process {pid}; stop it or choose another with --data")]
+    InUse { path: String, pid: String },
+    #[error(
+        "{component} in {path} is at version {found}, newer than this program's {known}; use the program that wrote it or a newer one"
+    )]
+    Newer { component: String, path: String, found: u32, known: u32 },
+    #[error("cannot use {path}: {why}")]
+    Unusable { path: String, why: String },
+    /// Too many writes wait; try again.
+    #[error("the store is overloaded: {waiting} writes wait")]
+    Busy { waiting: usize },
+    #[error("the store is closed")]
+    Closed,
+    #[error("sqlite: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+}
