@@ -104,9 +104,7 @@ impl SystemClock {
 #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clocks")]
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let since_epoch = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default();
+        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Timestamp(since_epoch.as_millis() as i64)
     }
 

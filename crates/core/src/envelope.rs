@@ -12,10 +12,10 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::Timestamp;
 use crate::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId};
 use crate::outcome::Outcome;
 use crate::task::{Needs, TaskSpec};
-use crate::Timestamp;
 
 pub const VERSION: u16 = 1;
 

@@ -41,14 +41,20 @@ impl Exec {
             no_nul(&format!("command[{i}]"), part)?;
         }
         if self.env.len() > ENV_VARS_MAX {
-            return Err(Problem::invalid("env", format!("has {} variables, the most is {ENV_VARS_MAX}", self.env.len())));
+            return Err(Problem::invalid(
+                "env",
+                format!("has {} variables, the most is {ENV_VARS_MAX}", self.env.len()),
+            ));
         }
         for (name, value) in &self.env {
             if name.is_empty() || name.contains('=') {
                 return Err(Problem::invalid("env", format!("\"{name}\" is not a variable name")));
             }
             if name.starts_with("MUTIRAO_") {
-                return Err(Problem::invalid("env", format!("\"{name}\" is set by Mutirão itself; choose another name")));
+                return Err(Problem::invalid(
+                    "env",
+                    format!("\"{name}\" is set by Mutirão itself; choose another name"),
+                ));
             }
             no_nul(&format!("env.{name}"), name)?;
             no_nul(&format!("env.{name}"), value)?;
@@ -60,10 +66,9 @@ impl Exec {
             }
         }
         match &self.stdin {
-            Some(stdin) if stdin.len() > STDIN_BYTES_MAX => Err(Problem::invalid(
-                "stdin",
-                format!("is {} bytes long, the most is {STDIN_BYTES_MAX}", stdin.len()),
-            )),
+            Some(stdin) if stdin.len() > STDIN_BYTES_MAX => {
+                Err(Problem::invalid("stdin", format!("is {} bytes long, the most is {STDIN_BYTES_MAX}", stdin.len())))
+            }
             _ => Ok(()),
         }
     }

@@ -20,7 +20,9 @@ pub struct TaskKey {
 
 /// Which try at a task this is. The generation belongs to the owner that handed it out and only grows, so two owners
 /// never hand out the same attempt and no handing out needs a durable write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema,
+)]
 pub struct Attempt {
     pub generation: u64,
     pub n: u32,
@@ -77,11 +79,8 @@ fn unscramble(text: u64, bits: u32) -> u64 {
 
 impl fmt::Display for JobKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (digits, value) = if self.0 <= SHORT_MASK {
-            (7, scramble(self.0, SHORT_BITS))
-        } else {
-            (13, scramble(self.0, 64))
-        };
+        let (digits, value) =
+            if self.0 <= SHORT_MASK { (7, scramble(self.0, SHORT_BITS)) } else { (13, scramble(self.0, 64)) };
         f.write_str("j")?;
         for place in (0..digits).rev() {
             let digit = (value >> (5 * place)) & 31;
@@ -182,8 +181,8 @@ impl FromStr for QueueName {
     type Err = BadId;
 
     fn from_str(text: &str) -> Result<Self, BadId> {
-        let fits = (1..=64).contains(&text.len())
-            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+        let fits =
+            (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
         if fits {
             Ok(Self(text.into()))
         } else {

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Timestamp;
 use crate::id::{Attempt, JobKey, QueueName, TaskKey};
 use crate::life::Final;
 use crate::limits::{ENTRY_BYTES_MAX, JOB_TASKS_MAX, NAME_CHARS_MAX};
 use crate::outcome::Usage;
 use crate::problem::Problem;
 use crate::task::{Action, TaskSpec};
-use crate::Timestamp;
 
 /// Tasks submitted together to a queue. Accepted whole or not at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -120,8 +120,10 @@ impl JobSpec {
                 }
                 task.check().map_err(|p| p.under("task"))
             }
-            (Spread::Commands(_), Action::Exec(_)) => Err(Problem::invalid("task.action.exec.command", "is given twice")
-                .remedy("leave it empty when spread.commands gives each task its own")),
+            (Spread::Commands(_), Action::Exec(_)) => {
+                Err(Problem::invalid("task.action.exec.command", "is given twice")
+                    .remedy("leave it empty when spread.commands gives each task its own"))
+            }
             (Spread::Commands(_), _) => Err(Problem::invalid("spread.commands", "needs an exec action")),
             _ => self.task.check().map_err(|p| p.under("task")),
         }

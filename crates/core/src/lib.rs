@@ -5,6 +5,7 @@
 //! What is *not* here: how things are stored (`store`), moved (`broker`), run (`worker`) or served (`api`).
 
 pub mod auth;
+pub mod blobs;
 pub mod clock;
 pub mod dice;
 pub mod envelope;

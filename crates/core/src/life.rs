@@ -14,11 +14,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Timestamp;
 use crate::dice::Dice;
 use crate::id::Attempt;
 use crate::outcome::Verdict;
 use crate::task::Retry;
-use crate::Timestamp;
 
 /// How a task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
@@ -35,8 +35,7 @@ pub enum Final {
 }
 
 impl Final {
-    pub const ALL: [Final; 6] =
-        [Final::Ok, Final::Failed, Final::TimedOut, Final::Cancelled, Final::Lost, Final::Dead];
+    pub const ALL: [Final; 6] = [Final::Ok, Final::Failed, Final::TimedOut, Final::Cancelled, Final::Lost, Final::Dead];
 
     /// The number it has in the store. Never reused.
     pub fn code(self) -> u8 {
@@ -71,7 +70,9 @@ pub enum Phase {
     /// In the store, not yet looked at.
     Accepted,
     /// May be handed out from `not_before` on.
-    Ready { not_before: Timestamp },
+    Ready {
+        not_before: Timestamp,
+    },
     /// In a parcel; no worker has said so far that it began.
     Dispatched(Attempt),
     Running(Attempt),
@@ -321,10 +322,7 @@ mod tests {
         life.apply(Event::HandedOut(new), &policy, Timestamp(0), &dice);
         assert_eq!(life.apply(Event::Ended(old, Verdict::Failed), &policy, Timestamp(0), &dice), Change::None);
         assert_eq!(life.phase, Phase::Dispatched(new));
-        assert_eq!(
-            life.apply(Event::Ended(old, Verdict::Ok), &policy, Timestamp(0), &dice),
-            Change::Ended(Final::Ok)
-        );
+        assert_eq!(life.apply(Event::Ended(old, Verdict::Ok), &policy, Timestamp(0), &dice), Change::Ended(Final::Ok));
     }
 
     #[test]

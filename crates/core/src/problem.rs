@@ -74,8 +74,7 @@ impl Problem {
 
     /// Something broke on our side. The cause goes to the log, not to the caller.
     pub fn internal() -> Self {
-        Self::new(500, "internal", "something broke on the server")
-            .detail("the server's log says what")
+        Self::new(500, "internal", "something broke on the server").detail("the server's log says what")
     }
 
     pub fn detail(mut self, detail: impl Into<String>) -> Self {

@@ -50,11 +50,7 @@ impl FromStr for Cpus {
 
 impl fmt::Display for Cpus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.milli.is_multiple_of(1000) {
-            write!(f, "{}", self.milli / 1000)
-        } else {
-            write!(f, "{}m", self.milli)
-        }
+        if self.milli.is_multiple_of(1000) { write!(f, "{}", self.milli / 1000) } else { write!(f, "{}m", self.milli) }
     }
 }
 

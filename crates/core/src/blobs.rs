@@ -1,0 +1,60 @@
+//! Large byte strings: task logs, later snapshots and modules. They grow at the end, are read from anywhere, and go with
+//! what they belong to. Files or a database behind the manager; plain HTTP for whoever is elsewhere.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::Attempt;
+use crate::id::TaskKey;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BlobError {
+    /// An append left a hole; send again from `len`.
+    #[error("the blob {key} ends at {len}")]
+    Gap { key: String, len: u64 },
+    #[error("\"{key}\" is not a blob's name")]
+    BadKey { key: String },
+    #[error("blobs are refused: {0}")]
+    Refused(String),
+    /// May work later.
+    #[error("blobs cannot be reached: {0}")]
+    Unreachable(String),
+}
+
+/// Keys are `/`-separated parts of letters, digits, `-`, `_` and `.`, never `..`.
+#[async_trait]
+pub trait Blobs: Send + Sync + 'static {
+    /// Writes `bytes` at `offset`, which must not lie past the end, and answers with the new length. Sending again what
+    /// is already there changes nothing, so an append that got no answer can be repeated.
+    async fn append(&self, key: &str, offset: u64, bytes: Bytes) -> Result<u64, BlobError>;
+
+    /// At most `limit` bytes from `offset`; empty at the end and for a blob that does not exist.
+    async fn read(&self, key: &str, offset: u64, limit: usize) -> Result<Bytes, BlobError>;
+
+    async fn len(&self, key: &str) -> Result<Option<u64>, BlobError>;
+
+    /// Removes every blob whose key starts with `prefix`, which ends in `/`.
+    async fn remove_all(&self, prefix: &str) -> Result<(), BlobError>;
+}
+
+/// Which of a task's two streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogStream {
+    Stdout,
+    Stderr,
+}
+
+impl LogStream {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LogStream::Stdout => "stdout",
+            LogStream::Stderr => "stderr",
+        }
+    }
+}
+
+/// Where one stream of one attempt is kept: `logs/j7f3k9q2/17/3-1/stdout`.
+pub fn log_key(task: TaskKey, attempt: Attempt, stream: LogStream) -> String {
+    format!("logs/{}/{}/{attempt}/{}", task.job, task.index, stream.as_str())
+}
