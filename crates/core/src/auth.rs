@@ -98,6 +98,63 @@ pub struct Enrolled {
     pub queue: String,
 }
 
+/// What an admin asks for when making a token. `POST /v1/tokens`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokenSpec {
+    /// A name for people.
+    pub name: String,
+    pub role: Role,
+    /// How long it is good for; without it, until it is revoked.
+    #[schema(value_type = Option<String>, example = "30days")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in: Option<crate::quantity::Span>,
+}
+
+/// A token as shown. Its secret is shown once, in [`TokenCreated`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct TokenView {
+    pub id: String,
+    pub name: String,
+    pub role: Role,
+    pub created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Timestamp>,
+    /// To the minute or so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_used_at: Option<Timestamp>,
+}
+
+/// The answer to [`TokenSpec`]: the only time the secret is seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct TokenCreated {
+    #[serde(flatten)]
+    pub token: TokenView,
+    /// What goes after `Bearer`.
+    pub secret: String,
+}
+
+/// What an admin asks for when letting a worker in. `POST /v1/workers/enrolments`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EnrolmentSpec {
+    /// The queue the worker will take tasks of.
+    #[serde(default)]
+    #[schema(value_type = String, default = "default")]
+    pub queue: crate::QueueName,
+}
+
+/// The answer to [`EnrolmentSpec`]: a one-time token for [`Enrol`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Enrolment {
+    pub token: String,
+    #[schema(value_type = String)]
+    pub queue: crate::QueueName,
+    pub expires_at: Timestamp,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -37,6 +37,10 @@ pub trait Blobs: Send + Sync + 'static {
     async fn remove_all(&self, prefix: &str) -> Result<(), BlobError>;
 }
 
+/// The header in which answers about a blob over HTTP tell its length: `PUT` (204, or 409 when it would leave a hole)
+/// and `GET` (200). Absent when the blob does not exist.
+pub const BLOB_LEN_HEADER: &str = "mutirao-blob-len";
+
 /// Which of a task's two streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
