@@ -1,0 +1,68 @@
+//! What a capability hands to `api`: its routes, their documentation, and the few questions `api` must be able to ask
+//! without knowing what the capability does.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mutirao_core::Problem;
+use mutirao_core::auth::Principal;
+use utoipa_axum::router::OpenApiRouter;
+
+/// Decides over the blobs under one prefix, because only the capability knows whose they are.
+#[async_trait]
+pub trait BlobGuard: Send + Sync + 'static {
+    async fn may_append(&self, caller: &Principal, key: &str) -> Result<(), Problem>;
+
+    /// Whoever may write a blob may read it back, unless said otherwise.
+    async fn may_read(&self, caller: &Principal, key: &str) -> Result<(), Problem> {
+        self.may_append(caller, key).await
+    }
+}
+
+/// Says whether the capability can do its work now.
+#[async_trait]
+pub trait Ready: Send + Sync + 'static {
+    /// The reason, in one line, when it cannot.
+    async fn ready(&self) -> Result<(), String>;
+}
+
+/// For a capability with nothing to wait for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AlwaysReady;
+
+#[async_trait]
+impl Ready for AlwaysReady {
+    async fn ready(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// One capability, ready to be served.
+#[derive(Clone)]
+pub struct Capability {
+    pub name: &'static str,
+    /// Routes with their full paths, `/v1/…`.
+    pub router: axum::Router,
+    pub openapi: utoipa::openapi::OpenApi,
+    /// By key prefix, which ends in `/`.
+    pub blob_guards: Vec<(&'static str, Arc<dyn BlobGuard>)>,
+    pub ready: Arc<dyn Ready>,
+}
+
+impl Capability {
+    /// A capability that is always ready and has no blobs. `routes` has its state already.
+    pub fn new(name: &'static str, routes: OpenApiRouter) -> Self {
+        let (router, openapi) = routes.split_for_parts();
+        Self { name, router, openapi, blob_guards: Vec::new(), ready: Arc::new(AlwaysReady) }
+    }
+
+    pub fn guard_blobs(mut self, prefix: &'static str, guard: Arc<dyn BlobGuard>) -> Self {
+        self.blob_guards.push((prefix, guard));
+        self
+    }
+
+    pub fn ready_when(mut self, ready: Arc<dyn Ready>) -> Self {
+        self.ready = ready;
+        self
+    }
+}
