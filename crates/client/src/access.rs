@@ -1,0 +1,71 @@
+//! Who may come in, and whether anybody is there: tokens, enrolment, health.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use http::HeaderMap;
+use http::header::DATE;
+
+use mutirao_core::Timestamp;
+use mutirao_core::auth::{Enrol, Enrolled, Enrolment, EnrolmentSpec, TokenCreated, TokenSpec, TokenView};
+use mutirao_core::job::Page;
+use serde::Deserialize;
+
+use crate::error::ClientError;
+use crate::http::{Call, Client, Repeat};
+use crate::target::Target;
+
+/// What a living server says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Absent when the server does not tell.
+    pub version: Option<String>,
+    /// The server's clock, to the second.
+    pub now: Option<Timestamp>,
+}
+
+#[derive(Deserialize, Default)]
+struct HealthBody {
+    #[serde(default)]
+    version: Option<String>,
+}
+
+impl Client {
+    pub async fn create_token(&self, spec: &TokenSpec) -> Result<TokenCreated, ClientError> {
+        self.fetch(Call::post(Target::new("/v1/tokens"), Repeat::Never).json(spec)?).await
+    }
+
+    pub async fn tokens(&self) -> Result<Vec<TokenView>, ClientError> {
+        Ok(self.fetch::<Page<TokenView>>(Call::get(Target::new("/v1/tokens"))).await?.items)
+    }
+
+    pub async fn revoke_token(&self, id: &str) -> Result<(), ClientError> {
+        self.fetch_bytes(Call::delete(Target::new("/v1/tokens").part(id))).await.map(drop)
+    }
+
+    /// Makes a one-time token for a worker.
+    pub async fn create_enrolment(&self, spec: &EnrolmentSpec) -> Result<Enrolment, ClientError> {
+        self.fetch(Call::post(Target::new("/v1/workers/enrolments"), Repeat::Never).json(spec)?).await
+    }
+
+    /// Spends a one-time token.
+    pub async fn enrol(&self, enrol: &Enrol) -> Result<Enrolled, ClientError> {
+        self.fetch(Call::post(Target::new("/v1/workers/enrol"), Repeat::Never).json(enrol)?).await
+    }
+
+    /// Whether the process lives.
+    pub async fn health(&self) -> Result<Health, ClientError> {
+        let (headers, body) = self.fetch_bytes(Call::get(Target::new("/healthz"))).await?;
+        let body: HealthBody = serde_json::from_slice(&body).unwrap_or_default();
+        Ok(Health { version: body.version, now: server_time(&headers) })
+    }
+
+    /// Whether it can do its work; the problem says what is missing.
+    pub async fn ready(&self) -> Result<(), ClientError> {
+        self.fetch_bytes(Call::get(Target::new("/readyz"))).await.map(drop)
+    }
+}
+
+fn server_time(headers: &HeaderMap) -> Option<Timestamp> {
+    let at: SystemTime = httpdate::parse_http_date(headers.get(DATE)?.to_str().ok()?).ok()?;
+    Some(Timestamp(at.duration_since(UNIX_EPOCH).ok()?.as_millis() as i64))
+}

@@ -1,0 +1,261 @@
+//! One request, its answer, and when to ask again. The routes themselves are in `jobs` and `access`.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::{Stream, StreamExt};
+use http::Method;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use mutirao_core::{Clock, Dice, Problem, SystemClock};
+
+use crate::credentials::Credentials;
+use crate::error::{ClientError, root_cause};
+use crate::target::Target;
+
+/// Until a server has accepted the connection.
+const CONNECT_S_MAX: u64 = 5;
+/// Until an answer that is not a stream is complete. A job of a million lines takes a few seconds to be accepted.
+const ANSWER_S_MAX: u64 = 120;
+/// How often a silent connection is probed by the kernel, so that a stream from a machine that vanished ends.
+const KEEPALIVE_S: u64 = 15;
+/// Bytes of an answer that is not a stream.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Tries when no connection comes about: a server that is starting is given a moment, one that is off is not waited for.
+const CONNECT_TRIES_MAX: u32 = 3;
+/// Tries when a repeatable request may have arrived: long enough for a manager to be started again.
+const REPEAT_TRIES_MAX: u32 = 8;
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// Bytes as they come.
+pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, ClientError>> + Send>>;
+
+/// Whether asking twice does the same as asking once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    Safe,
+    Never,
+}
+
+/// How long the answer may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Whole,
+    Stream,
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    method: Method,
+    target: Target,
+    body: Bytes,
+    headers: HeaderMap,
+    repeat: Repeat,
+}
+
+impl Call {
+    pub fn get(target: Target) -> Self {
+        Self { method: Method::GET, target, body: Bytes::new(), headers: HeaderMap::new(), repeat: Repeat::Safe }
+    }
+
+    pub fn delete(target: Target) -> Self {
+        Self { method: Method::DELETE, ..Self::get(target) }
+    }
+
+    pub fn post(target: Target, repeat: Repeat) -> Self {
+        Self { method: Method::POST, repeat, ..Self::get(target) }
+    }
+
+    pub fn put(target: Target, body: Bytes) -> Self {
+        Self { method: Method::PUT, body, ..Self::get(target) }.header("content-type", "application/octet-stream")
+    }
+
+    pub fn json(mut self, body: &impl Serialize) -> Result<Self, ClientError> {
+        self.body = serde_json::to_vec(body).map_err(|e| ClientError::Unwritable(e.to_string()))?.into();
+        Ok(self.header("content-type", "application/json"))
+    }
+
+    pub fn header(mut self, name: &'static str, value: &str) -> Self {
+        // Our own values are always fit for a header; one that is not is left out, and the server says what it lacks.
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.insert(name, value);
+        }
+        self
+    }
+}
+
+/// A manager's API. Cheap to clone; clones share their connections.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    http: reqwest::Client,
+    base: reqwest::Url,
+    /// The address as it was given, for messages.
+    shown: String,
+    credentials: Credentials,
+    clock: Arc<dyn Clock>,
+    dice: Arc<Dice>,
+}
+
+impl Client {
+    /// Connects to nothing yet.
+    pub fn new(url: &str, credentials: Credentials) -> Result<Self, ClientError> {
+        Self::with_clock(url, credentials, SystemClock::shared(), Arc::new(Dice::from_os()))
+    }
+
+    pub fn with_clock(
+        url: &str,
+        credentials: Credentials,
+        clock: Arc<dyn Clock>,
+        dice: Arc<Dice>,
+    ) -> Result<Self, ClientError> {
+        let bad = |why: String| ClientError::BadUrl { url: url.into(), why };
+        let base = reqwest::Url::parse(url).map_err(|e| bad(e.to_string()))?;
+        if base.scheme() != "http" {
+            return Err(bad(format!("{}: is not spoken yet, only http:", base.scheme())));
+        }
+        if base.path() != "/" || base.query().is_some() {
+            return Err(bad("it goes on after the port".into()));
+        }
+        if let Credentials::Token(token) = &credentials {
+            HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| ClientError::BadToken)?;
+        }
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(Duration::from_secs(CONNECT_S_MAX))
+            .tcp_keepalive(Duration::from_secs(KEEPALIVE_S))
+            .user_agent(concat!("mutirao/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|e| bad(root_cause(&e)))?;
+        let shown = url.trim_end_matches('/').to_owned();
+        Ok(Self { inner: Arc::new(Inner { http, base, shown, credentials, clock, dice }) })
+    }
+
+    /// The address as it was given.
+    pub fn url(&self) -> &str {
+        &self.inner.shown
+    }
+
+    pub(crate) async fn fetch<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
+        let bytes = self.fetch_bytes(call).await?.1;
+        serde_json::from_slice(&bytes).map_err(|e| self.unexpected(e.to_string()))
+    }
+
+    pub(crate) async fn fetch_bytes(&self, call: Call) -> Result<(HeaderMap, Bytes), ClientError> {
+        let mut failed = 0;
+        loop {
+            match self.try_once(&call).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => {
+                    failed += 1;
+                    let wait = self.wait_before_repeat(&call, &error, failed).ok_or(error)?;
+                    self.inner.clock.sleep(wait).await;
+                }
+            }
+        }
+    }
+
+    /// An answer that comes bit by bit. Not repeated: the reader knows how far it got.
+    pub(crate) async fn open_stream(&self, call: Call) -> Result<ByteStream, ClientError> {
+        let response = self.send(&call, Answer::Stream).await?;
+        let this = self.clone();
+        Ok(Box::pin(response.bytes_stream().map(move |chunk| chunk.map_err(|e| this.explain(&e, ANSWER_S_MAX)))))
+    }
+
+    async fn try_once(&self, call: &Call) -> Result<(HeaderMap, Bytes), ClientError> {
+        let response = self.send(call, Answer::Whole).await?;
+        let headers = response.headers().clone();
+        Ok((headers, self.read_whole(response).await?))
+    }
+
+    async fn send(&self, call: &Call, answer: Answer) -> Result<reqwest::Response, ClientError> {
+        let inner = &self.inner;
+        let url = inner.base.join(call.target.as_str()).map_err(|e| self.unexpected(e.to_string()))?;
+        let mut headers = call.headers.clone();
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("application/json, */*"));
+        if let Some(proof) = inner.credentials.authorize(call.method.as_str(), call.target.as_str(), &call.body) {
+            headers.insert(AUTHORIZATION, HeaderValue::from_str(&proof).map_err(|_| ClientError::BadToken)?);
+        }
+        let request = inner.http.request(call.method.clone(), url).headers(headers).body(call.body.clone());
+        let response = match answer {
+            Answer::Whole => request.timeout(Duration::from_secs(ANSWER_S_MAX)).send().await,
+            Answer::Stream => request.send().await,
+        };
+        let response = response.map_err(|e| self.explain(&e, ANSWER_S_MAX))?;
+        if response.status().is_success() { Ok(response) } else { Err(self.refusal(response).await) }
+    }
+
+    async fn refusal(&self, response: reqwest::Response) -> ClientError {
+        let status = response.status();
+        let ours =
+            response.headers().get(CONTENT_TYPE).is_some_and(|t| t.as_bytes().starts_with(b"application/problem+json"));
+        let body = match self.read_whole(response).await {
+            Ok(body) => body,
+            Err(error) => return error,
+        };
+        match serde_json::from_slice::<Problem>(&body) {
+            Ok(problem) if ours => problem.into(),
+            _ => self.unexpected(format!("status {}", status.as_u16())),
+        }
+    }
+
+    async fn read_whole(&self, response: reqwest::Response) -> Result<Bytes, ClientError> {
+        let mut chunks = response.bytes_stream();
+        let mut whole = BytesMut::new();
+        while let Some(chunk) = chunks.next().await {
+            whole.extend_from_slice(&chunk.map_err(|e| self.explain(&e, ANSWER_S_MAX))?);
+            if whole.len() > ANSWER_BYTES_MAX {
+                return Err(self.unexpected(format!("more than {ANSWER_BYTES_MAX} bytes")));
+            }
+        }
+        Ok(whole.freeze())
+    }
+
+    fn wait_before_repeat(&self, call: &Call, error: &ClientError, failed: u32) -> Option<Duration> {
+        let tries_max = match error {
+            // Nothing was asked yet, so even what must not be asked twice may be tried again.
+            ClientError::Unreachable { .. } => CONNECT_TRIES_MAX,
+            _ if call.repeat == Repeat::Never => return None,
+            error if error.is_away() => REPEAT_TRIES_MAX,
+            _ => return None,
+        };
+        if failed >= tries_max {
+            return None;
+        }
+        let wait = FIRST_WAIT.saturating_mul(1 << failed.saturating_sub(1).min(10)).min(LONGEST_WAIT);
+        let asked = match error {
+            ClientError::Problem(problem) => Duration::from_secs(problem.retry_after_s.unwrap_or(0)).min(LONGEST_WAIT),
+            _ => Duration::ZERO,
+        };
+        Some(self.inner.dice.jitter(wait).max(asked))
+    }
+
+    fn explain(&self, error: &reqwest::Error, limit_s: u64) -> ClientError {
+        let (url, why) = (self.inner.shown.clone(), root_cause(error));
+        if error.is_connect() {
+            ClientError::Unreachable { url, why }
+        } else if error.is_timeout() {
+            ClientError::TimedOut { url, limit_s }
+        } else {
+            ClientError::Broken { url, why }
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.inner.clock
+    }
+
+    pub(crate) fn unexpected(&self, what: impl Into<String>) -> ClientError {
+        ClientError::Unexpected { url: self.inner.shown.clone(), what: what.into() }
+    }
+}

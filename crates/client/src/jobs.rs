@@ -1,0 +1,166 @@
+//! Jobs, tasks, their logs and the workers that run them.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt, stream};
+use serde::Serialize;
+
+use mutirao_core::blobs::LogStream;
+use mutirao_core::clock::ClockExt;
+use mutirao_core::dice::os_random;
+use mutirao_core::job::{JobSpec, JobState, JobView, Page, TaskState, TaskView, WorkerView};
+use mutirao_core::{JobKey, TaskKey};
+
+use crate::error::ClientError;
+use crate::http::{ByteStream, Call, Client, Repeat};
+use crate::sse::Parser;
+use crate::target::Target;
+
+/// A stream of events that says nothing for this long is dead: servers send a keep-alive every 15 s.
+const SILENCE_S_MAX: u64 = 60;
+
+/// A job each time it changes, until it is final.
+pub type JobStream = Pin<Box<dyn Stream<Item = Result<JobView, ClientError>> + Send>>;
+
+/// Which page of a list.
+#[derive(Clone, Debug, Default)]
+pub struct PageArgs {
+    pub limit: Option<u32>,
+    pub cursor: Option<String>,
+}
+
+impl PageArgs {
+    /// The rest of a list whose last page ended with `cursor`.
+    pub fn after(cursor: String) -> Self {
+        Self { limit: None, cursor: Some(cursor) }
+    }
+}
+
+/// Where to begin reading a task's output.
+#[derive(Clone, Copy, Debug)]
+pub struct LogsFrom {
+    pub stream: LogStream,
+    pub offset: u64,
+}
+
+/// How far to read a task's output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// What is there now.
+    SoFar,
+    /// Until the task has ended.
+    ToTheEnd,
+}
+
+impl Client {
+    /// Submits a job under a key of its own, so that a repeat after a broken connection submits nothing twice.
+    pub async fn submit(&self, spec: &JobSpec) -> Result<JobView, ClientError> {
+        let mut key = [0u8; 16];
+        os_random(&mut key);
+        let key: String = key.iter().map(|b| format!("{b:02x}")).collect();
+        self.submit_as(spec, &key).await
+    }
+
+    /// Submits a job under the caller's key: the same key always means the same job.
+    pub async fn submit_as(&self, spec: &JobSpec, idempotency_key: &str) -> Result<JobView, ClientError> {
+        let call = Call::post(Target::new("/v1/jobs"), Repeat::Safe).json(spec)?;
+        self.fetch(call.header("idempotency-key", idempotency_key)).await
+    }
+
+    pub async fn jobs(&self, state: Option<JobState>, page: PageArgs) -> Result<Page<JobView>, ClientError> {
+        let target = Target::new("/v1/jobs").arg("state", state.map(JobState::as_str));
+        self.fetch(Call::get(paged(target, page))).await
+    }
+
+    pub async fn job(&self, id: JobKey) -> Result<JobView, ClientError> {
+        self.fetch(Call::get(job(id))).await
+    }
+
+    pub async fn cancel_job(&self, id: JobKey) -> Result<JobView, ClientError> {
+        self.fetch(Call::post(job(id).part("cancel"), Repeat::Safe)).await
+    }
+
+    /// The job now and each time it changes. The last item is final, if the connection holds that long.
+    pub async fn job_events(&self, id: JobKey) -> Result<JobStream, ClientError> {
+        let call = Call::get(job(id).part("events")).header("accept", "text/event-stream");
+        let chunks = self.open_stream(call).await?;
+        let this = self.clone();
+        let views = stream::unfold((chunks, Parser::default(), this), |(mut chunks, mut parser, this)| async move {
+            let views = this.next_views(&mut chunks, &mut parser).await?;
+            Some((stream::iter(views), (chunks, parser, this)))
+        });
+        Ok(Box::pin(views.flatten()))
+    }
+
+    /// The views in the next chunk; an error ends its chunk, and the end of the stream is `None`.
+    async fn next_views(
+        &self,
+        chunks: &mut ByteStream,
+        parser: &mut Parser,
+    ) -> Option<Vec<Result<JobView, ClientError>>> {
+        let chunk = match self.clock().timeout(Duration::from_secs(SILENCE_S_MAX), chunks.next()).await {
+            Ok(chunk) => chunk?,
+            Err(_) => Err(ClientError::TimedOut { url: self.url().into(), limit_s: SILENCE_S_MAX }),
+        };
+        let events = match chunk.map(|bytes| parser.push(&bytes)) {
+            Ok(Ok(events)) => events,
+            Ok(Err(too_long)) => return Some(vec![Err(self.unexpected(too_long.to_string()))]),
+            Err(error) => return Some(vec![Err(error)]),
+        };
+        let ours = events.into_iter().filter(|event| event.name == "job");
+        Some(ours.map(|e| serde_json::from_str(&e.data).map_err(|e| self.unexpected(e.to_string()))).collect())
+    }
+
+    pub async fn tasks(
+        &self,
+        id: JobKey,
+        state: Option<TaskState>,
+        page: PageArgs,
+    ) -> Result<Page<TaskView>, ClientError> {
+        let target = job(id).part("tasks").arg("state", state.map(word));
+        self.fetch(Call::get(paged(target, page))).await
+    }
+
+    pub async fn task(&self, key: TaskKey) -> Result<TaskView, ClientError> {
+        self.fetch(Call::get(task(key))).await
+    }
+
+    pub async fn cancel_task(&self, key: TaskKey) -> Result<TaskView, ClientError> {
+        self.fetch(Call::post(task(key).part("cancel"), Repeat::Safe)).await
+    }
+
+    /// A task's output, byte for byte.
+    pub async fn logs(&self, key: TaskKey, from: LogsFrom, reach: Reach) -> Result<ByteStream, ClientError> {
+        let target = task(key)
+            .part("logs")
+            .arg("stream", Some(from.stream.as_str()))
+            .arg("offset", Some(from.offset))
+            .arg("follow", (reach == Reach::ToTheEnd).then_some(true));
+        self.open_stream(Call::get(target)).await
+    }
+
+    pub async fn workers(&self) -> Result<Vec<WorkerView>, ClientError> {
+        Ok(self.fetch::<Page<WorkerView>>(Call::get(Target::new("/v1/workers"))).await?.items)
+    }
+}
+
+fn job(id: JobKey) -> Target {
+    Target::new("/v1/jobs").part(id)
+}
+
+fn task(key: TaskKey) -> Target {
+    job(key.job).part("tasks").part(key.index)
+}
+
+fn paged(target: Target, page: PageArgs) -> Target {
+    target.arg("limit", page.limit).arg("cursor", page.cursor)
+}
+
+/// The one word under which a value travels: `timed_out`.
+fn word(value: impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        other => unreachable!("states travel as one word, not as {other:?}"),
+    }
+}
