@@ -1,0 +1,4 @@
+//! The test kit itself, against real services and real processes.
+
+mod disk;
+mod services;
