@@ -21,7 +21,32 @@ pub enum BlobError {
     Unreachable(String),
 }
 
-/// Keys are `/`-separated parts of letters, digits, `-`, `_` and `.`, never `..`.
+/// Bytes of a key.
+pub const KEY_BYTES_MAX: usize = 1_024;
+/// Bytes of one part of a key: what a file system takes as a name.
+pub const KEY_PART_BYTES_MAX: usize = 255;
+
+/// Refuses what is not a key. Every implementation asks this first, so that none can be led out of its folder.
+pub fn check_key(key: &str) -> Result<(), BlobError> {
+    let plain = |part: &str| part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    let fits = |part: &str| (1..=KEY_PART_BYTES_MAX).contains(&part.len()) && part != "." && part != "..";
+    if key.len() <= KEY_BYTES_MAX && key.split('/').all(|part| fits(part) && plain(part)) {
+        Ok(())
+    } else {
+        Err(BlobError::BadKey { key: key.chars().take(64).collect() })
+    }
+}
+
+/// Refuses what is not a key followed by a `/`.
+pub fn check_prefix(prefix: &str) -> Result<(), BlobError> {
+    match prefix.strip_suffix('/') {
+        Some(key) => check_key(key),
+        None => Err(BlobError::BadKey { key: prefix.chars().take(64).collect() }),
+    }
+}
+
+/// Keys are `/`-separated parts of letters, digits, `-`, `_` and `.`, never `.` or `..` ([`check_key`]). No key is the
+/// folder of another: where there is `a/b` there is no `a`.
 #[async_trait]
 pub trait Blobs: Send + Sync + 'static {
     /// Writes `bytes` at `offset`, which must not lie past the end, and answers with the new length. Sending again what

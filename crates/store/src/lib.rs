@@ -6,13 +6,21 @@
 //! - [`sqlite`]: one file, one writer thread, group commit: writes that arrive together share one fsync.
 //! - [`migrate`]: versioned steps, per component, under a lock.
 //! - [`blobs`]: large byte strings (task logs, later snapshots and modules) as files.
+//! - [`lock`]: one process to a data folder.
+//! - [`suite`]: what every implementation of a storage trait must do, for tests (feature `suite`).
 
 pub mod blobs;
+mod folder;
+pub mod lock;
 pub mod migrate;
 pub mod sqlite;
+#[cfg(feature = "suite")]
+pub mod suite;
 
+pub use blobs::FileBlobs;
+pub use lock::FolderLock;
 pub use migrate::Migration;
-pub use sqlite::Sqlite;
+pub use sqlite::{Sqlite, Stats};
 
 /// Why the store could not do it.
 #[derive(Debug, thiserror::Error)]
@@ -28,11 +36,17 @@ pub enum StoreError {
     Newer { component: String, path: String, found: u32, known: u32 },
     #[error("cannot use {path}: {why}")]
     Unusable { path: String, why: String },
-    /// Too many writes wait; try again.
-    #[error("the store is overloaded: {waiting} writes wait")]
+    /// Too many calls wait; try again.
+    #[error("the store is overloaded: {waiting} calls wait")]
     Busy { waiting: usize },
     #[error("the store is closed")]
     Closed,
+    /// A mistake in this program: its own steps do not follow each other.
+    #[error("the migrations of {component} are not in order: {why}")]
+    BadMigrations { component: String, why: String },
+    /// A mistake in this program: the closure panicked. What it wrote was undone; its neighbours are untouched.
+    #[error("a call to the store panicked: {what}")]
+    Panicked { what: String },
     #[error("sqlite: {0}")]
     Sqlite(#[from] rusqlite::Error),
 }
