@@ -1,1 +1,28 @@
-//! jobs
+//! Batch jobs: tasks submitted together to a queue, each run until it ends once.
+//!
+//! The way of a task through this crate:
+//! 1. [`routes`] reads the request, [`service`] checks it and has [`store`] write it down; then the client hears yes.
+//! 2. [`foreman`] tells the [`desk`], which knows, without any I/O, which task goes next, to how many, and what every
+//!    report means.
+//! 3. What the desk hands out, [`dispatch`] packs into parcels and publishes.
+//! 4. Reports come back through [`reports`]; what the desk makes of them is settled in the store, in batches, and only
+//!    then acknowledged.
+//!
+//! A job is kept as its definition and its exceptions: a task has a row of its own only once it failed, was lost or
+//! ended. So a million waiting tasks are a few rows on disk and a bitmap in memory.
+//!
+//! Not here: running anything (the worker's), growing the workers (elastic's).
+
+pub mod desk;
+pub mod dispatch;
+pub mod entries;
+pub mod foreman;
+pub mod reports;
+pub mod routes;
+pub mod service;
+pub mod settings;
+pub mod store;
+
+pub use service::{Jobs, JobsError, JobsParts};
+pub use settings::JobsSettings;
+pub use store::sqlite::MIGRATIONS;

@@ -1,0 +1,215 @@
+//! One job's tasks. Those that nobody has touched need no memory; those that ended need a bit; only those under way or
+//! waiting to be tried again have an entry.
+
+use std::collections::{HashMap, VecDeque};
+
+use mutirao_core::id::{Attempt, QueueName};
+use mutirao_core::life::{Change, Event, Life, Phase};
+use mutirao_core::task::{Needs, Retry};
+use mutirao_core::{Dice, Timestamp};
+
+pub struct Ledger {
+    pub queue: QueueName,
+    first: u32,
+    total: u32,
+    retry: Retry,
+    pub needs: Needs,
+    ended: Bits,
+    ended_count: u32,
+    /// Tasks that are neither fresh nor ended.
+    live: HashMap<u32, Live>,
+    /// Offset of the first task that may be fresh.
+    next: u32,
+    /// Tasks that may go out again at once.
+    again: VecDeque<u32>,
+}
+
+struct Live {
+    life: Life,
+    began: Option<Timestamp>,
+}
+
+/// A task's row, as the store has it, of a job that is not over.
+#[derive(Clone, Copy, Debug)]
+pub enum Trace {
+    Ended(u32),
+    Again { index: u32, tries: u32, failures: u32, losses: u32, not_before: Timestamp },
+}
+
+impl Ledger {
+    pub fn new(queue: QueueName, first: u32, total: u32, retry: Retry, needs: Needs) -> Self {
+        Self {
+            queue,
+            first,
+            total,
+            retry,
+            needs,
+            ended: Bits::default(),
+            ended_count: 0,
+            live: HashMap::new(),
+            next: 0,
+            again: VecDeque::new(),
+        }
+    }
+
+    /// The same job after a restart.
+    pub fn recall(mut self, traces: impl IntoIterator<Item = Trace>) -> Self {
+        for trace in traces {
+            match trace {
+                Trace::Ended(index) => {
+                    if let Some(offset) = self.offset(index)
+                        && self.ended.set(offset)
+                    {
+                        self.ended_count += 1;
+                    }
+                }
+                Trace::Again { index, tries, failures, losses, not_before } => {
+                    let Some(offset) = self.offset(index) else { continue };
+                    let life = Life { phase: Phase::Ready { not_before }, tries, failures, losses };
+                    self.live.insert(offset, Live { life, began: None });
+                    if not_before.0 == 0 {
+                        self.again.push_back(offset);
+                    }
+                }
+            }
+        }
+        self
+    }
+
+    fn offset(&self, index: u32) -> Option<u32> {
+        index.checked_sub(self.first).filter(|offset| *offset < self.total)
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.ended_count == self.total
+    }
+
+    pub fn open(&self) -> u64 {
+        u64::from(self.total - self.ended_count)
+    }
+
+    pub fn has_ended(&self, index: u32) -> bool {
+        self.offset(index).is_none_or(|offset| self.ended.get(offset))
+    }
+
+    /// Where a task stands that has not ended.
+    pub fn life_of(&self, index: u32) -> Option<Life> {
+        let offset = self.offset(index).filter(|offset| !self.ended.get(*offset))?;
+        Some(self.live.get(&offset).map_or_else(Life::fresh, |live| live.life))
+    }
+
+    pub fn attempt_of(&self, index: u32) -> Option<Attempt> {
+        self.live.get(&self.offset(index)?)?.life.attempt()
+    }
+
+    pub fn began(&mut self, index: u32, at: Timestamp) {
+        if let Some(live) = self.offset(index).and_then(|offset| self.live.get_mut(&offset)) {
+            live.began = Some(at);
+        }
+    }
+
+    pub fn began_at(&self, index: u32) -> Option<Timestamp> {
+        self.live.get(&self.offset(index)?)?.began
+    }
+
+    /// Tasks that are dispatched or running.
+    pub fn out(&self) -> impl Iterator<Item = (u32, &Life)> {
+        self.live
+            .iter()
+            .filter(|(_, live)| live.life.attempt().is_some())
+            .map(|(offset, live)| (self.first + offset, &live.life))
+    }
+
+    /// Tasks that wait for a date.
+    pub fn waiting_until(&self) -> Vec<(u32, Timestamp)> {
+        let date = |live: &Live| match live.life.phase {
+            Phase::Ready { not_before } if not_before.0 > 0 => Some(not_before),
+            _ => None,
+        };
+        self.live.iter().filter_map(|(offset, live)| Some((self.first + offset, date(live)?))).collect()
+    }
+
+    /// The task may go out now. The desk says so when its wait is over.
+    pub fn back_in_line(&mut self, index: u32) {
+        if let Some(offset) = self.offset(index) {
+            self.again.push_back(offset);
+        }
+    }
+
+    /// Makes an entry for a task that somebody is known to run, so that it is not taken for fresh.
+    pub fn adopt(&mut self, index: u32) {
+        if let Some(offset) = self.offset(index).filter(|offset| !self.ended.get(*offset)) {
+            self.live.entry(offset).or_insert(Live { life: Life::fresh(), began: None });
+        }
+    }
+
+    /// The next task in the job's own order, as handed out. Those that come back go first.
+    pub fn hand_out_next(&mut self, generation: u64, now: Timestamp, dice: &Dice) -> Option<(u32, Attempt)> {
+        let offset = self.next_offset()?;
+        let live = self.live.entry(offset).or_insert(Live { life: Life::fresh(), began: None });
+        let attempt = live.life.next_attempt(generation);
+        live.life.apply(Event::HandedOut(attempt), &self.retry, now, dice);
+        Some((self.first + offset, attempt))
+    }
+
+    fn next_offset(&mut self) -> Option<u32> {
+        while let Some(offset) = self.again.pop_front() {
+            // An entry may be stale: the task ended, or went out by another way, since it was put here.
+            let ready = self.live.get(&offset).is_some_and(|live| matches!(live.life.phase, Phase::Ready { .. }));
+            if ready && !self.ended.get(offset) {
+                return Some(offset);
+            }
+        }
+        while self.next < self.total {
+            let offset = self.next;
+            self.next += 1;
+            if !self.ended.get(offset) && !self.live.contains_key(&offset) {
+                return Some(offset);
+            }
+        }
+        None
+    }
+
+    /// Lets an event happen to a task.
+    pub fn apply(&mut self, index: u32, event: Event, now: Timestamp, dice: &Dice) -> (Change, Life) {
+        let Some(offset) = self.offset(index) else { return (Change::None, Life::default()) };
+        if self.ended.get(offset) {
+            return (Change::None, Life::default());
+        }
+        let mut life = self.live.get(&offset).map_or_else(Life::fresh, |live| live.life);
+        let change = life.apply(event, &self.retry, now, dice);
+        match change {
+            Change::None => {}
+            Change::Ended(_) => {
+                self.live.remove(&offset);
+                self.ended.set(offset);
+                self.ended_count += 1;
+            }
+            Change::Moved | Change::Again { .. } => {
+                self.live.entry(offset).or_insert(Live { life, began: None }).life = life;
+            }
+        }
+        (change, life)
+    }
+}
+
+/// A growing set of small numbers, a bit each.
+#[derive(Default)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn get(&self, at: u32) -> bool {
+        self.0.get(at as usize / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+
+    /// True when it was not set before.
+    fn set(&mut self, at: u32) -> bool {
+        let word = at as usize / 64;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        let before = self.0[word];
+        self.0[word] |= 1 << (at % 64);
+        before != self.0[word]
+    }
+}

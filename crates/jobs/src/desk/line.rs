@@ -1,0 +1,68 @@
+//! One queue: its jobs in the order in which they are served, its retries by date, and how much is out.
+
+use std::collections::{BTreeSet, HashMap};
+
+use mutirao_core::Timestamp;
+use mutirao_core::id::{JobKey, TaskKey};
+
+use super::window::Window;
+
+#[derive(Default)]
+pub struct Line {
+    /// Jobs that may have a task to hand out, first come first.
+    jobs: BTreeSet<JobKey>,
+    waits: BTreeSet<(Timestamp, TaskKey)>,
+    until: HashMap<TaskKey, Timestamp>,
+    /// Tasks handed out and not ended.
+    pub out: usize,
+    pub window: Window,
+}
+
+impl Line {
+    pub fn enter(&mut self, job: JobKey) {
+        self.jobs.insert(job);
+    }
+
+    pub fn leave(&mut self, job: JobKey) {
+        self.jobs.remove(&job);
+    }
+
+    pub fn first(&self) -> Option<JobKey> {
+        self.jobs.first().copied()
+    }
+
+    pub fn wait(&mut self, task: TaskKey, until: Timestamp) {
+        self.forget_wait(task);
+        self.until.insert(task, until);
+        self.waits.insert((until, task));
+    }
+
+    pub fn forget_wait(&mut self, task: TaskKey) {
+        if let Some(until) = self.until.remove(&task) {
+            self.waits.remove(&(until, task));
+        }
+    }
+
+    pub fn forget_waits(&mut self, job: JobKey) {
+        let tasks: Vec<TaskKey> = self.until.keys().filter(|t| t.job == job).copied().collect();
+        for task in tasks {
+            self.forget_wait(task);
+        }
+    }
+
+    /// Tasks whose wait is over; they wait no longer.
+    pub fn due(&mut self, now: Timestamp) -> Vec<TaskKey> {
+        let tomorrow = (Timestamp(now.0.saturating_add(1)), TaskKey { job: JobKey(0), index: 0 });
+        let later = self.waits.split_off(&tomorrow);
+        let due = std::mem::replace(&mut self.waits, later);
+        let due: Vec<TaskKey> = due.into_iter().map(|(_, task)| task).collect();
+        for task in &due {
+            self.until.remove(task);
+        }
+        due
+    }
+
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.waits.first().map(|(at, _)| *at)
+    }
+}

@@ -1,0 +1,151 @@
+//! Which worker process holds what, and until when its lease runs. Leases run on the monotonic clock, so a stepped wall
+//! clock neither kills the living nor keeps the dead.
+
+use std::collections::HashMap;
+
+use mutirao_core::Mono;
+use mutirao_core::envelope::Beat;
+use mutirao_core::id::{Attempt, QueueName, SessionId, TaskKey, WorkerId};
+use mutirao_core::task::Needs;
+
+use super::window::Seats;
+
+pub struct Session {
+    pub worker: WorkerId,
+    pub queue: QueueName,
+    pub until: Mono,
+    pub heard: bool,
+    pub host: String,
+    pub pid: u32,
+    pub capacity: Needs,
+    pub draining: bool,
+    pub held: HashMap<TaskKey, Attempt>,
+}
+
+#[derive(Default)]
+pub struct Sessions {
+    sessions: HashMap<SessionId, Session>,
+    holders: HashMap<(TaskKey, Attempt), SessionId>,
+}
+
+impl Sessions {
+    pub fn knows(&self, session: &SessionId) -> bool {
+        self.sessions.contains_key(session)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&SessionId, &Session)> {
+        self.sessions.iter().filter(|(_, s)| s.heard)
+    }
+
+    pub fn expect(&mut self, session: SessionId, worker: WorkerId, queue: QueueName, until: Mono) {
+        self.insert(session, worker, queue, until, Heard::NotYet);
+    }
+
+    pub fn came(&mut self, session: &SessionId, worker: &WorkerId, queue: &QueueName, until: Mono) {
+        self.insert(session.clone(), worker.clone(), queue.clone(), until, Heard::Yes);
+    }
+
+    fn insert(&mut self, session: SessionId, worker: WorkerId, queue: QueueName, until: Mono, heard: Heard) {
+        self.sessions.entry(session).or_insert_with(|| Session {
+            worker,
+            queue,
+            until,
+            heard: matches!(heard, Heard::Yes),
+            host: String::new(),
+            pid: 0,
+            capacity: Needs::default(),
+            draining: false,
+            held: HashMap::new(),
+        });
+    }
+
+    /// Renews the lease and takes over what the beat says; returns what the session was believed to hold.
+    pub fn beaten(&mut self, session: &SessionId, beat: &Beat, until: Mono) -> Vec<(TaskKey, Attempt)> {
+        let Some(known) = self.sessions.get_mut(session) else { return Vec::new() };
+        known.until = until;
+        known.heard = true;
+        known.host.clone_from(&beat.host);
+        known.pid = beat.pid;
+        known.capacity = beat.capacity;
+        known.draining = beat.draining || beat.leaving;
+        known.held.iter().map(|(task, attempt)| (*task, *attempt)).collect()
+    }
+
+    pub fn hold(&mut self, session: &SessionId, task: TaskKey, attempt: Attempt) {
+        if let Some(known) = self.sessions.get_mut(session) {
+            known.held.insert(task, attempt);
+            self.holders.insert((task, attempt), session.clone());
+        }
+    }
+
+    pub fn drop_hold(&mut self, task: TaskKey, attempt: Attempt) {
+        if let Some(session) = self.holders.remove(&(task, attempt))
+            && let Some(known) = self.sessions.get_mut(&session)
+            && known.held.get(&task) == Some(&attempt)
+        {
+            known.held.remove(&task);
+        }
+    }
+
+    /// Whoever holds it, in whatever attempt.
+    pub fn drop_task(&mut self, task: TaskKey) {
+        let attempts: Vec<Attempt> = self.sessions.values().filter_map(|s| s.held.get(&task).copied()).collect();
+        for attempt in attempts {
+            self.drop_hold(task, attempt);
+        }
+    }
+
+    pub fn holder(&self, task: TaskKey, attempt: Attempt) -> Option<&SessionId> {
+        self.holders.get(&(task, attempt))
+    }
+
+    pub fn worker_of(&self, session: &SessionId) -> Option<&WorkerId> {
+        self.sessions.get(session).map(|s| &s.worker)
+    }
+
+    pub fn remove(&mut self, session: &SessionId) -> Vec<(TaskKey, Attempt)> {
+        let Some(gone) = self.sessions.remove(session) else { return Vec::new() };
+        let held: Vec<_> = gone.held.into_iter().collect();
+        for (task, attempt) in &held {
+            self.holders.remove(&(*task, *attempt));
+        }
+        held
+    }
+
+    pub fn expired(&self, now: Mono) -> Vec<SessionId> {
+        self.sessions.iter().filter(|(_, s)| s.until <= now).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// What the sessions of a queue can do together, when each task has these needs. A silent session that is still
+    /// expected holds the queue back.
+    pub fn seats(&self, queue: &QueueName, needs: Needs) -> Seats {
+        let mut seats = Seats::default();
+        for session in self.sessions.values().filter(|s| s.queue == *queue) {
+            seats.awaited |= !session.heard;
+            if session.heard && !session.draining {
+                seats.sessions += 1;
+                seats.slots += slots(session.capacity, needs);
+            }
+        }
+        seats
+    }
+
+    /// The largest session of a queue, if there is any: what no session can hold will never run.
+    pub fn largest(&self, queue: &QueueName) -> Option<Needs> {
+        let of_queue = || self.sessions.values().filter(|s| s.queue == *queue && s.heard).map(|s| s.capacity);
+        Some(Needs { cpus: of_queue().map(|c| c.cpus).max()?, memory: of_queue().map(|c| c.memory).max()? })
+    }
+}
+
+/// Tasks with these needs that one session can run at once. A worker runs no more than this many processes.
+fn slots(capacity: Needs, needs: Needs) -> usize {
+    const SLOTS_MAX: u64 = 512;
+    let by_cpus = u64::from(capacity.cpus.milli).checked_div(u64::from(needs.cpus.milli)).unwrap_or(SLOTS_MAX);
+    let by_memory = capacity.memory.0.checked_div(needs.memory.0).unwrap_or(SLOTS_MAX);
+    by_cpus.min(by_memory).clamp(1, SLOTS_MAX) as usize
+}
+
+enum Heard {
+    Yes,
+    NotYet,
+}

@@ -1,0 +1,108 @@
+//! How many tasks of a queue may be out at once. Few enough that priorities, pauses and cancels act at once and that no
+//! worker sits on what another could do; enough that no worker waits for the post.
+//!
+//! The window is what the workers can run at once, plus what they finish while a parcel travels: the measured rate of
+//! completions times a horizon. It grows with speed and shrinks with it; long tasks are handed out nearly one by one.
+
+use std::time::Duration;
+
+use mutirao_core::Mono;
+use mutirao_core::limits::PARCEL_TASKS_MAX;
+use mutirao_core::outcome::Verdict;
+
+/// What the workers of a queue can do together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Seats {
+    pub sessions: usize,
+    /// Tasks that can run at once, were each to need one cpu.
+    pub slots: usize,
+    /// A session that was alive before a restart has not spoken yet.
+    pub awaited: bool,
+}
+
+const HORIZON_S: f64 = 0.15;
+const SAMPLE: Duration = Duration::from_millis(20);
+const OUT_MAX: usize = 20_000;
+
+#[derive(Debug, Default)]
+pub struct Window {
+    since: Mono,
+    completions: u64,
+    rate_per_s: f64,
+}
+
+impl Window {
+    pub fn completed(&mut self, verdict: Verdict, now: Mono) {
+        if !matches!(verdict, Verdict::Lost | Verdict::Returned) {
+            self.completions += 1;
+        }
+        self.sample(now);
+    }
+
+    fn sample(&mut self, now: Mono) {
+        let elapsed = now.since(self.since);
+        if elapsed < SAMPLE {
+            return;
+        }
+        let seen = self.completions as f64 / elapsed.as_secs_f64();
+        // A long silence says more than a short one: weigh the sample by its length.
+        let weight = (elapsed.as_secs_f64() / 0.2).min(1.0);
+        self.rate_per_s += (seen - self.rate_per_s) * weight;
+        self.completions = 0;
+        self.since = now;
+    }
+
+    /// How many more may go out.
+    pub fn room(&mut self, seats: Seats, out: usize, now: Mono) -> usize {
+        self.sample(now);
+        let ahead = (self.rate_per_s * HORIZON_S) as usize;
+        // One in hand for each session keeps it busy over the trip of the next.
+        let target = (seats.slots + seats.sessions + ahead).min(OUT_MAX);
+        let room = target.saturating_sub(out);
+        // Refill in lumps when there is much out: a parcel costs the same whether it holds one task or fifty.
+        if room * 8 < ahead { 0 } else { room }
+    }
+}
+
+/// Tasks in one parcel: what is out is spread over at least two parcels for each session.
+pub fn parcel_size(out: usize, sessions: usize) -> usize {
+    (out / (sessions.max(1) * 4)).clamp(1, PARCEL_TASKS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: Seats = Seats { sessions: 2, slots: 2, awaited: false };
+
+    fn at(ms: u64) -> Mono {
+        Mono(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn slow_tasks_go_out_nearly_one_by_one() {
+        let mut window = Window::default();
+        assert_eq!(window.room(TWO, 0, at(0)), 4);
+        assert_eq!(window.room(TWO, 4, at(10_000)), 0);
+    }
+
+    #[test]
+    fn the_window_follows_the_rate_up_and_down() {
+        let mut window = Window::default();
+        for ms in 1..=1_000 {
+            for _ in 0..50 {
+                window.completed(Verdict::Ok, at(ms));
+            }
+        }
+        let fast = window.room(TWO, 0, at(1_000));
+        assert!((7_000..8_000).contains(&fast), "{fast}");
+        assert!(window.room(TWO, 0, at(3_000)) < 100);
+    }
+
+    #[test]
+    fn parcels_are_bounded_and_shared() {
+        assert_eq!(parcel_size(4, 2), 1);
+        assert_eq!(parcel_size(800, 2), 100);
+        assert_eq!(parcel_size(1_000_000, 2), PARCEL_TASKS_MAX);
+    }
+}

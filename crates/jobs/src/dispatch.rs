@@ -1,0 +1,169 @@
+//! From picks to parcels to the broker: looks up what each task needs to know, packs, publishes. Runs beside the foreman,
+//! so that reading and encoding never hold up the desk.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mutirao_broker::Shared as Broker;
+use mutirao_core::envelope::{
+    Control, Handout, Parcel, ParcelId, Template, Version, control_of, results_of, seal, tasks_of,
+};
+use mutirao_core::id::{JobKey, QueueName};
+use mutirao_store::StoreError;
+use tokio::sync::mpsc;
+
+use crate::desk::{Handed, Pick};
+use crate::entries::{Cache, Kind, SEGMENT_TASKS, Segment};
+use crate::store::{Card, Shared as Store};
+
+/// Jobs whose definition is kept at hand.
+const CARDS_MAX: usize = 1_000;
+
+/// What goes out.
+pub enum Outgoing {
+    Parcels(Vec<Handed>),
+    Control(QueueName, Control),
+}
+
+/// What could not go out.
+pub enum Undelivered {
+    /// Try again: the broker or the store was away.
+    Parcel(ParcelId),
+    /// Never: what the tasks need cannot be read.
+    Broken(ParcelId, String),
+}
+
+enum PackError {
+    Store(StoreError),
+    Broken(String),
+}
+
+impl From<StoreError> for PackError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unusable { why, .. } => PackError::Broken(why),
+            other => PackError::Store(other),
+        }
+    }
+}
+
+pub struct Dispatch {
+    store: Store,
+    broker: Broker,
+    cards: HashMap<JobKey, Arc<Card>>,
+    segments: Cache,
+}
+
+impl Dispatch {
+    pub fn new(store: Store, broker: Broker) -> Self {
+        Self { store, broker, cards: HashMap::new(), segments: Cache::default() }
+    }
+
+    /// Until the foreman hangs up.
+    pub async fn run(mut self, mut outgoing: mpsc::Receiver<Outgoing>, undelivered: mpsc::Sender<Undelivered>) {
+        while let Some(next) = outgoing.recv().await {
+            match next {
+                Outgoing::Parcels(handed) => {
+                    for failed in self.send(handed).await {
+                        if undelivered.send(failed).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+                Outgoing::Control(queue, control) => {
+                    // Best effort by nature: the desk repeats it when a worker speaks of a task it should not have.
+                    if let Err(error) = self.broker.announce(&control_of(&queue), seal(&control)).await {
+                        tracing::warn!(%queue, %error, "control message not announced");
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, handed: Vec<Handed>) -> Vec<Undelivered> {
+        let mut failed = Vec::new();
+        let mut batches: HashMap<QueueName, (Vec<ParcelId>, Vec<Bytes>)> = HashMap::new();
+        for Handed { id, queue, picks } in handed {
+            match self.pack(id, &queue, &picks).await {
+                Ok(parcel) => {
+                    let (ids, bodies) = batches.entry(queue).or_default();
+                    ids.push(id);
+                    bodies.push(seal(&parcel));
+                }
+                Err(PackError::Broken(why)) => failed.push(Undelivered::Broken(id, why)),
+                Err(PackError::Store(error)) => {
+                    tracing::warn!(%error, "parcel not packed; it will be tried again");
+                    failed.push(Undelivered::Parcel(id));
+                }
+            }
+        }
+        for (queue, (ids, bodies)) in batches {
+            if let Err(error) = self.broker.publish(&tasks_of(&queue), bodies).await {
+                tracing::warn!(%queue, %error, "parcels not published; they will be tried again");
+                failed.extend(ids.into_iter().map(Undelivered::Parcel));
+            }
+        }
+        failed
+    }
+
+    async fn pack(&mut self, id: ParcelId, queue: &QueueName, picks: &[Pick]) -> Result<Parcel, PackError> {
+        let mut templates: Vec<Template> = Vec::new();
+        let mut tasks = Vec::with_capacity(picks.len());
+        for pick in picks {
+            let job = pick.task.job;
+            let card = self.card(job).await?;
+            let t = match templates.iter().rposition(|template| template.job == job) {
+                Some(t) => t,
+                None => {
+                    templates.push(Template { job, trace: card.trace.clone(), spec: card.spec.clone() });
+                    templates.len() - 1
+                }
+            };
+            tracing::debug!(trace = card.trace, task = %pick.task, attempt = %pick.attempt, "dispatched");
+            let (entry, command) = self.differs(&card, pick).await?;
+            tasks.push(Handout { t: t as u16, index: pick.task.index, n: pick.attempt.n, entry, command });
+        }
+        Ok(Parcel { v: Version::default(), id, reply_to: results_of(queue), templates, tasks })
+    }
+
+    async fn card(&mut self, job: JobKey) -> Result<Arc<Card>, PackError> {
+        if let Some(card) = self.cards.get(&job) {
+            return Ok(card.clone());
+        }
+        let card = self.store.card(job).await?.ok_or_else(|| PackError::Broken("the job was removed".into()))?;
+        let card = Arc::new(card);
+        if self.cards.len() >= CARDS_MAX {
+            self.cards.clear();
+        }
+        self.cards.insert(job, card.clone());
+        Ok(card)
+    }
+
+    /// What this task has that its neighbours have not.
+    async fn differs(&mut self, card: &Card, pick: &Pick) -> Result<(Option<String>, Option<Vec<String>>), PackError> {
+        if card.kind == Kind::Index {
+            return Ok((None, None));
+        }
+        let offset = pick.task.index.saturating_sub(card.first);
+        let first = offset - offset % SEGMENT_TASKS;
+        let segment = match self.segments.get(pick.task.job, first) {
+            Some(segment) => segment,
+            None => {
+                let found = self.store.segment(pick.task.job, card.kind, first).await?;
+                let found = Arc::new(found.ok_or_else(|| PackError::Broken("its entries are missing".into()))?);
+                self.segments.put(pick.task.job, first, found.clone());
+                found
+            }
+        };
+        let at = (offset - first) as usize;
+        let (entry, command) = match &*segment {
+            Segment::Entries(entries) => (entries.get(at).cloned(), None),
+            Segment::Commands(commands) => (None, commands.get(at).cloned()),
+        };
+        match (&entry, &command) {
+            (None, None) => Err(PackError::Broken("its entry is missing".into())),
+            _ => Ok((entry, command)),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What jobs must remember, as a trait of its own; [`sqlite`] keeps it in SQLite.
+//!
+//! The store arbitrates: a task's row becomes final once, and counters move only with rows that did. Even two owners
+//! who both believed in themselves could not count a task twice.
+
+pub mod sqlite;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mutirao_core::Timestamp;
+use mutirao_core::blobs::LogStream;
+use mutirao_core::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId};
+use mutirao_core::job::{JobState, JobView, TaskView};
+use mutirao_core::outcome::Output;
+use mutirao_core::task::{Needs, Retry, TaskSpec};
+use mutirao_store::StoreError;
+
+use crate::desk::ledger::Trace;
+use crate::desk::{Again, Ended, SessionChange};
+use crate::entries::{Kind, Segment};
+
+pub type Shared = Arc<dyn JobStore>;
+
+/// A job that was checked and may be written.
+pub struct NewJob {
+    pub namespace: String,
+    pub owner: String,
+    pub name: Option<String>,
+    pub queue: QueueName,
+    pub labels: String,
+    pub spec: String,
+    pub kind: Kind,
+    pub first: u32,
+    pub total: u32,
+    pub segments: Vec<(u32, Vec<u8>)>,
+    pub trace: String,
+    pub created_at: Timestamp,
+    /// The client's idempotency key, and a digest of what it asked.
+    pub idempotency: Option<(String, Vec<u8>)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Created {
+    New(JobKey),
+    /// The same request came before.
+    Before(JobKey),
+    /// The key was used for another request.
+    Clash(JobKey),
+}
+
+/// An unfinished job, as found at start.
+pub struct OpenJob {
+    pub key: JobKey,
+    pub queue: QueueName,
+    pub first: u32,
+    pub total: u32,
+    pub retry: Retry,
+    pub needs: Needs,
+    pub traces: Vec<Trace>,
+}
+
+/// What a parcel needs to know of a job.
+pub struct Card {
+    pub spec: Arc<TaskSpec>,
+    pub trace: String,
+    pub kind: Kind,
+    pub first: u32,
+}
+
+/// What is written together: ends, retries, sessions.
+#[derive(Debug, Default, Clone)]
+pub struct Settlement {
+    pub ended: Vec<Ended>,
+    pub again: Vec<Again>,
+    pub sessions: Vec<SessionChange>,
+    pub at: Timestamp,
+}
+
+impl Settlement {
+    pub fn is_empty(&self) -> bool {
+        self.ended.is_empty() && self.again.is_empty() && self.sessions.is_empty()
+    }
+}
+
+/// Which jobs to list, newest first.
+#[derive(Clone, Debug, Default)]
+pub struct JobFilter {
+    pub namespace: String,
+    pub state: Option<JobState>,
+    pub queue: Option<QueueName>,
+    pub before: Option<JobKey>,
+    pub limit: u32,
+}
+
+/// One stream of a task's output as an outcome brought it, and the attempt it is of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptOutput {
+    pub attempt: Attempt,
+    pub output: Output,
+}
+
+#[async_trait]
+pub trait JobStore: Send + Sync + 'static {
+    /// A number greater than any this has given before.
+    async fn next_generation(&self) -> Result<u64, StoreError>;
+    async fn create(&self, job: NewJob) -> Result<Created, StoreError>;
+    async fn open_jobs(&self) -> Result<Vec<OpenJob>, StoreError>;
+    async fn sessions(&self) -> Result<Vec<(SessionId, WorkerId, QueueName)>, StoreError>;
+    async fn card(&self, job: JobKey) -> Result<Option<Card>, StoreError>;
+    /// The segment whose first task has offset `first`.
+    async fn segment(&self, job: JobKey, kind: Kind, first: u32) -> Result<Option<Segment>, StoreError>;
+    /// Writes it all, or nothing.
+    async fn settle(&self, settlement: Arc<Settlement>) -> Result<(), StoreError>;
+    /// Ends all tasks of a job that have not ended. False when the job was over already.
+    async fn cancel(&self, job: JobKey, at: Timestamp) -> Result<bool, StoreError>;
+    /// The job as written: its counts know of ends only.
+    async fn job(&self, job: JobKey) -> Result<Option<(JobView, String)>, StoreError>;
+    async fn jobs(&self, filter: JobFilter) -> Result<Vec<JobView>, StoreError>;
+    /// The index of a job's first task, and how many it has.
+    async fn extent(&self, job: JobKey) -> Result<Option<(u32, u64)>, StoreError>;
+    /// Tasks of a job that have a row, with indexes in [`from`, `from + size`).
+    async fn tasks(&self, job: JobKey, from: u32, size: u32) -> Result<Vec<TaskView>, StoreError>;
+    async fn output(&self, task: TaskKey, stream: LogStream) -> Result<Option<KeptOutput>, StoreError>;
+    /// Removes jobs that finished before `before`, a few at a time, and names them.
+    async fn forget(&self, before: Timestamp) -> Result<Vec<JobKey>, StoreError>;
+}

@@ -1,0 +1,192 @@
+//! Jobs in SQLite. Integer keys, rows without hidden row ids, statements prepared once.
+
+mod look;
+mod rows;
+mod settle;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mutirao_core::Timestamp;
+use mutirao_core::blobs::LogStream;
+use mutirao_core::id::{JobKey, QueueName, SessionId, TaskKey, WorkerId};
+use mutirao_core::job::{JobView, TaskView};
+use mutirao_store::{Migration, Sqlite, StoreError};
+use rusqlite::{OptionalExtension, params};
+
+use super::{Card, Created, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, Settlement};
+use crate::entries::{Kind, Segment, unpack};
+
+pub const MIGRATIONS: &[Migration] =
+    &[Migration { component: "jobs", version: 1, sql: include_str!("sqlite/001_jobs.sql") }];
+
+/// Jobs removed in one go by retention: bounds how long other writers wait.
+const FORGET_AT_ONCE: u32 = 20;
+
+pub struct SqliteJobs(pub Sqlite);
+
+#[async_trait]
+impl JobStore for SqliteJobs {
+    async fn next_generation(&self) -> Result<u64, StoreError> {
+        self.0
+            .write(|db| {
+                db.prepare_cached(
+                    "INSERT INTO generations (name, n) VALUES ('jobs', 1) ON CONFLICT DO UPDATE SET n = n + 1 RETURNING n",
+                )?
+                .query_row([], |row| row.get::<_, i64>(0))
+            })
+            .await
+            .map(|n| n as u64)
+    }
+
+    async fn create(&self, job: NewJob) -> Result<Created, StoreError> {
+        self.0.write(move |db| create(db, &job)).await
+    }
+
+    async fn open_jobs(&self) -> Result<Vec<OpenJob>, StoreError> {
+        self.0.read(look::open_jobs).await
+    }
+
+    async fn sessions(&self) -> Result<Vec<(SessionId, WorkerId, QueueName)>, StoreError> {
+        self.0.read(look::sessions).await
+    }
+
+    async fn card(&self, job: JobKey) -> Result<Option<Card>, StoreError> {
+        self.0
+            .read(move |db| {
+                db.prepare_cached("SELECT spec, trace, kind, first FROM jobs WHERE key = ?1")?
+                    .query_row([job.0 as i64], |row| {
+                        Ok(Card {
+                            spec: Arc::new(rows::json(row, 0)?),
+                            trace: row.get(1)?,
+                            kind: rows::kind(row, 2)?,
+                            first: row.get(3)?,
+                        })
+                    })
+                    .optional()
+            })
+            .await
+    }
+
+    async fn segment(&self, job: JobKey, kind: Kind, first: u32) -> Result<Option<Segment>, StoreError> {
+        let packed: Option<Vec<u8>> = self
+            .0
+            .read(move |db| {
+                db.prepare_cached("SELECT body FROM segments WHERE job = ?1 AND first = ?2")?
+                    .query_row(params![job.0 as i64, first], |row| row.get(0))
+                    .optional()
+            })
+            .await?;
+        packed
+            .map(|packed| unpack(job, kind, &packed))
+            .transpose()
+            .map_err(|bad| StoreError::Unusable { path: "the store".into(), why: bad.to_string() })
+    }
+
+    async fn settle(&self, settlement: Arc<Settlement>) -> Result<(), StoreError> {
+        self.0.write(move |db| settle::settle(db, &settlement)).await
+    }
+
+    async fn cancel(&self, job: JobKey, at: Timestamp) -> Result<bool, StoreError> {
+        self.0
+            .write(move |db| {
+                let changed = db
+                    .prepare_cached(
+                        "UPDATE jobs SET cancelled = total - ok - failed - timed_out - lost - dead,
+                                         cancelled_at = ?2, finished_at = ?2
+                         WHERE key = ?1 AND finished_at IS NULL",
+                    )?
+                    .execute(params![job.0 as i64, at.0])?;
+                Ok(changed == 1)
+            })
+            .await
+    }
+
+    async fn job(&self, job: JobKey) -> Result<Option<(JobView, String)>, StoreError> {
+        self.0.read(move |db| look::job(db, job)).await
+    }
+
+    async fn jobs(&self, filter: JobFilter) -> Result<Vec<JobView>, StoreError> {
+        self.0.read(move |db| look::jobs(db, &filter)).await
+    }
+
+    async fn extent(&self, job: JobKey) -> Result<Option<(u32, u64)>, StoreError> {
+        self.0
+            .read(move |db| {
+                db.prepare_cached("SELECT first, total FROM jobs WHERE key = ?1")?
+                    .query_row([job.0 as i64], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64)))
+                    .optional()
+            })
+            .await
+    }
+
+    async fn tasks(&self, job: JobKey, from: u32, size: u32) -> Result<Vec<TaskView>, StoreError> {
+        self.0.read(move |db| look::tasks(db, job, from, size)).await
+    }
+
+    async fn output(&self, task: TaskKey, stream: LogStream) -> Result<Option<KeptOutput>, StoreError> {
+        self.0.read(move |db| look::output(db, task, stream)).await
+    }
+
+    async fn forget(&self, before: Timestamp) -> Result<Vec<JobKey>, StoreError> {
+        self.0
+            .write(move |db| {
+                let keys: Vec<i64> = db
+                    .prepare_cached("SELECT key FROM jobs WHERE finished_at < ?1 ORDER BY finished_at LIMIT ?2")?
+                    .query_map(params![before.0, FORGET_AT_ONCE], |row| row.get(0))?
+                    .collect::<Result<_, _>>()?;
+                for key in &keys {
+                    for statement in [
+                        "DELETE FROM outputs WHERE job = ?1",
+                        "DELETE FROM tasks WHERE job = ?1",
+                        "DELETE FROM segments WHERE job = ?1",
+                        "DELETE FROM jobs WHERE key = ?1",
+                    ] {
+                        db.prepare_cached(statement)?.execute([key])?;
+                    }
+                }
+                Ok(keys.into_iter().map(|key| JobKey(key as u64)).collect())
+            })
+            .await
+    }
+}
+
+fn create(db: &rusqlite::Connection, job: &NewJob) -> rusqlite::Result<Created> {
+    if let Some((key, digest)) = &job.idempotency {
+        let before: Option<(i64, Vec<u8>)> = db
+            .prepare_cached("SELECT key, digest FROM jobs WHERE namespace = ?1 AND owner = ?2 AND idempotency = ?3")?
+            .query_row(params![job.namespace, job.owner, key], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        if let Some((found, asked)) = before {
+            let found = JobKey(found as u64);
+            return Ok(if asked == *digest { Created::Before(found) } else { Created::Clash(found) });
+        }
+    }
+    let (idempotency, digest) = job.idempotency.as_ref().map(|(k, d)| (k, d)).unzip();
+    db.prepare_cached(
+        "INSERT INTO jobs (namespace, owner, queue, name, labels, spec, kind, first, total, trace, created_at,
+                           idempotency, digest)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+    )?
+    .execute(params![
+        job.namespace,
+        job.owner,
+        job.queue.as_str(),
+        job.name,
+        job.labels,
+        job.spec,
+        job.kind as i64,
+        job.first,
+        job.total,
+        job.trace,
+        job.created_at.0,
+        idempotency,
+        digest
+    ])?;
+    let key = db.last_insert_rowid();
+    let mut insert = db.prepare_cached("INSERT INTO segments (job, first, body) VALUES (?1, ?2, ?3)")?;
+    for (first, body) in &job.segments {
+        insert.execute(params![key, first, body])?;
+    }
+    Ok(Created::New(JobKey(key as u64)))
+}

@@ -1,0 +1,148 @@
+//! Reading jobs and tasks back.
+
+use std::collections::HashMap;
+
+use mutirao_core::Timestamp;
+use mutirao_core::blobs::LogStream;
+use mutirao_core::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId};
+use mutirao_core::job::{Counts, JobState, JobView, TaskView};
+use mutirao_core::outcome::Output;
+use mutirao_core::task::TaskSpec;
+use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+
+use super::rows;
+use crate::desk::ledger::Trace;
+use crate::store::{JobFilter, KeptOutput, OpenJob};
+
+pub fn open_jobs(db: &Connection) -> Result<Vec<OpenJob>> {
+    let mut jobs: Vec<OpenJob> = db
+        .prepare("SELECT key, queue, first, total, spec FROM jobs WHERE finished_at IS NULL ORDER BY key")?
+        .query_map([], |row| {
+            let spec: TaskSpec = rows::json(row, 4)?;
+            Ok(OpenJob {
+                key: JobKey(row.get::<_, i64>(0)? as u64),
+                queue: rows::parsed(row, 1)?,
+                first: row.get(2)?,
+                total: row.get(3)?,
+                retry: spec.retry,
+                needs: spec.needs,
+                traces: Vec::new(),
+            })
+        })?
+        .collect::<Result<_>>()?;
+    let places: HashMap<i64, usize> = jobs.iter().enumerate().map(|(i, job)| (job.key.0 as i64, i)).collect();
+    let mut tasks = db.prepare(
+        "SELECT t.job, t.idx, t.state, t.n, t.failures, t.losses, t.not_before
+         FROM jobs j JOIN tasks t ON t.job = j.key WHERE j.finished_at IS NULL",
+    )?;
+    let mut rows = tasks.query([])?;
+    while let Some(row) = rows.next()? {
+        let Some(place) = places.get(&row.get(0)?) else { continue };
+        let index = row.get(1)?;
+        jobs[*place].traces.push(match row.get::<_, u8>(2)? {
+            0 => Trace::Again {
+                index,
+                tries: row.get(3)?,
+                failures: row.get(4)?,
+                losses: row.get(5)?,
+                not_before: Timestamp(row.get::<_, Option<i64>>(6)?.unwrap_or(0)),
+            },
+            _ => Trace::Ended(index),
+        });
+    }
+    Ok(jobs)
+}
+
+pub fn sessions(db: &Connection) -> Result<Vec<(SessionId, WorkerId, QueueName)>> {
+    db.prepare("SELECT session, worker, queue FROM sessions")?
+        .query_map([], |row| Ok((SessionId(row.get(0)?), WorkerId(row.get(1)?), rows::parsed(row, 2)?)))?
+        .collect()
+}
+
+const JOB_COLUMNS: &str = "key, queue, name, labels, owner, total, ok, failed, timed_out, cancelled, lost, dead,
+    created_at, finished_at, trace, namespace, cancelled_at";
+
+/// A job as the store knows it: what has not ended counts as ready, the desk knows better.
+fn view(row: &Row<'_>) -> Result<JobView> {
+    let count = |at: usize| row.get::<_, i64>(at).map(|n| n as u64);
+    let mut counts = Counts {
+        ok: count(6)?,
+        failed: count(7)?,
+        timed_out: count(8)?,
+        cancelled: count(9)?,
+        lost: count(10)?,
+        dead: count(11)?,
+        ..Counts::default()
+    };
+    let tasks = count(5)?;
+    counts.ready = tasks.saturating_sub(counts.ended());
+    let cancelled: Option<i64> = row.get(16)?;
+    Ok(JobView {
+        id: JobKey(row.get::<_, i64>(0)? as u64),
+        queue: rows::parsed(row, 1)?,
+        name: row.get(2)?,
+        labels: rows::json(row, 3)?,
+        owner: row.get(4)?,
+        state: if cancelled.is_some() { JobState::Cancelled } else { counts.state() },
+        tasks,
+        counts,
+        created_at: Timestamp(row.get(12)?),
+        finished_at: row.get::<_, Option<i64>>(13)?.map(Timestamp),
+        trace: row.get(14)?,
+    })
+}
+
+pub fn job(db: &Connection, job: JobKey) -> Result<Option<(JobView, String)>> {
+    db.prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE key = ?1"))?
+        .query_row([job.0 as i64], |row| Ok((view(row)?, row.get(15)?)))
+        .optional()
+}
+
+pub fn jobs(db: &Connection, filter: &JobFilter) -> Result<Vec<JobView>> {
+    let ended = "ok + failed + timed_out + cancelled + lost + dead";
+    let state = match filter.state {
+        None => "1".to_owned(),
+        Some(JobState::Waiting) => format!("finished_at IS NULL AND {ended} = 0"),
+        Some(JobState::Running) => "finished_at IS NULL".to_owned(),
+        Some(JobState::Ok) => "finished_at IS NOT NULL AND ok = total".to_owned(),
+        Some(JobState::Cancelled) => {
+            "finished_at IS NOT NULL AND (cancelled_at IS NOT NULL OR (cancelled > 0 AND ok + cancelled = total))"
+                .to_owned()
+        }
+        Some(JobState::Failed) => {
+            "finished_at IS NOT NULL AND cancelled_at IS NULL AND ok + cancelled < total".to_owned()
+        }
+    };
+    let sql = format!(
+        "SELECT {JOB_COLUMNS} FROM jobs WHERE namespace = ?1 AND key < ?2 AND (?3 IS NULL OR queue = ?3) AND {state}
+         ORDER BY key DESC LIMIT ?4"
+    );
+    let before = filter.before.map_or(i64::MAX, |key| key.0 as i64);
+    db.prepare_cached(&sql)?
+        .query_map(params![filter.namespace, before, filter.queue.as_ref().map(QueueName::as_str), filter.limit], view)?
+        .collect()
+}
+
+pub fn tasks(db: &Connection, job: JobKey, from: u32, size: u32) -> Result<Vec<TaskView>> {
+    let sql = format!("SELECT {} FROM tasks WHERE job = ?1 AND idx >= ?2 AND idx < ?3", rows::TASK_COLUMNS);
+    let end = i64::from(from) + i64::from(size);
+    db.prepare_cached(&sql)?.query_map(params![job.0 as i64, from, end], rows::task)?.collect()
+}
+
+pub fn output(db: &Connection, task: TaskKey, stream: LogStream) -> Result<Option<KeptOutput>> {
+    db.prepare_cached(
+        "SELECT generation, n, bytes, truncated, in_blobs, tail FROM outputs WHERE job = ?1 AND idx = ?2 AND stream = ?3",
+    )?
+    .query_row(params![task.job.0 as i64, task.index, stream as u8], |row| {
+        Ok(KeptOutput {
+            attempt: Attempt { generation: row.get::<_, i64>(0)? as u64, n: row.get(1)? },
+            output: Output {
+                bytes: row.get::<_, i64>(2)? as u64,
+                truncated: row.get(3)?,
+                in_blobs: row.get(4)?,
+                tail: row.get(5)?,
+            },
+        })
+    })
+    .optional()
+}

@@ -1,0 +1,141 @@
+//! Writing what was decided: one row for each task that ended, counters once for each job.
+
+use std::collections::BTreeMap;
+
+use mutirao_core::blobs::LogStream;
+use mutirao_core::id::JobKey;
+use mutirao_core::job::Counts;
+use mutirao_core::outcome::Output;
+use rusqlite::{Connection, OptionalExtension, Result, params};
+
+use crate::desk::{Ended, SessionChange};
+use crate::store::Settlement;
+
+pub fn settle(db: &Connection, settlement: &Settlement) -> Result<()> {
+    let mut counts: BTreeMap<JobKey, Option<Counts>> = BTreeMap::new();
+    for ended in &settlement.ended {
+        let job = ended.task.job;
+        if let std::collections::btree_map::Entry::Vacant(slot) = counts.entry(job) {
+            slot.insert(is_open(db, job)?.then(Counts::default));
+        }
+        // A job that was cancelled or removed meanwhile takes no more ends.
+        if let Some(Some(sum)) = counts.get_mut(&job)
+            && end_task(db, ended)?
+        {
+            *sum.of(ended.how) += 1;
+        }
+    }
+    for (job, sum) in counts {
+        if let Some(sum) = sum.filter(|sum| sum.ended() > 0) {
+            count(db, job, &sum, settlement.at.0)?;
+        }
+    }
+    let mut again = db.prepare_cached(
+        "INSERT INTO tasks (job, idx, state, n, failures, losses, not_before) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6)
+         ON CONFLICT DO UPDATE SET n = ?3, failures = ?4, losses = ?5, not_before = ?6 WHERE state = 0",
+    )?;
+    for a in &settlement.again {
+        again.execute(params![a.task.job.0 as i64, a.task.index, a.tries, a.failures, a.losses, a.not_before.0])?;
+    }
+    for change in &settlement.sessions {
+        match change {
+            SessionChange::Came(session, worker, queue) => db
+                .prepare_cached("INSERT OR REPLACE INTO sessions (session, worker, queue) VALUES (?1, ?2, ?3)")?
+                .execute(params![session.0, worker.0, queue.as_str()])?,
+            SessionChange::Went(session) => {
+                db.prepare_cached("DELETE FROM sessions WHERE session = ?1")?.execute([&session.0])?
+            }
+        };
+    }
+    Ok(())
+}
+
+fn is_open(db: &Connection, job: JobKey) -> Result<bool> {
+    let found = db
+        .prepare_cached("SELECT 1 FROM jobs WHERE key = ?1 AND finished_at IS NULL")?
+        .query_row([job.0 as i64], |_| Ok(()))
+        .optional()?;
+    Ok(found.is_some())
+}
+
+/// False when the task had ended before.
+fn end_task(db: &Connection, ended: &Ended) -> Result<bool> {
+    let outcome = ended.outcome.as_ref();
+    let usage = outcome.map(|o| o.usage);
+    let changed =
+        db.prepare_cached(
+            "INSERT INTO tasks (job, idx, state, generation, n, failures, losses, worker, exit, signal, reason,
+                                started_at, ended_at, wall_us, cpu_user_us, cpu_system_us, memory_peak)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+             ON CONFLICT DO UPDATE SET state = ?3, generation = ?4, n = ?5, failures = ?6, losses = ?7, worker = ?8,
+                exit = ?9, signal = ?10, reason = ?11, started_at = ?12, ended_at = ?13, wall_us = ?14,
+                cpu_user_us = ?15, cpu_system_us = ?16, memory_peak = ?17, not_before = NULL
+             WHERE state = 0",
+        )?
+        .execute(params![
+            ended.task.job.0 as i64,
+            ended.task.index,
+            ended.how.code(),
+            ended.attempt.map(|a| a.generation as i64),
+            ended.attempt.map(|a| a.n),
+            ended.failures,
+            ended.losses,
+            ended.worker.as_ref().map(|w| w.0.as_str()),
+            outcome.and_then(|o| o.exit),
+            outcome.and_then(|o| o.signal),
+            outcome.and_then(|o| o.reason.as_deref()),
+            outcome.map(|o| o.started_at.0),
+            ended.at.0,
+            usage.map(|u| u.wall_us as i64),
+            usage.map(|u| u.cpu_user_us as i64),
+            usage.map(|u| u.cpu_system_us as i64),
+            usage.and_then(|u| u.memory_peak_bytes).map(|m| m as i64),
+        ])? == 1;
+    if let (true, Some(outcome)) = (changed, outcome) {
+        keep_output(db, ended, LogStream::Stdout, &outcome.stdout)?;
+        keep_output(db, ended, LogStream::Stderr, &outcome.stderr)?;
+    }
+    Ok(changed)
+}
+
+fn keep_output(db: &Connection, ended: &Ended, stream: LogStream, output: &Output) -> Result<()> {
+    let Some(attempt) = ended.attempt.filter(|_| !output.is_empty()) else { return Ok(()) };
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO outputs (job, idx, stream, generation, n, bytes, truncated, in_blobs, tail)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?
+    .execute(params![
+        ended.task.job.0 as i64,
+        ended.task.index,
+        stream as u8,
+        attempt.generation as i64,
+        attempt.n,
+        output.bytes as i64,
+        output.truncated,
+        output.in_blobs,
+        output.tail,
+    ])?;
+    Ok(())
+}
+
+fn count(db: &Connection, job: JobKey, sum: &Counts, at: i64) -> Result<()> {
+    db.prepare_cached(
+        "UPDATE jobs SET ok = ok + ?2, failed = failed + ?3, timed_out = timed_out + ?4, cancelled = cancelled + ?5,
+                         lost = lost + ?6, dead = dead + ?7,
+                         finished_at = CASE WHEN total = ok + failed + timed_out + cancelled + lost + dead + ?8
+                                            THEN ?9 END
+         WHERE key = ?1",
+    )?
+    .execute(params![
+        job.0 as i64,
+        sum.ok as i64,
+        sum.failed as i64,
+        sum.timed_out as i64,
+        sum.cancelled as i64,
+        sum.lost as i64,
+        sum.dead as i64,
+        sum.ended() as i64,
+        at
+    ])?;
+    Ok(())
+}
