@@ -241,9 +241,10 @@ impl Installation {
         ready
     }
 
-    /// By the inherited mark, or by running inside the data folder: a task's environment is not ours.
+    /// By the inherited mark, or by running inside our folders: a task's environment is not ours.
     fn owns(&self, process: &Process) -> bool {
-        sweep::is_marked(process.pid, MARK, &self.mark) || sweep::works_in(process.pid, &self.data)
+        let works_here = || [&self.data, self.folder.path()].iter().any(|dir| sweep::works_in(process.pid, dir));
+        sweep::is_marked(process.pid, MARK, &self.mark) || works_here()
     }
 }
 
@@ -264,13 +265,16 @@ impl Drop for Installation {
 /// The program under test.
 #[track_caller]
 pub fn binary() -> PathBuf {
+    find_binary().expect("no mutirao binary: run `cargo build -p mutirao`, or set MUTIRAO_BIN")
+}
+
+/// `$MUTIRAO_BIN`, else the one beside the running test: target/debug/deps/it-0123 → target/debug/mutirao.
+pub fn find_binary() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("MUTIRAO_BIN") {
-        return named.into();
+        return Some(named.into());
     }
-    // target/debug/deps/it-0123 → target/debug/mutirao
-    let own = std::env::current_exe().unwrap_or_default();
-    let beside = own.ancestors().skip(1).take(2).map(|dir| dir.join("mutirao")).find(|file| file.is_file());
-    beside.expect("no mutirao binary: run `cargo build -p mutirao`, or set MUTIRAO_BIN")
+    let own = std::env::current_exe().ok()?;
+    own.ancestors().skip(1).take(2).map(|dir| dir.join("mutirao")).find(|file| file.is_file())
 }
 
 fn append(file: &Path) -> std::fs::File {
