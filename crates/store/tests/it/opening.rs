@@ -19,6 +19,23 @@ async fn processes_that_open_a_new_file_at_once_all_succeed() {
     }
 }
 
+#[test]
+fn threads_that_open_a_new_file_at_once_all_succeed() {
+    for _ in 0..20 {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("store.db");
+        let together = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    together.wait();
+                    Sqlite::open(&file, &[ROWS]).unwrap();
+                });
+            }
+        });
+    }
+}
+
 #[tokio::test]
 async fn a_file_of_a_newer_program_is_refused_and_keeps_its_rows() {
     let dir = tempfile::tempdir().unwrap();
