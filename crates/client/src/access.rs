@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use crate::error::ClientError;
 use crate::http::{Call, Client, Repeat};
+use crate::jobs::PageArgs;
 use crate::target::Target;
 
 /// What a living server says of itself.
@@ -34,8 +35,8 @@ impl Client {
         self.fetch(Call::post(Target::new("/v1/tokens"), Repeat::Never).json(spec)?).await
     }
 
-    pub async fn tokens(&self) -> Result<Vec<TokenView>, ClientError> {
-        Ok(self.fetch::<Page<TokenView>>(Call::get(Target::new("/v1/tokens"))).await?.items)
+    pub async fn tokens(&self, page: PageArgs) -> Result<Page<TokenView>, ClientError> {
+        self.fetch(Call::get(page.of(Target::new("/v1/tokens")))).await
     }
 
     pub async fn revoke_token(&self, id: &str) -> Result<(), ClientError> {

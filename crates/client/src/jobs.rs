@@ -35,6 +35,10 @@ impl PageArgs {
     pub fn after(cursor: String) -> Self {
         Self { limit: None, cursor: Some(cursor) }
     }
+
+    pub(crate) fn of(self, list: Target) -> Target {
+        list.arg("limit", self.limit).arg("cursor", self.cursor)
+    }
 }
 
 /// Where to begin reading a task's output.
@@ -70,7 +74,7 @@ impl Client {
 
     pub async fn jobs(&self, state: Option<JobState>, page: PageArgs) -> Result<Page<JobView>, ClientError> {
         let target = Target::new("/v1/jobs").arg("state", state.map(JobState::as_str));
-        self.fetch(Call::get(paged(target, page))).await
+        self.fetch(Call::get(page.of(target))).await
     }
 
     pub async fn job(&self, id: JobKey) -> Result<JobView, ClientError> {
@@ -119,7 +123,7 @@ impl Client {
         page: PageArgs,
     ) -> Result<Page<TaskView>, ClientError> {
         let target = job(id).part("tasks").arg("state", state.map(word));
-        self.fetch(Call::get(paged(target, page))).await
+        self.fetch(Call::get(page.of(target))).await
     }
 
     pub async fn task(&self, key: TaskKey) -> Result<TaskView, ClientError> {
@@ -141,7 +145,7 @@ impl Client {
     }
 
     pub async fn workers(&self) -> Result<Vec<WorkerView>, ClientError> {
-        Ok(self.fetch::<Page<WorkerView>>(Call::get(Target::new("/v1/workers"))).await?.items)
+        self.fetch(Call::get(Target::new("/v1/workers"))).await
     }
 }
 
@@ -151,10 +155,6 @@ fn job(id: JobKey) -> Target {
 
 fn task(key: TaskKey) -> Target {
     job(key.job).part("tasks").part(key.index)
-}
-
-fn paged(target: Target, page: PageArgs) -> Target {
-    target.arg("limit", page.limit).arg("cursor", page.cursor)
 }
 
 /// The one word under which a value travels: `timed_out`.

@@ -126,7 +126,7 @@ async fn the_servers_problem_comes_through_and_a_strangers_answer_does_not_pass_
     let error = client.job(JobKey(7)).await.unwrap_err();
     assert_eq!((error.status(), error.to_string().as_str()), (Some(404), "there is no job j0000007"));
     assert!(matches!(client.workers().await.unwrap_err(), ClientError::Unexpected { .. }));
-    assert!(matches!(client.tokens().await.unwrap_err(), ClientError::Unexpected { .. }));
+    assert!(matches!(client.tokens(PageArgs::default()).await.unwrap_err(), ClientError::Unexpected { .. }));
 }
 
 #[tokio::test]

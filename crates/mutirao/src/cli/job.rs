@@ -1,0 +1,180 @@
+//! `mutirao job …`
+
+use clap::{Args, Subcommand, ValueEnum};
+use mutirao_client::{Client, PageArgs, Reach};
+use mutirao_core::blobs::LogStream;
+use mutirao_core::job::{JobState, JobView, TaskView};
+use mutirao_core::{Clock, JobKey, SystemClock, TaskKey};
+
+use super::logs::{self, Streams};
+use super::out::{Out, Shape};
+use super::{Globals, reach, show, submit, wait};
+use crate::failure::Failure;
+
+#[derive(Debug, Args)]
+pub struct JobArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Submit a job; the same as `mutirao submit`
+    Submit(Box<submit::SubmitArgs>),
+    /// Show jobs, the newest first
+    List(ListArgs),
+    /// Show one job
+    Show { id: JobKey },
+    /// Stay until the job has ended, and end as it did
+    Wait { id: JobKey },
+    /// Print what its tasks wrote
+    Logs(LogsArgs),
+    /// Stop it: running tasks are ended, waiting ones never begin
+    Cancel { id: JobKey },
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Only those in this state
+    #[arg(long)]
+    state: Option<StateArg>,
+    /// How many
+    #[arg(long, default_value_t = 50)]
+    limit: u32,
+    /// Go on where a former page ended
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct LogsArgs {
+    id: JobKey,
+    /// Only this task's
+    #[arg(long, value_name = "INDEX")]
+    task: Option<u32>,
+    /// Stay and print more as it comes, until the task has ended
+    #[arg(short, long)]
+    follow: bool,
+    /// Only this stream
+    #[arg(long)]
+    stream: Option<StreamArg>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum StateArg {
+    Waiting,
+    Running,
+    Ok,
+    Failed,
+    Cancelled,
+}
+
+impl From<StateArg> for JobState {
+    fn from(arg: StateArg) -> Self {
+        match arg {
+            StateArg::Waiting => JobState::Waiting,
+            StateArg::Running => JobState::Running,
+            StateArg::Ok => JobState::Ok,
+            StateArg::Failed => JobState::Failed,
+            StateArg::Cancelled => JobState::Cancelled,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum StreamArg {
+    Stdout,
+    Stderr,
+}
+
+pub async fn run(globals: &Globals, args: JobArgs) -> Result<u8, Failure> {
+    let verb = match args.verb {
+        Verb::Submit(args) => return submit::run(globals, *args).await,
+        verb => verb,
+    };
+    let out = Out::new(globals.shape());
+    let client = reach::client(&globals.config(vec![])?)?;
+    match verb {
+        Verb::Submit(_) => unreachable!("answered above"),
+        Verb::List(args) => list(&client, args, out).await.map(|()| 0),
+        Verb::Show { id } => show_job(&client, id, out).await.map(|()| 0),
+        Verb::Wait { id } => {
+            let job = client.job(id).await?;
+            wait::with_bar(&client, &job, out).await
+        }
+        Verb::Logs(args) => logs_of(&client, args, out).await.map(|()| 0),
+        Verb::Cancel { id } => {
+            let job = client.cancel_job(id).await?;
+            out.answer(&job, |job| format!("job {} is {}: {}", job.id, job.state.as_str(), show::counts(&job.counts)))?;
+            Ok(0)
+        }
+    }
+}
+
+async fn list(client: &Client, args: ListArgs, out: Out) -> Result<(), Failure> {
+    let page = PageArgs { limit: Some(args.limit), cursor: args.cursor };
+    let jobs = client.jobs(args.state.map(Into::into), page).await?;
+    let now = SystemClock.now();
+    out.answer(&jobs, |jobs| show::jobs(&jobs.items, now))?;
+    if let Some(cursor) = &jobs.next {
+        out.note(format!("there are more: add --cursor {cursor}"));
+    }
+    Ok(())
+}
+
+async fn show_job(client: &Client, id: JobKey, out: Out) -> Result<(), Failure> {
+    let job = client.job(id).await?;
+    let now = SystemClock.now();
+    out.answer(&job, |job| show::job(job, now))?;
+    if out.shape == Shape::Json {
+        return Ok(());
+    }
+    if let Some(why) = why_waiting(client, &job).await? {
+        out.note(why);
+    }
+    if job.counts.ended() > job.counts.ok {
+        let culprit = super::verdict::of_job(client, &job).await?.1;
+        if let Some(TaskView { id: task, reason, .. }) = &culprit {
+            let reason = reason.as_deref().map(|r| format!(" ({})", show::one_line(r))).unwrap_or_default();
+            out.note(format!("first not ok: {task}{reason}; see `mutirao job logs {id} --task {}`", task.index));
+        }
+    }
+    Ok(())
+}
+
+/// The most common reason for a job that does not move.
+async fn why_waiting(client: &Client, job: &JobView) -> Result<Option<String>, Failure> {
+    if job.state != JobState::Waiting {
+        return Ok(None);
+    }
+    let there = client.workers().await?.into_iter().any(|worker| worker.queue == job.queue && !worker.draining);
+    let queue = &job.queue;
+    Ok((!there)
+        .then(|| format!("it waits because no worker takes tasks of the queue {queue}; see `mutirao worker list`")))
+}
+
+async fn logs_of(client: &Client, args: LogsArgs, out: Out) -> Result<(), Failure> {
+    let streams = match args.stream {
+        None => Streams::Both,
+        Some(StreamArg::Stdout) => Streams::One(LogStream::Stdout),
+        Some(StreamArg::Stderr) => Streams::One(LogStream::Stderr),
+    };
+    let reach = if args.follow { Reach::ToTheEnd } else { Reach::SoFar };
+    let task = match args.task {
+        Some(index) => TaskKey { job: args.id, index },
+        None => {
+            let job = client.job(args.id).await?;
+            if job.tasks > 1 && reach == Reach::SoFar {
+                return logs::copy_all(client, &job, streams, out).await;
+            }
+            if job.tasks > 1 {
+                return Err(Failure::usage(format!(
+                    "the job {} has {} tasks; follow one with --task N",
+                    job.id, job.tasks
+                )));
+            }
+            logs::only_task(client, job.id).await?
+        }
+    };
+    logs::copy(client, task, streams, reach, out).await
+}

@@ -1,0 +1,37 @@
+//! The bar that is shown while a job runs: done of total, not ok, rate, time left. On a terminal only.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use mutirao_core::job::JobView;
+
+use super::out::Shape;
+
+const REDRAWS_PER_S_MAX: u8 = 10;
+
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    pub fn of(tasks: u64, shape: Shape) -> Self {
+        if shape == Shape::Json || !std::io::stderr().is_terminal() {
+            return Self(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::with_draw_target(Some(tasks), ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_S_MAX));
+        let style = "{spinner} {bar:32} {pos}/{len} {msg} {per_sec} eta {eta}";
+        bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Self(bar)
+    }
+
+    pub fn show(&self, job: &JobView) {
+        let not_ok = job.counts.ended() - job.counts.ok;
+        self.0.set_message(if not_ok > 0 { format!("({not_ok} not ok)") } else { String::new() });
+        self.0.set_position(job.counts.ended());
+    }
+
+    /// Takes the bar away, so that what is said next stands on a clean line.
+    pub fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}

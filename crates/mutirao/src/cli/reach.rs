@@ -1,0 +1,122 @@
+//! Finding the API and the token: what was said, else what the local installation left in its data folder.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use mutirao_client::{Client, Credentials};
+
+use crate::config::{Config, Settings};
+use crate::failure::{Exit, Failure};
+
+/// Where a running installation writes the address of its API.
+pub const ADDRESS_FILE: &str = "address";
+/// Where an installation keeps its admin token.
+pub const TOKEN_FILE: &str = "admin.token";
+
+/// An API and how to come in.
+#[derive(Debug)]
+pub struct Found {
+    pub url: String,
+    pub credentials: Credentials,
+}
+
+/// A client for commands.
+pub fn client(config: &Config) -> Result<Client, Failure> {
+    let found = find(&config.settings)?;
+    Ok(Client::new(&found.url, found.credentials)?)
+}
+
+pub fn find(settings: &Settings) -> Result<Found, Failure> {
+    let data = &settings.data.0;
+    let local = local_address(data);
+    let url = match (settings.url.set(), &local) {
+        (Some(url), _) => url.0.clone(),
+        (None, Some(local)) => local.clone(),
+        (None, None) => return Err(nothing_here(data)),
+    };
+    let token = match settings.token.set() {
+        Some(token) => token.0.clone(),
+        // The admin token of this machine is shown to the installation it belongs to and to nobody else.
+        None if local.as_deref().is_some_and(|local| same(local, &url)) => read_token(data)?,
+        None => {
+            let line = format!("no token for {url}; set MUTIRAO_TOKEN (`mutirao token create` makes one, over there)");
+            return Err(Failure::new(Exit::NotAllowed, line));
+        }
+    };
+    Ok(Found { url, credentials: Credentials::Token(token) })
+}
+
+fn same(a: &str, b: &str) -> bool {
+    a.trim_end_matches('/') == b.trim_end_matches('/')
+}
+
+fn local_address(data: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(data.join(ADDRESS_FILE)).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn nothing_here(data: &Path) -> Failure {
+    let line = format!(
+        "there is no installation in {}; start one with `mutirao up`, or set MUTIRAO_DATA or MUTIRAO_URL",
+        data.display()
+    );
+    Failure::new(Exit::Unreachable, line)
+}
+
+pub fn read_token(data: &Path) -> Result<String, Failure> {
+    let path = data.join(TOKEN_FILE);
+    match std::fs::read_to_string(&path) {
+        Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
+        Ok(_) => Err(Failure::new(Exit::NotAllowed, format!("{} is empty; remove it and start again", path.display()))),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            let line = format!("you may not read {}; ask its owner for a token and set MUTIRAO_TOKEN", path.display());
+            Err(Failure::new(Exit::NotAllowed, line))
+        }
+        Err(error) => {
+            Err(Failure::new(Exit::NotAllowed, format!("no token at {}: {error}; set MUTIRAO_TOKEN", path.display())))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{FromFlags, Given};
+
+    fn settings(data: &Path, more: &[(&str, &str)]) -> Settings {
+        let mut given = vec![Given::flag("--data", "data", data.display().to_string())];
+        given.extend(more.iter().map(|(key, value)| Given::flag("--set", key, *value)));
+        Config::load(&FromFlags { file: None, given }, []).unwrap().settings
+    }
+
+    fn installation() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(ADDRESS_FILE), "http://127.0.0.1:7171\n").unwrap();
+        std::fs::write(dir.path().join(TOKEN_FILE), "mut_a_b\n").unwrap();
+        dir
+    }
+
+    #[test]
+    fn a_local_installation_is_found_by_its_folder() {
+        let dir = installation();
+        let found = find(&settings(dir.path(), &[])).unwrap();
+        assert_eq!(found.url, "http://127.0.0.1:7171");
+        assert!(matches!(found.credentials, Credentials::Token(token) if token == "mut_a_b"));
+    }
+
+    #[test]
+    fn the_local_token_is_not_shown_to_a_stranger() {
+        let dir = installation();
+        let failure = find(&settings(dir.path(), &[("url", "http://elsewhere:1")])).unwrap_err();
+        assert_eq!(failure.code(), 4);
+        let named = find(&settings(dir.path(), &[("url", "http://elsewhere:1"), ("token", "t")])).unwrap();
+        assert!(matches!(named.credentials, Credentials::Token(token) if token == "t"));
+    }
+
+    #[test]
+    fn an_empty_folder_says_how_to_begin() {
+        let dir = tempfile::tempdir().unwrap();
+        let Failure::Said { code, line } = find(&settings(dir.path(), &[])).unwrap_err() else { panic!("silent") };
+        assert!(code == 5 && line.contains("`mutirao up`"), "{line}");
+    }
+}

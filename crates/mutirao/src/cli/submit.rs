@@ -1,0 +1,287 @@
+//! `mutirao submit -- CMD…`: from flags to a job, and, with `--wait`, to its end.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::PathBuf;
+
+use clap::Args;
+use mutirao_client::{Client, Reach};
+use mutirao_core::exec::Exec;
+use mutirao_core::job::{JobSpec, JobView, Spread};
+use mutirao_core::limits::{BODY_BYTES_MAX, STDIN_BYTES_MAX};
+use mutirao_core::quantity::{Bytes, Cpus, Span};
+use mutirao_core::task::{Action, Needs, Retry, TaskSpec};
+use mutirao_core::{QueueName, TaskKey};
+
+use super::logs::{self, Streams};
+use super::out::{Out, Shape};
+use super::{Globals, reach, wait};
+use crate::failure::Failure;
+
+#[derive(Debug, Args)]
+pub struct SubmitArgs {
+    /// A name for people
+    #[arg(long)]
+    name: Option<String>,
+    /// The queue whose workers run it
+    #[arg(long, default_value_t)]
+    queue: QueueName,
+    /// One task for each index from A to B, in $MUTIRAO_TASK_INDEX
+    #[arg(long, value_name = "A-B", value_parser = indexes, conflicts_with = "each_line")]
+    array: Option<(u32, u32)>,
+    /// One task for each line of a file (- is stdin), in $MUTIRAO_ENTRY
+    #[arg(long, value_name = "FILE")]
+    each_line: Option<PathBuf>,
+    /// Tries after the first, when a try fails or times out
+    #[arg(long, default_value_t = 0)]
+    retries: u32,
+    /// How long one try may run, such as 30s, 5m or 2h
+    #[arg(long)]
+    timeout: Option<Span>,
+    /// The cpus each task needs, such as 2, 0.5 or 250m
+    #[arg(long, default_value_t = Cpus::ONE)]
+    cpus: Cpus,
+    /// The memory each task needs and is held to, such as 512M or 2GiB
+    #[arg(long, value_name = "SIZE")]
+    mem: Option<Bytes>,
+    /// A variable for the tasks; without a value, the one it has here
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+    /// The folder in which the tasks run, on the worker's machine; without it, each gets an empty one of its own
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// A file (- is stdin) that each task reads on its stdin
+    #[arg(long, value_name = "FILE")]
+    stdin: Option<PathBuf>,
+    /// Something to know the job by
+    #[arg(long, value_name = "NAME=VALUE")]
+    label: Vec<String>,
+    /// Submitting again under the same key gives the same job
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    /// Stay until the job has ended, and end as it did
+    #[arg(long)]
+    wait: bool,
+    /// The command and its arguments; no shell is involved
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+fn indexes(text: &str) -> Result<(u32, u32), String> {
+    let wrong = || format!("\"{text}\" is not a range of indexes: write it like 1-100");
+    let (first, last) = text.split_once('-').ok_or_else(wrong)?;
+    let range = (first.trim().parse().map_err(|_| wrong())?, last.trim().parse().map_err(|_| wrong())?);
+    if range.0 > range.1 { Err(format!("{text} is empty: write the smaller index first")) } else { Ok(range) }
+}
+
+pub async fn run(globals: &Globals, args: SubmitArgs) -> Result<u8, Failure> {
+    let out = Out::new(globals.shape());
+    let (wait, key) = (args.wait, args.idempotency_key.clone());
+    let spec = args.into_spec(|name| std::env::var(name).ok())?;
+    // What can be refused here costs no round trip and names the flag's field.
+    spec.check().map_err(|problem| Failure::usage(problem.line()))?;
+    let client = reach::client(&globals.config(vec![])?)?;
+    let job = match &key {
+        Some(key) => client.submit_as(&spec, key).await?,
+        None => client.submit(&spec).await?,
+    };
+    match (wait, &spec.spread) {
+        (false, _) => out.answer(&job, |job| job.id.to_string()).map(|()| 0),
+        (true, Spread::Single) if out.shape == Shape::People => attend(&client, &job, out).await,
+        (true, _) => {
+            if out.shape == Shape::People {
+                out.line(job.id)?;
+            }
+            wait::with_bar(&client, &job, out).await
+        }
+    }
+}
+
+/// Stays with a single task as if it ran here: its output is ours. Ctrl-C leaves it alone.
+async fn attend(client: &Client, job: &JobView, out: Out) -> Result<u8, Failure> {
+    out.note(format!("job {}", job.id));
+    let task = TaskKey { job: job.id, index: Spread::Single.first() };
+    let attended = async {
+        let copied = logs::copy(client, task, Streams::Both, Reach::ToTheEnd, out);
+        let (copied, ended) = tokio::join!(copied, wait::until_final(client, job.id, |_| {}));
+        copied?;
+        ended
+    };
+    let ended = tokio::select! {
+        ended = attended => ended?,
+        _ = tokio::signal::ctrl_c() => return Err(wait::detached(job.id, out)),
+    };
+    wait::conclude(client, &ended, out).await
+}
+
+impl SubmitArgs {
+    /// The job that was meant. `env` looks up a variable of ours.
+    fn into_spec(self, env: impl Fn(&str) -> Option<String>) -> Result<JobSpec, Failure> {
+        let reads_stdin = [&self.each_line, &self.stdin].into_iter().flatten().filter(|file| file.as_os_str() == "-");
+        if reads_stdin.count() > 1 {
+            return Err(Failure::usage("--each-line and --stdin cannot both be -; put one of them in a file"));
+        }
+        let dir = self.dir.map(std::path::absolute).transpose()?;
+        let exec = Exec {
+            command: self.command,
+            env: self.env.iter().map(|text| variable(text, &env)).collect::<Result<_, _>>()?,
+            dir: dir.map(|dir| dir.to_string_lossy().into_owned()),
+            stdin: self.stdin.map(|file| read_text("--stdin", &file, STDIN_BYTES_MAX)).transpose()?,
+        };
+        let spread = match (self.array, self.each_line) {
+            (Some((first, last)), _) => Spread::Array { first, last },
+            (None, Some(file)) => entries(&file)?,
+            (None, None) => Spread::Single,
+        };
+        let task = TaskSpec {
+            needs: Needs { cpus: self.cpus, memory: self.mem.unwrap_or_default() },
+            retry: Retry { retries: self.retries, ..Retry::default() },
+            timeout: self.timeout,
+            ..TaskSpec::new(Action::Exec(exec))
+        };
+        let labels = self.label.iter().map(|text| label(text)).collect::<Result<BTreeMap<_, _>, _>>()?;
+        Ok(JobSpec { name: self.name, queue: self.queue, spread, labels, ..JobSpec::new(task) })
+    }
+}
+
+fn variable(text: &str, env: &impl Fn(&str) -> Option<String>) -> Result<(String, String), Failure> {
+    if let Some((name, value)) = text.split_once('=') {
+        return Ok((name.into(), value.into()));
+    }
+    let unset = || Failure::usage(format!("--env {text}: the variable is not set here; write --env {text}=VALUE"));
+    Ok((text.into(), env(text).ok_or_else(unset)?))
+}
+
+fn label(text: &str) -> Result<(String, String), Failure> {
+    let wrong = || Failure::usage(format!("--label \"{text}\" is not NAME=VALUE"));
+    text.split_once('=').map(|(name, value)| (name.into(), value.into())).ok_or_else(wrong)
+}
+
+fn entries(file: &PathBuf) -> Result<Spread, Failure> {
+    let text = read_text("--each-line", file, BODY_BYTES_MAX)?;
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    if lines.is_empty() {
+        return Err(Failure::usage(format!("--each-line {}: there is no line in it", file.display())));
+    }
+    Ok(Spread::Entries(lines))
+}
+
+fn read_text(flag: &str, file: &PathBuf, bytes_max: usize) -> Result<String, Failure> {
+    let named = |why: String| Failure::usage(format!("{flag} {}: {why}", file.display()));
+    let mut bytes = Vec::new();
+    let read = if file.as_os_str() == "-" {
+        std::io::stdin().lock().take(bytes_max as u64 + 1).read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(file).and_then(|opened| opened.take(bytes_max as u64 + 1).read_to_end(&mut bytes))
+    };
+    read.map_err(|error| named(error.to_string()))?;
+    if bytes.len() > bytes_max {
+        return Err(named(format!("is longer than the {bytes_max} bytes that are taken")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
+        named(format!("line {line} is not UTF-8"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Noun};
+
+    fn spec(args: &[&str]) -> Result<JobSpec, String> {
+        let line = ["mutirao", "submit"].iter().chain(args);
+        let Noun::Submit(args) = Cli::try_parse_from(line).map_err(|error| error.to_string())?.noun else {
+            return Err("another noun".into());
+        };
+        let env = |name: &str| (name == "HERE").then(|| "there".to_owned());
+        args.into_spec(env).map_err(|failure| format!("{failure:?}"))
+    }
+
+    fn exec(spec: &JobSpec) -> &Exec {
+        let Action::Exec(exec) = &spec.task.action else { panic!("not an exec") };
+        exec
+    }
+
+    #[test]
+    fn a_bare_command_is_a_single_task_with_the_defaults_of_the_api() {
+        let spec = spec(&["--", "echo", "--wait", "-x"]).unwrap();
+        assert_eq!(exec(&spec).command, ["echo", "--wait", "-x"]);
+        let expected = JobSpec::new(TaskSpec::new(Action::Exec(exec(&spec).clone())));
+        assert_eq!(spec, expected);
+    }
+
+    #[test]
+    fn every_flag_finds_its_field() {
+        let spec = spec(&[
+            "--name",
+            "n",
+            "--queue",
+            "q",
+            "--array",
+            "3-9",
+            "--retries",
+            "2",
+            "--timeout",
+            "5m",
+            "--cpus",
+            "0.5",
+            "--mem",
+            "64M",
+            "--env",
+            "A=b=c",
+            "--env",
+            "HERE",
+            "--dir",
+            "/tmp",
+            "--label",
+            "k=v",
+            "--",
+            "true",
+        ])
+        .unwrap();
+        assert_eq!((spec.name.as_deref(), spec.queue.as_str()), (Some("n"), "q"));
+        assert_eq!(spec.spread, Spread::Array { first: 3, last: 9 });
+        assert_eq!((spec.task.retry.retries, spec.task.timeout), (2, Some(Span::secs(300))));
+        assert_eq!(spec.task.needs, Needs { cpus: Cpus { milli: 500 }, memory: Bytes(64 << 20) });
+        assert_eq!((exec(&spec).env["A"].as_str(), exec(&spec).env["HERE"].as_str()), ("b=c", "there"));
+        assert_eq!((exec(&spec).dir.as_deref(), spec.labels["k"].as_str()), (Some("/tmp"), "v"));
+    }
+
+    #[test]
+    fn lines_become_entries_and_the_last_needs_no_break() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "a b\n\nc").unwrap();
+        let path = file.path().display().to_string();
+        assert_eq!(
+            spec(&["--each-line", &path, "--", "true"]).unwrap().spread,
+            Spread::Entries(vec!["a b".into(), "".into(), "c".into()])
+        );
+        std::fs::write(file.path(), b"ok\n\xff\n").unwrap();
+        assert!(spec(&["--each-line", &path, "--", "true"]).unwrap_err().contains("line 2 is not UTF-8"));
+        std::fs::write(file.path(), b"").unwrap();
+        assert!(spec(&["--each-line", &path, "--", "true"]).unwrap_err().contains("there is no line in it"));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_how_to_write_it() {
+        for (args, remedy) in [
+            (&["--array", "5", "--", "true"][..], "write it like 1-100"),
+            (&["--array", "9-3", "--", "true"], "the smaller index first"),
+            (&["--timeout", "soon", "--", "true"], "200ms, 30s, 5m"),
+            (&["--mem", "lots", "--", "true"], "512M"),
+            (&["--env", "NOTHERE", "--", "true"], "--env NOTHERE=VALUE"),
+            (&["--label", "x", "--", "true"], "NAME=VALUE"),
+            (&["--each-line", "-", "--stdin", "-", "--", "true"], "cannot both be -"),
+            (&["--each-line", "/no/such", "--", "true"], "No such file"),
+            (&["true"], "-- "),
+            (&[], "<CMD>"),
+        ] {
+            let error = spec(args).unwrap_err();
+            assert!(error.contains(remedy), "{args:?} gave {error}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The types a setting can have. Each reads from text and says, when it cannot, how to write it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use mutirao_core::QueueName;
+use mutirao_core::quantity::{Bytes, Cpus, Span};
+
+use super::table::Secrecy;
+
+pub trait Kind: FromStr<Err: fmt::Display> {
+    const NAME: &'static str;
+    const SECRECY: Secrecy = Secrecy::Open;
+}
+
+macro_rules! kind {
+    ($($kind:ty = $name:literal),+ $(,)?) => { $( impl Kind for $kind { const NAME: &'static str = $name; } )+ };
+}
+kind! {
+    Folder = "folder", SocketAddr = "address:port", Count = "count", Many = "count", Level = "level",
+    Names = "names", LogFormat = "format", QueueName = "queue", Span = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url",
+}
+
+/// A path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folder(pub PathBuf);
+
+impl FromStr for Folder {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Err("is empty; give the path of a folder".into()) } else { Ok(Self(text.into())) }
+    }
+}
+
+/// How many processes: a few hundred at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count(pub u32);
+
+const COUNT_MAX: u32 = 256;
+
+impl FromStr for Count {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(n) if n <= COUNT_MAX => Ok(Self(n)),
+            _ => Err(format!("\"{text}\" is not a count: write a number from 0 to {COUNT_MAX}")),
+        }
+    }
+}
+
+/// How many of something that is counted in millions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Many(pub u64);
+
+impl FromStr for Many {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.replace('_', "").parse() {
+            Ok(n) if n > 0 => Ok(Self(n)),
+            _ => Err(format!("\"{text}\" is not a count: write a number from 1 on")),
+        }
+    }
+}
+
+/// Host names; `none` for none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names(pub Vec<String>);
+
+impl FromStr for Names {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self(Vec::new()));
+        }
+        let good =
+            |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
+        let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+        match names.iter().find(|name| !good(name)) {
+            Some(bad) => Err(format!("\"{bad}\" is not a host name: write them like jobs.example.org,jobs2")),
+            None => Ok(Self(names)),
+        }
+    }
+}
+
+/// What is logged: a level, or a filter by module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Level(pub String);
+
+impl FromStr for Level {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = ["off", "error", "warn", "info", "debug", "trace"];
+        let parts_good = text.split(',').all(|part| known.contains(&part.rsplit('=').next().unwrap_or(part).trim()));
+        match tracing_subscriber::EnvFilter::try_new(text) {
+            Ok(_) if parts_good => Ok(Self(text.into())),
+            _ => Err(format!("\"{text}\" is not a level: choose error, warn, info, debug or trace")),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Auto,
+    Human,
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "human" => Ok(Self::Human),
+            "json" => Ok(Self::Json),
+            _ => Err(format!("\"{text}\" is not a format: choose human, json or auto")),
+        }
+    }
+}
+
+/// The address of a server; the client looks at it more closely.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerUrl(pub String);
+
+impl FromStr for ServerUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with("http://") {
+            Ok(Self(text.into()))
+        } else {
+            Err(format!("\"{text}\" is not an address: write it like http://127.0.0.1:7070"))
+        }
+    }
+}
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl Kind for Secret {
+    const NAME: &'static str = "secret";
+    const SECRECY: Secrecy = Secrecy::Masked;
+}
+
+impl FromStr for Secret {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.trim().is_empty() {
+            Err("is empty; give it or leave it out".into())
+        } else {
+            Ok(Self(text.trim().into()))
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// A value, or `auto`: worked out when it is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Auto<T> {
+    Auto,
+    Set(T),
+}
+
+impl<T> Auto<T> {
+    pub fn set(&self) -> Option<&T> {
+        match self {
+            Auto::Auto => None,
+            Auto::Set(value) => Some(value),
+        }
+    }
+}
+
+impl<T: FromStr> FromStr for Auto<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        if text == "auto" { Ok(Self::Auto) } else { text.parse().map(Self::Set) }
+    }
+}
+
+impl<T: Kind> Kind for Auto<T> {
+    const NAME: &'static str = T::NAME;
+    const SECRECY: Secrecy = T::SECRECY;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_a_word_or_a_filter_and_nothing_else() {
+        for good in ["info", "debug", "info,mutirao_jobs=debug"] {
+            assert!(good.parse::<Level>().is_ok(), "{good}");
+        }
+        for bad in ["", "loud", "info,mutirao=loud", "=,="] {
+            assert!(bad.parse::<Level>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn auto_is_told_from_a_value_and_a_bad_value_says_how_to_write_it() {
+        assert_eq!("auto".parse(), Ok(Auto::<Cpus>::Auto));
+        assert_eq!("500m".parse(), Ok(Auto::Set(Cpus { milli: 500 })));
+        assert!("lots".parse::<Auto<Cpus>>().unwrap_err().to_string().contains("2, 0.5 or 250m"));
+    }
+}

@@ -1,0 +1,122 @@
+//! Every setting, once: its key, type, default and help.
+
+use std::net::SocketAddr;
+
+use mutirao_core::QueueName;
+use mutirao_core::quantity::{Bytes, Cpus, Span};
+
+use super::kinds::{Auto, Count, Folder, Kind, Level, LogFormat, Many, Names, Secret, ServerUrl};
+use super::{ConfigError, Values};
+
+/// Whether a value may be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Secrecy {
+    Open,
+    Masked,
+}
+
+/// A setting as people see it.
+pub struct Setting {
+    pub key: &'static str,
+    pub kind: &'static str,
+    pub default: &'static str,
+    help: &'static str,
+    pub secrecy: Secrecy,
+    pub check: fn(&str) -> Result<(), String>,
+}
+
+impl Setting {
+    pub fn help(&self) -> &'static str {
+        self.help.trim()
+    }
+
+    pub fn find(key: &str) -> Option<&'static Setting> {
+        TABLE.iter().find(|setting| setting.key == key)
+    }
+
+    /// `worker.count` is `MUTIRAO_WORKER_COUNT`.
+    pub fn env(&self) -> String {
+        format!("MUTIRAO_{}", self.key.replace('.', "_").to_uppercase())
+    }
+}
+
+macro_rules! settings {
+    ($( $(#[doc = $help:literal])+ $key:literal => $field:ident: $kind:ty = $default:literal; )+) => {
+        /// The settings, read.
+        #[derive(Clone, Debug)]
+        pub struct Settings { $( $(#[doc = $help])+ pub $field: $kind, )+ }
+
+        impl Settings {
+            pub fn read(values: &Values) -> Result<Self, ConfigError> {
+                Ok(Self { $( $field: values.parse($key)?, )+ })
+            }
+        }
+
+        pub const TABLE: &[Setting] = &[ $( Setting {
+            key: $key,
+            kind: <$kind as Kind>::NAME,
+            default: $default,
+            help: concat!($($help),+),
+            secrecy: <$kind as Kind>::SECRECY,
+            check: |text| text.parse::<$kind>().map(drop).map_err(|why| why.to_string()),
+        }, )+ ];
+    };
+}
+
+settings! {
+    /// The folder in which an installation keeps everything: its database, logs of tasks, address and admin token.
+    "data" => data: Folder = "./mutirao-data";
+    /// Where the API listens. Port 0 takes any free one.
+    "listen" => listen: SocketAddr = "127.0.0.1:7070";
+    /// The API that commands speak to; auto takes the one whose address is in the data folder.
+    "url" => url: Auto<ServerUrl> = "auto";
+    /// The token that commands show; auto takes the admin token in the data folder. Best given as MUTIRAO_TOKEN.
+    "token" => token: Auto<Secret> = "auto";
+    /// How much is logged: error, warn, info, debug or trace; or a filter such as info,mutirao_jobs=debug.
+    "log.level" => log_level: Level = "info";
+    /// How it is logged: human, json, or auto: human on a terminal and json otherwise.
+    "log.format" => log_format: LogFormat = "auto";
+    /// Worker processes that `up` keeps running.
+    "worker.count" => worker_count: Count = "2";
+    /// The queue whose tasks they take.
+    "worker.queue" => worker_queue: QueueName = "default";
+    /// The cpus each of them gives to tasks; auto shares out the machine's evenly.
+    "worker.cpus" => worker_cpus: Auto<Cpus> = "auto";
+    /// The memory each of them gives to tasks; auto shares out the machine's evenly.
+    "worker.memory" => worker_memory: Auto<Bytes> = "auto";
+    /// How long a stop waits for running tasks to finish before it stops them.
+    "drain" => drain: Span = "30s";
+    /// Requests one caller may make in a second, over a while.
+    "api.rate" => api_rate: Many = "500";
+    /// Requests one caller may make at once.
+    "api.burst" => api_burst: Many = "1000";
+    /// Names, besides localhost and plain addresses, that clients may call the API by; separated by commas.
+    "api.hosts" => api_hosts: Names = "none";
+    /// A worker that has been silent for this long has lost what it held.
+    "jobs.lease" => jobs_lease: Span = "10s";
+    /// Tasks that may wait in all queues together; past it, submitting is refused until some have run.
+    "jobs.waiting_max" => jobs_waiting_max: Many = "50000000";
+    /// How long a finished job is kept.
+    "jobs.keep" => jobs_keep: Span = "30days";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_a_good_value_and_every_setting_says_what_it_is_for() {
+        for setting in TABLE {
+            assert_eq!((setting.check)(setting.default), Ok(()), "{}", setting.key);
+            assert!(setting.help().len() > 20, "{}", setting.key);
+        }
+    }
+
+    #[test]
+    fn no_two_settings_share_a_key_or_a_variable() {
+        let mut names: Vec<String> = TABLE.iter().map(Setting::env).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), TABLE.len());
+    }
+}

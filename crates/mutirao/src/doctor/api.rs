@@ -1,0 +1,112 @@
+//! What the API says of itself: there, ready, of our version, on time, letting us in, with workers.
+
+use mutirao_client::{Client, ClientError, Credentials, PageArgs};
+use mutirao_core::auth::SIGNATURE_WINDOW_S;
+use mutirao_core::{Clock, Timestamp};
+
+use super::Finding;
+use crate::cli::{Found, find};
+use crate::config::Settings;
+use crate::failure::Failure;
+
+pub async fn look(settings: &Settings, clock: &dyn Clock) -> Vec<Finding> {
+    let found = match find(settings) {
+        Ok(found) => found,
+        Err(failure) => return vec![no_way_in(failure)],
+    };
+    let mut findings = vec![Finding::ok("address", found.url.clone())];
+    match examine(found, clock, &mut findings).await {
+        Ok(()) => {}
+        Err(error) => findings.push(unwilling(error)),
+    }
+    findings
+}
+
+fn no_way_in(failure: Failure) -> Finding {
+    let line = match failure {
+        Failure::Said { line, .. } => line,
+        Failure::Silent { .. } | Failure::BrokenPipe => "cannot be found".into(),
+    };
+    // The line carries its own remedy, after the last semicolon.
+    match line.rsplit_once("; ") {
+        Some((found, remedy)) => Finding::fail("address", found, remedy),
+        None => Finding::fail("address", line, "start it with `mutirao up`"),
+    }
+}
+
+fn unwilling(error: ClientError) -> Finding {
+    let line = error.to_string();
+    let what = if matches!(error.status(), Some(401 | 403)) { "token" } else { "API" };
+    match line.rsplit_once("; ") {
+        Some((found, remedy)) => Finding::fail(what, found, remedy),
+        None => Finding::fail(what, line, "look at the server's log"),
+    }
+}
+
+async fn examine(found: Found, clock: &dyn Clock, findings: &mut Vec<Finding>) -> Result<(), ClientError> {
+    let open = Client::new(&found.url, Credentials::None)?;
+    let health = open.health().await?;
+    findings.push(Finding::ok("API", "answers"));
+    findings.push(version(health.version.as_deref(), env!("CARGO_PKG_VERSION")));
+    findings.extend(health.now.map(|there| skew(there, clock.now())));
+    match open.ready().await {
+        Ok(()) => findings.push(Finding::ok("ready", "store, broker and capabilities answer")),
+        Err(error) => findings.push(Finding::fail("ready", error.to_string(), "look at the server's log")),
+    }
+    let client = Client::new(&found.url, found.credentials)?;
+    client.jobs(None, PageArgs { limit: Some(1), cursor: None }).await?;
+    findings.push(Finding::ok("token", "is accepted"));
+    findings.push(match client.workers().await?.iter().filter(|worker| !worker.draining).count() {
+        0 => Finding::warn(
+            "workers",
+            "there are none, so nothing runs",
+            "start some: `mutirao up --workers 2` or `mutirao worker invite`",
+        ),
+        n => Finding::ok("workers", format!("{n}")),
+    });
+    Ok(())
+}
+
+fn version(there: Option<&str>, here: &str) -> Finding {
+    match there {
+        Some(there) if there == here => Finding::ok("version", here),
+        Some(there) => Finding::warn(
+            "version",
+            format!("the server is {there}, this program {here}"),
+            "use the same on both sides",
+        ),
+        None => Finding::warn("version", "the server does not tell its version", "is it a Mutirão?"),
+    }
+}
+
+fn skew(there: Timestamp, here: Timestamp) -> Finding {
+    // The server's clock comes to the second, so one second is nothing.
+    let skew_s = (there.0 - here.0).abs() / 1000;
+    let found = format!("{skew_s} s apart from the server's");
+    let remedy = "set the clocks of both machines (NTP): signed requests are refused past a minute";
+    match skew_s {
+        s if s >= SIGNATURE_WINDOW_S => Finding::fail("clock", found, remedy),
+        s if s >= SIGNATURE_WINDOW_S / 4 => Finding::warn("clock", found, remedy),
+        _ => Finding::ok("clock", "agrees with the server's"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Mark;
+    use super::*;
+
+    #[test]
+    fn clocks_apart_are_told_before_signatures_fail() {
+        let at = |s: i64| skew(Timestamp(s * 1000), Timestamp(0)).mark;
+        assert_eq!([at(1), at(-20), at(61), at(-3600)], [Mark::Ok, Mark::Warn, Mark::Fail, Mark::Fail]);
+    }
+
+    #[test]
+    fn what_is_found_and_how_to_mend_it_are_told_apart() {
+        let away = ClientError::Unreachable { url: "http://h:1".into(), why: "connection refused".into() };
+        let finding = unwilling(away);
+        assert_eq!(finding.found, "nothing answers at http://h:1 (connection refused)");
+        assert!(finding.remedy.is_some_and(|remedy| remedy.starts_with("start it with")));
+    }
+}

@@ -1,0 +1,206 @@
+//! The manager of an embedded installation: store, broker, capabilities and API in one process, in the order in which
+//! they need each other, and back down in the reverse.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutirao_api::{Api, ApiError, ApiParts, Rate};
+use mutirao_broker::{Limits, Memory};
+use mutirao_core::blobs::Blobs;
+use mutirao_core::{Clock, Dice, SystemClock};
+use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
+use mutirao_store::{FileBlobs, FolderLock, Migration, Sqlite};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::ADDRESS_FILE;
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::up::Invite;
+
+/// How long open requests may take to end when the manager goes down.
+const REQUESTS_DRAIN: Duration = Duration::from_secs(5);
+
+pub struct Manager {
+    /// Where local clients and workers reach the API.
+    pub url: String,
+    pub token_file: PathBuf,
+    data: PathBuf,
+    api: Arc<Api>,
+    jobs: Jobs,
+    store: Sqlite,
+    shutdown: CancellationToken,
+    serving: JoinHandle<Result<(), ApiError>>,
+    _lock: FolderLock,
+}
+
+impl Manager {
+    /// Everything is up, and the address is written, when this returns.
+    pub async fn start(settings: &Settings) -> Result<Self, Failure> {
+        let data = &settings.data.0;
+        let lock = FolderLock::take(data).map_err(|error| Failure::failed(error.to_string()))?;
+        let data = std::path::absolute(data)?;
+        let listener = bind(settings.listen).await?;
+        let address = listener.local_addr()?;
+
+        let (clock, dice): (Arc<dyn Clock>, _) = (SystemClock::shared(), Arc::new(Dice::from_os()));
+        let store = open_store(&data.join("mutirao.db")).await?;
+        let blobs: Arc<dyn Blobs> = Arc::new(FileBlobs::open(&data.join("blobs")).map_err(failed)?);
+        let broker = Memory::new(Some(data.join("log")), Limits::default());
+        let jobs = Jobs::start(JobsParts {
+            store: store.clone(),
+            broker: broker.clone(),
+            blobs: blobs.clone(),
+            clock: clock.clone(),
+            dice,
+            settings: jobs_settings(settings),
+        })
+        .await
+        .map_err(failed)?;
+        let shutdown = CancellationToken::new();
+        let api = mutirao_api::build(ApiParts {
+            store: store.clone(),
+            broker,
+            blobs,
+            clock,
+            capabilities: vec![jobs.capability()],
+            settings: api_settings(settings),
+            shutdown: shutdown.clone(),
+        })
+        .await
+        .map_err(failed)?;
+        let api = Arc::new(api);
+        let token_file = api.auth().admin_token(&data).await.map_err(failed)?;
+        let serving = tokio::spawn({
+            let api = api.clone();
+            async move { api.serve(listener).await }
+        });
+        let url = format!("http://{}", as_reached_from_here(address));
+        write_address(&data, &url)?;
+        Ok(Self { url, token_file, data, api, jobs, store, shutdown, serving, _lock: lock })
+    }
+
+    /// A one-time token for a worker that this process starts itself.
+    pub fn inviter(&self) -> Invite {
+        let auth = self.api.auth().clone();
+        Box::new(move |queue| {
+            let auth = auth.clone();
+            Box::pin(async move { Ok(auth.create_enrolment(&queue, "up").await?.token) })
+        })
+    }
+
+    /// Ends when the API does, which is an error unless [`Self::stop`] was called. Cancel-safe.
+    pub async fn broken(&mut self) -> Failure {
+        match (&mut self.serving).await {
+            Ok(Err(error)) => failed(error),
+            Ok(Ok(())) => Failure::failed("the API ended by itself"),
+            Err(error) => Failure::failed(format!("the API broke: {error}")),
+        }
+    }
+
+    /// Down in order: no more requests, then nothing more to write, then the store.
+    pub async fn stop(self) {
+        // Gone first, so that no command finds a manager that is leaving.
+        let _ = std::fs::remove_file(self.data.join(ADDRESS_FILE));
+        self.shutdown.cancel();
+        if !self.serving.is_finished() {
+            let _ = self.serving.await;
+        }
+        self.jobs.stop().await;
+        self.store.close().await;
+    }
+}
+
+fn failed(error: impl std::error::Error) -> Failure {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        // Some errors repeat their cause, some do not.
+        if !line.contains(&inner.to_string()) {
+            line = format!("{line}: {inner}");
+        }
+        cause = inner.source();
+    }
+    Failure::failed(line)
+}
+
+async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(listen).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => Failure::failed(format!(
+            "{listen} is taken by another program; choose another with --listen ({}:0 takes any free port)",
+            listen.ip()
+        )),
+        std::io::ErrorKind::PermissionDenied => {
+            Failure::failed(format!("you may not listen on {listen}; choose a port above 1023 with --listen"))
+        }
+        std::io::ErrorKind::AddrNotAvailable => {
+            Failure::failed(format!("{listen} is not an address of this machine; choose another with --listen"))
+        }
+        _ => Failure::failed(format!("cannot listen on {listen}: {error}")),
+    })
+}
+
+async fn open_store(file: &Path) -> Result<Sqlite, Failure> {
+    let file = file.to_owned();
+    let steps: Vec<Migration> = [mutirao_api::MIGRATIONS, mutirao_jobs::MIGRATIONS].concat();
+    let opened = tokio::task::spawn_blocking(move || Sqlite::open(&file, &steps)).await;
+    opened.map_err(failed)?.map_err(failed)
+}
+
+fn jobs_settings(settings: &Settings) -> JobsSettings {
+    JobsSettings {
+        lease: settings.jobs_lease.0,
+        waiting_max: settings.jobs_waiting_max.0,
+        keep: settings.jobs_keep.0,
+        ..JobsSettings::default()
+    }
+}
+
+fn api_settings(settings: &Settings) -> mutirao_api::Settings {
+    let whole = |many: u64| u32::try_from(many).unwrap_or(u32::MAX);
+    mutirao_api::Settings {
+        hosts: settings.api_hosts.0.clone(),
+        rate: Rate::new(whole(settings.api_rate.0), whole(settings.api_burst.0)),
+        drain: REQUESTS_DRAIN,
+        ..mutirao_api::Settings::default()
+    }
+}
+
+/// `0.0.0.0` is where to listen, not where to go.
+fn as_reached_from_here(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, address.port()).into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST, address.port()).into(),
+        _ => address,
+    }
+}
+
+/// All of it or nothing: a command must never read half an address.
+fn write_address(data: &Path, url: &str) -> std::io::Result<()> {
+    let beside = data.join(format!("{ADDRESS_FILE}.new"));
+    std::fs::write(&beside, format!("{url}\n"))?;
+    std::fs::rename(&beside, data.join(ADDRESS_FILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_for_everybody_is_reached_over_the_loopback() {
+        let reached = |text: &str| as_reached_from_here(text.parse().unwrap()).to_string();
+        assert_eq!(reached("0.0.0.0:7070"), "127.0.0.1:7070");
+        assert_eq!(reached("[::]:1"), "[::1]:1");
+        assert_eq!(reached("10.0.0.5:2"), "10.0.0.5:2");
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_is_one_line_with_a_remedy() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let Err(Failure::Said { code, line }) = bind(taken.local_addr().unwrap()).await else { panic!("bound twice") };
+        assert!(code == 1 && line.contains("--listen") && line.contains("is taken"), "{line}");
+    }
+}

@@ -1,0 +1,47 @@
+//! `mutirao role …`: one part of an installation as a process of its own.
+
+pub mod identity;
+mod launched;
+mod worker;
+
+use clap::{Args, Subcommand};
+use mutirao_core::SessionId;
+
+use crate::cli::Globals;
+use crate::failure::Failure;
+use crate::up::{self, Company, UpArgs};
+
+#[derive(Debug, Args)]
+pub struct RoleArgs {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// The API and the manager, without workers
+    Manager(ManagerArgs),
+    /// A worker: takes tasks of one queue and runs them
+    Worker(worker::WorkerArgs),
+    /// Ends the tasks of a worker that was killed; workers start it themselves
+    #[command(hide = true)]
+    Keeper { session: String },
+}
+
+#[derive(Debug, Args)]
+struct ManagerArgs {
+    #[command(flatten)]
+    up: UpArgs,
+}
+
+pub async fn run(globals: &Globals, args: RoleArgs) -> Result<(), Failure> {
+    match args.role {
+        Role::Manager(args) => up::run_with(globals, args.up, Company::Nobody).await,
+        Role::Worker(args) => worker::run(globals, args).await,
+        Role::Keeper { session } => {
+            let session = SessionId(session);
+            let kept = tokio::task::spawn_blocking(move || mutirao_worker::keeper::main(&session));
+            kept.await.map_err(|error| Failure::failed(error.to_string()))
+        }
+    }
+}

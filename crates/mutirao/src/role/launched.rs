@@ -1,0 +1,117 @@
+//! What a worker under `up` knows of its parent: a line on stdin that brings the one-time token, and whose end means
+//! that the parent is gone. Then the worker finishes what it holds, reports it if a manager comes back, and goes.
+
+use std::time::Duration;
+
+use mutirao_broker::link::LinkState;
+use mutirao_core::clock::ClockExt;
+use mutirao_core::{Clock, Mono};
+use mutirao_worker::Stopper;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::sync::watch;
+
+/// How long an orphan waits for a manager to come back.
+pub const ORPHAN_WAIT: Duration = Duration::from_secs(600);
+/// After that, how long its last tasks get to end.
+const LAST_WAIT: Duration = Duration::from_secs(30);
+/// Bytes of the first line.
+const LINE_BYTES_MAX: u64 = 4_096;
+
+/// The parent's end of stdin.
+pub struct Parent<R> {
+    line: BufReader<R>,
+}
+
+impl<R: AsyncRead + Unpin + Send> Parent<R> {
+    /// Reads the first line: the one-time token, or nothing for a worker that has an identity.
+    pub async fn meet(stdin: R) -> std::io::Result<(Self, Option<String>)> {
+        let mut line = BufReader::new(stdin);
+        let mut first = String::new();
+        (&mut line).take(LINE_BYTES_MAX).read_line(&mut first).await?;
+        let token = Some(first.trim().to_owned()).filter(|token| !token.is_empty());
+        Ok((Self { line }, token))
+    }
+
+    /// Waits until the parent is gone.
+    async fn gone(&mut self) {
+        let mut rest = [0u8; 256];
+        // Nothing more is ever sent; an error is as good as the end.
+        while self.line.read(&mut rest).await.is_ok_and(|n| n > 0) {}
+    }
+
+    /// Sends the worker home once the parent is gone, and hurries it when no manager comes back. Returns when the worker
+    /// should have ended long ago.
+    pub async fn watch(mut self, stopper: Stopper, mut link: watch::Receiver<LinkState>, clock: &dyn Clock) {
+        self.gone().await;
+        tracing::info!("the parent is gone: finishing what is held, then going");
+        stopper.drain();
+        let since = clock.monotonic();
+        wait_for_absence(&mut link, clock, since).await;
+        tracing::warn!("no manager came back: going now");
+        stopper.now();
+        clock.sleep(LAST_WAIT).await;
+    }
+}
+
+/// Returns once the link has been down for [`ORPHAN_WAIT`], counted from `since` or from when it last went down.
+async fn wait_for_absence(link: &mut watch::Receiver<LinkState>, clock: &dyn Clock, since: Mono) {
+    let mut down_since = since;
+    loop {
+        if *link.borrow_and_update() == LinkState::Up {
+            if link.changed().await.is_err() {
+                return;
+            }
+            down_since = clock.monotonic();
+            continue;
+        }
+        let left = (down_since.plus(ORPHAN_WAIT)).since(clock.monotonic());
+        match clock.timeout(left, link.changed()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) | Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mutirao_core::Timestamp;
+    use mutirao_core::clock::ManualClock;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_line_is_the_token_and_may_be_empty() {
+        let (_, token) = Parent::meet(&b"mut_enrol_x\n"[..]).await.unwrap();
+        assert_eq!(token.as_deref(), Some("mut_enrol_x"));
+        let (_, token) = Parent::meet(&b"\n"[..]).await.unwrap();
+        assert_eq!(token, None);
+    }
+
+    #[tokio::test]
+    async fn an_orphan_waits_ten_minutes_from_when_the_link_was_last_up() {
+        let clock = ManualClock::starting_at(Timestamp(0));
+        let (state, mut link) = watch::channel(LinkState::Down("gone".into()));
+        let watched = tokio::spawn({
+            let clock = clock.clone();
+            async move { wait_for_absence(&mut link, &*clock, clock.monotonic()).await }
+        });
+        let settle = || async {
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+        };
+        settle().await;
+        clock.advance(Duration::from_secs(599));
+        settle().await;
+        assert!(!watched.is_finished(), "gave up early");
+        state.send_replace(LinkState::Up);
+        settle().await;
+        clock.advance(Duration::from_secs(3_600));
+        settle().await;
+        assert!(!watched.is_finished(), "gave up although the manager is back");
+        state.send_replace(LinkState::Down("gone again".into()));
+        settle().await;
+        clock.advance(Duration::from_secs(601));
+        watched.await.unwrap();
+    }
+}

@@ -1,0 +1,158 @@
+//! `mutirao role worker`: who am I, how do I reach the manager, when do I go. The work itself is the worker crate's.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use mutirao_broker::link::{Link, LinkState};
+use mutirao_client::{Client, Credentials, HttpBlobs, Signer};
+use mutirao_core::{Clock, Dice, QueueName, SystemClock};
+use mutirao_store::FolderLock;
+use mutirao_worker::{Keeper, Stopper};
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+
+use super::identity::{self, Identity};
+use super::launched::{ORPHAN_WAIT, Parent};
+use crate::cli::Globals;
+use crate::config::Settings;
+use crate::failure::{Exit, Failure};
+use crate::signals::Asked;
+use crate::{logs, machine};
+
+/// The path of the link, which is also what its opening request signs.
+const LINK_PATH: &str = "/v1/link";
+
+#[derive(Debug, Args)]
+pub struct WorkerArgs {
+    /// The queue whose tasks it takes
+    #[arg(long, default_value_t)]
+    queue: QueueName,
+    /// A folder of its own: identity, spooled output, folders of tasks
+    #[arg(long, default_value = "./mutirao-worker")]
+    dir: PathBuf,
+    /// A name for people [default: the machine's]
+    #[arg(long)]
+    name: Option<String>,
+    /// Started by `mutirao up`, which speaks over stdin
+    #[arg(long, hide = true)]
+    launched: bool,
+}
+
+pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
+    let settings = globals.config(vec![])?.settings;
+    logs::start(&settings);
+    let asked = Asked::listen()?;
+    let (parent, line_token) = match args.launched {
+        true => Parent::meet(line()?).await.map(|(parent, token)| (Some(parent), token))?,
+        false => (None, None),
+    };
+    let dir = std::path::absolute(&args.dir)?;
+    let _lock = FolderLock::take(&dir).map_err(|error| Failure::failed(error.to_string()))?;
+    let url = url_of(&settings)?;
+    let token = line_token.or_else(|| std::env::var("MUTIRAO_ENROL_TOKEN").ok().filter(|token| !token.is_empty()));
+    let identity = become_known(&url, &dir, &args, token).await?;
+
+    let (clock, dice): (Arc<dyn Clock>, _) = (SystemClock::shared(), Arc::new(Dice::from_os()));
+    let signer = Signer::new(identity.worker.clone(), identity.key.clone(), clock.clone());
+    let link = connect(&url, &signer, &clock, &dice);
+    let mut state = link.state();
+    first_contact(&mut state, &dir).await?;
+
+    let blobs = HttpBlobs::new(Client::with_clock(&url, Credentials::Key(signer), clock.clone(), dice.clone())?);
+    let capacity = machine::share(&settings, 1);
+    let mut config = mutirao_worker::Config::new(identity.worker, identity.queue, capacity, dir.join("work"));
+    config.host = machine::host_name();
+    config.keeper = Some(start_keeper(&config)?);
+    if parent.is_some() {
+        // An orphan waits with its last reports for a manager to come back.
+        config.limits.goodbye_wait_max = ORPHAN_WAIT;
+    }
+    let (stopper, stop) = mutirao_worker::stop();
+    tokio::spawn(heed(asked, stopper.clone()));
+    let work = mutirao_worker::run(config, link.clone(), Arc::new(blobs), clock.clone(), dice, stop);
+    let ended = match parent {
+        None => work.await,
+        Some(parent) => tokio::select! {
+            ended = work => ended,
+            () = parent.watch(stopper, state, &*clock) => Ok(()),
+        },
+    };
+    link.close();
+    ended.map_err(|error| Failure::failed(error.to_string()))
+}
+
+/// Our stdin as the pipe it is: tokio's own stdin would keep a thread, and with it the process, until the parent ends.
+fn line() -> std::io::Result<pipe::Receiver> {
+    pipe::Receiver::from_owned_fd(std::io::stdin().as_fd().try_clone_to_owned()?)
+}
+
+fn url_of(settings: &Settings) -> Result<String, Failure> {
+    match settings.url.set() {
+        Some(url) => Ok(url.0.trim_end_matches('/').to_owned()),
+        None => Err(Failure::usage("a worker must be told where its manager is: --url http://HOST:PORT")),
+    }
+}
+
+/// The identity in the folder, else a new one for the one-time token.
+async fn become_known(url: &str, dir: &Path, args: &WorkerArgs, token: Option<String>) -> Result<Identity, Failure> {
+    let identity = match (identity::load(dir)?, token) {
+        (Some(identity), _) => identity,
+        (None, Some(token)) => {
+            let name = args.name.clone().unwrap_or_else(machine::host_name);
+            identity::enrol(&Client::new(url, Credentials::None)?, dir, name, token).await?
+        }
+        (None, None) => return Err(identity::none_yet(dir)),
+    };
+    if identity.queue != args.queue {
+        return Err(Failure::usage(format!(
+            "the worker in {} is enrolled for the queue {}, not {}; use another --dir",
+            dir.display(),
+            identity.queue,
+            args.queue
+        )));
+    }
+    Ok(identity)
+}
+
+fn connect(url: &str, signer: &Signer, clock: &Arc<dyn Clock>, dice: &Arc<Dice>) -> Arc<Link> {
+    let socket = format!("ws://{}{LINK_PATH}", url.trim_start_matches("http://"));
+    let signer = signer.clone();
+    let authorize = Arc::new(move || signer.authorize("GET", LINK_PATH, b""));
+    Link::connect(socket, authorize, clock.clone(), dice.clone())
+}
+
+/// Waits for the first answer. A manager that is away is waited for; one that does not know us will not learn to.
+async fn first_contact(state: &mut watch::Receiver<LinkState>, dir: &Path) -> Result<(), Failure> {
+    let answered = |state: &LinkState| !matches!(state, LinkState::Connecting | LinkState::Down(_));
+    let state = match state.wait_for(answered).await {
+        Ok(state) => state.clone(),
+        Err(_) => LinkState::Closed,
+    };
+    match state {
+        LinkState::Refused(why) => {
+            identity::forget(dir);
+            let line = format!(
+                "the manager does not let this worker in: {why}; its identity in {} is forgotten, enrol it anew",
+                dir.display()
+            );
+            Err(Failure::new(Exit::NotAllowed, line))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn start_keeper(config: &mutirao_worker::Config) -> Result<Keeper, Failure> {
+    let exe = std::env::current_exe()?;
+    Keeper::start(&exe, &["role", "keeper"], &config.session)
+        .map_err(|error| Failure::failed(format!("the keeper cannot be started: {error}")))
+}
+
+/// Asked once, it drains; asked again, it goes.
+async fn heed(mut asked: Asked, stopper: Stopper) {
+    asked.next().await;
+    stopper.drain();
+    asked.next().await;
+    stopper.now();
+}

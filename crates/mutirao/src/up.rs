@@ -1,0 +1,115 @@
+//! `mutirao up`: a whole installation on this machine. The manager in this process, workers as its children.
+
+mod announce;
+mod crew;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use mutirao_core::clock::ClockExt;
+use mutirao_core::quantity::Span;
+use mutirao_core::{Dice, SystemClock};
+
+use crate::cli::Globals;
+use crate::config::{Config, Given};
+use crate::failure::Failure;
+use crate::manager::Manager;
+use crate::signals::Asked;
+use crate::{logs, machine};
+pub use crew::Invite;
+use crew::{Crew, Order};
+
+/// How long workers that were told to stop now may take: their tasks get SIGTERM, then SIGKILL.
+const NOW_WAIT: Duration = Duration::from_secs(20);
+/// How long a killed process may take to be gone.
+const KILL_WAIT: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// Where the API listens; port 0 takes any free one [default: 127.0.0.1:7070]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<String>,
+    /// Worker processes to keep running [default: 2]
+    #[arg(long, value_name = "N")]
+    workers: Option<String>,
+    /// How long a stop waits for running tasks [default: 30s]
+    #[arg(long, value_name = "SPAN")]
+    drain: Option<Span>,
+}
+
+impl UpArgs {
+    fn given(&self) -> Vec<Given> {
+        let listen = self.listen.iter().map(|text| Given::flag("--listen", "listen", text));
+        let workers = self.workers.iter().map(|text| Given::flag("--workers", "worker.count", text));
+        let drain = self.drain.iter().map(|span| Given::flag("--drain", "drain", span.to_string()));
+        listen.chain(workers).chain(drain).collect()
+    }
+}
+
+/// What runs beside the manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Company {
+    Workers,
+    Nobody,
+}
+
+pub async fn run(globals: &Globals, args: UpArgs) -> Result<(), Failure> {
+    run_with(globals, args, Company::Workers).await
+}
+
+pub async fn run_with(globals: &Globals, args: UpArgs, company: Company) -> Result<(), Failure> {
+    let config = globals.config(args.given())?;
+    let settings = &config.settings;
+    logs::start(settings);
+    warn_of_strange_variables(&config);
+    let mut asked = Asked::listen()?;
+    let mut manager = Manager::start(settings).await?;
+    let workers = if company == Company::Workers { settings.worker_count.0 } else { 0 };
+    let capacity = machine::share(settings, workers);
+    let crew = Crew::start(crew::Plan {
+        workers,
+        url: manager.url.clone(),
+        queue: settings.worker_queue.clone(),
+        dir: settings.data.0.join("workers"),
+        capacity,
+        invite: manager.inviter(),
+        clock: SystemClock::shared(),
+        dice: Arc::new(Dice::from_os()),
+    })?;
+    announce::up(globals, &config, &manager, workers, capacity);
+
+    let broken = tokio::select! {
+        () = asked.next() => None,
+        failure = manager.broken() => Some(failure),
+    };
+    dismiss(crew, settings.drain.0, &mut asked).await;
+    manager.stop().await;
+    tracing::info!("down");
+    broken.map_or(Ok(()), Err)
+}
+
+fn warn_of_strange_variables(config: &Config) {
+    for name in &config.strange_env {
+        tracing::warn!(name, "this variable is no setting; `mutirao config list` shows them all");
+    }
+}
+
+/// First kindly, then at once, then by force. Being asked again takes the next step.
+async fn dismiss(mut crew: Crew, drain: Duration, asked: &mut Asked) {
+    let steps = [(Order::Drain, drain), (Order::Now, NOW_WAIT), (Order::Kill, KILL_WAIT)];
+    for (order, patience) in steps {
+        tracing::info!(
+            order = order.as_str(),
+            workers = crew.left(),
+            patience_s = patience.as_secs(),
+            "workers, go home"
+        );
+        crew.order(order);
+        tokio::select! {
+            gone = SystemClock.timeout(patience, crew.gone()) => if gone.is_ok() { return },
+            () = asked.next() => {}
+        }
+    }
+    tracing::error!(workers = crew.left(), "workers are left behind; they end by themselves");
+}
