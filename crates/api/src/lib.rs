@@ -1,1 +1,27 @@
-//! api
+//! The HTTP server: who may come in, what every request passes through, the routes that belong to no capability, and the
+//! document that describes them all. Capabilities bring their own routes as [`Capability`]s; this crate never knows what
+//! they do, and depends on none of them.
+//!
+//! - [`auth`]: tokens, enrolled workers, signatures. Its tables are this crate's only ones: [`MIGRATIONS`].
+//! - `layers`: what every request passes through. `routes`: the API's own. `openapi`: the document.
+//! - `serve`: the socket.
+
+pub mod auth;
+mod build;
+mod error;
+mod layers;
+mod openapi;
+mod recorder;
+mod routes;
+mod serve;
+mod settings;
+mod throttle;
+
+pub use auth::Auth;
+pub use auth::sqlite::MIGRATIONS;
+pub use build::{Api, ApiParts, build};
+pub use error::ApiError;
+pub use mutirao_surface::Capability;
+pub use serve::{Serve, serve};
+pub use settings::Settings;
+pub use throttle::Rate;

@@ -28,6 +28,7 @@ mod body;
 mod caller;
 mod capability;
 mod headers;
+pub mod only;
 pub mod paging;
 mod rejection;
 

@@ -1,0 +1,233 @@
+//! Who is it, and may they come in: bearer tokens for people, signed requests for workers, one-time tokens to enrol.
+//!
+//! - [`registry`]: what must be remembered, as a trait; [`sqlite`] is its first implementation.
+//! - [`secret`]: the texts, and what is kept of them. [`signature`] and [`nonces`]: one signed request, and whether it was
+//!   seen before. [`cache`]: what was looked up a moment ago. [`admin`]: the token of the first start.
+//!
+//! Not here: what a role may do (each route says so), and how a request gets here (`layers`).
+
+mod admin;
+pub mod cache;
+pub mod nonces;
+pub mod registry;
+pub mod secret;
+pub mod signature;
+pub mod sqlite;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutirao_core::auth::{
+    DEFAULT_NAMESPACE, Enrol, Enrolment, Principal, Role, SIGNATURE_WINDOW_S, TokenCreated, TokenSpec,
+};
+use mutirao_core::limits::NAME_CHARS_MAX;
+use mutirao_core::{Clock, Problem, QueueName, Timestamp, WorkerId};
+
+use crate::error::{ApiError, store_problem};
+use cache::Cache;
+use nonces::{Nonces, Seen};
+use registry::{By, Newcomer, Registry, Token, Worker};
+use secret::Digest;
+use signature::Claim;
+
+/// Signed requests remembered: over four thousand a second for two windows, 30 MB.
+const NONCES_MAX: usize = 500_000;
+/// How long a one-time token can be used.
+pub const ENROLMENT_GOOD_FOR: Duration = Duration::from_secs(3600);
+/// How coarse `last_used_at` is: one write a token in this time.
+const LAST_USED_STEP: Duration = Duration::from_secs(60);
+
+/// Proves callers, and makes and ends what they prove themselves with.
+pub struct Auth {
+    registry: Arc<dyn Registry>,
+    clock: Arc<dyn Clock>,
+    tokens: Cache<String, Token>,
+    workers: Cache<WorkerId, Worker>,
+    nonces: Nonces,
+}
+
+impl Auth {
+    pub fn new(registry: Arc<dyn Registry>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            registry,
+            tokens: Cache::new(clock.clone()),
+            workers: Cache::new(clock.clone()),
+            nonces: Nonces::remembering(NONCES_MAX),
+            clock,
+        }
+    }
+
+    /// Who holds this token. Unknown and wrong are told alike.
+    pub async fn by_token(&self, text: &str) -> Result<Principal, Problem> {
+        let unknown = || Problem::unauthenticated("the token is not known here").remedy("check MUTIRAO_TOKEN");
+        let (id, digest) = secret::read_token(text).ok_or_else(unknown)?;
+        let token = match self.tokens.get(id) {
+            Ok(token) if token.secret.matches(&digest) => token,
+            Ok(_) => return Err(unknown()),
+            Err(began) => {
+                let token = self.registry.token(id).await.map_err(store_problem)?.ok_or_else(unknown)?;
+                if !token.secret.matches(&digest) {
+                    return Err(unknown());
+                }
+                let token = self.mark_used(token).await;
+                self.tokens.keep(began, token.id.clone(), token.clone());
+                token
+            }
+        };
+        if !token.is_good_at(self.clock.now()) {
+            return Err(Problem::unauthenticated("the token is revoked or has expired")
+                .remedy("ask an admin for a new one: mutirao token create"));
+        }
+        Ok(token.principal())
+    }
+
+    /// Costs one write a minute at most, and a caller is not turned away because it failed.
+    async fn mark_used(&self, mut token: Token) -> Token {
+        let now = self.clock.now();
+        let fresh = token.last_used_at.is_some_and(|at| now.since(at) < LAST_USED_STEP);
+        if !fresh && token.is_good_at(now) {
+            match self.registry.token_used(&token.id, now).await {
+                Ok(()) => token.last_used_at = Some(now),
+                Err(error) => tracing::warn!(token = token.id, %error, "the last use of a token was not noted"),
+            }
+        }
+        token
+    }
+
+    /// Who claims to have signed, if the claim is worth a look: known, not revoked, and in time.
+    pub async fn claimant(&self, claim: &Claim) -> Result<Worker, Problem> {
+        if !claim.is_timely(self.clock.now()) {
+            return Err(Problem::unauthenticated(format!(
+                "the request's time is more than {SIGNATURE_WINDOW_S} s away from the server's"
+            ))
+            .remedy("set the clock of this machine"));
+        }
+        let worker = match self.workers.get(&claim.worker) {
+            Ok(worker) => Some(worker),
+            Err(began) => {
+                let found = self.registry.worker(&claim.worker).await.map_err(store_problem)?;
+                if let Some(worker) = &found {
+                    self.workers.keep(began, worker.id.clone(), worker.clone());
+                }
+                found
+            }
+        };
+        worker.filter(|worker| worker.revoked_at.is_none()).ok_or_else(not_signed)
+    }
+
+    /// Whether the claimant did sign this request, and for the first time.
+    pub fn prove(
+        &self,
+        worker: &Worker,
+        claim: &Claim,
+        method: &str,
+        path_and_query: &str,
+        body: &[u8],
+    ) -> Result<(), Problem> {
+        if !claim.is_signed_by(&worker.public_key, method, path_and_query, body) {
+            return Err(not_signed());
+        }
+        // Last, so that nobody without a key can fill the memory of nonces.
+        match self.nonces.see(&worker.id, &claim.nonce, self.clock.monotonic()) {
+            Seen::First => Ok(()),
+            Seen::Again => Err(Problem::unauthenticated("this signed request was already used")
+                .remedy("sign each request with a new nonce")),
+            Seen::Full => Err(Problem::busy("too many signed requests in the last minutes", 5)),
+        }
+    }
+
+    pub async fn create_token(&self, spec: &TokenSpec, by: &str) -> Result<TokenCreated, Problem> {
+        check_name(&spec.name)?;
+        if spec.role == Role::Node {
+            return Err(Problem::invalid("role", "node is for enrolled keys, not for tokens")
+                .remedy("choose viewer, operator or admin, or make an enrolment"));
+        }
+        let now = self.clock.now();
+        let minted = secret::mint_token();
+        let token = Token {
+            id: minted.id,
+            name: spec.name.clone(),
+            role: spec.role,
+            namespace: DEFAULT_NAMESPACE.into(),
+            secret: minted.digest,
+            created_at: now,
+            expires_at: spec.expires_in.map(|span| now.plus(span.0)),
+            revoked_at: None,
+            last_used_at: None,
+        };
+        let view = token.view();
+        self.registry.add_token(token, By { who: by.into(), at: now }).await.map_err(store_problem)?;
+        Ok(TokenCreated { token: view, secret: minted.text })
+    }
+
+    /// A page of tokens, and the number that the next page starts after.
+    pub async fn tokens(&self, after: i64, rows: u32) -> Result<Vec<(i64, Token)>, Problem> {
+        self.registry.tokens(after, rows).await.map_err(store_problem)
+    }
+
+    /// Takes effect at once in this process, and within [`cache::BELIEVED_FOR`] in others.
+    pub async fn revoke_token(&self, id: &str, by: &str) -> Result<(), Problem> {
+        let by = By { who: by.into(), at: self.clock.now() };
+        let found = self.registry.revoke_token(id, by).await.map_err(store_problem)?;
+        self.tokens.forget(id);
+        let id: String = id.chars().take(64).collect();
+        if found { Ok(()) } else { Err(Problem::not_found(format!("there is no token \"{id}\""))) }
+    }
+
+    /// Makes a one-time token that lets one worker in, for one queue. Also for `mutirao up`, whose workers are children.
+    pub async fn create_enrolment(&self, queue: &QueueName, by: &str) -> Result<Enrolment, Problem> {
+        let now = self.clock.now();
+        let (token, digest) = secret::mint_enrolment();
+        let expires_at = now.plus(ENROLMENT_GOOD_FOR);
+        let by = By { who: by.into(), at: now };
+        self.registry
+            .add_enrolment(digest, queue.clone(), DEFAULT_NAMESPACE, expires_at, by)
+            .await
+            .map_err(store_problem)?;
+        Ok(Enrolment { token, queue: queue.clone(), expires_at })
+    }
+
+    /// Spends a one-time token. Whoever sends it again, also the same worker, is refused.
+    pub async fn enrol(&self, enrol: &Enrol) -> Result<Worker, Problem> {
+        check_name(&enrol.name)?;
+        let public_key = signature::read_public_key(&enrol.public_key)
+            .ok_or_else(|| Problem::invalid("public_key", "is not an Ed25519 public key in base64"))?;
+        let refused = || {
+            Problem::unauthenticated("the one-time token is unknown, spent or too old")
+                .remedy("have an admin make a new enrolment")
+        };
+        let digest: Digest = secret::read_enrolment(&enrol.token).ok_or_else(refused)?;
+        let newcomer = Newcomer { id: WorkerId(secret::mint_worker_id()), public_key, name: enrol.name.clone() };
+        let enrolled = self.registry.enrol(digest, newcomer, self.now()).await.map_err(store_problem)?;
+        enrolled.ok_or_else(refused)
+    }
+
+    /// Makes sure that `admin.token` in the data folder holds a good admin token, and says where it is.
+    pub async fn admin_token(&self, data_dir: &std::path::Path) -> Result<std::path::PathBuf, ApiError> {
+        admin::ensure(self, data_dir).await
+    }
+
+    pub async fn store_answers(&self) -> Result<(), Problem> {
+        self.registry.ping().await.map_err(store_problem)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+fn not_signed() -> Problem {
+    Problem::unauthenticated("the signature is not that of an enrolled worker")
+        .remedy("enrol with a new one-time token")
+}
+
+fn check_name(name: &str) -> Result<(), Problem> {
+    let chars = name.chars().count();
+    if (1..=NAME_CHARS_MAX).contains(&chars) && !name.chars().any(char::is_control) {
+        return Ok(());
+    }
+    Err(Problem::invalid(
+        "name",
+        format!("must have 1 to {NAME_CHARS_MAX} characters, none of them control characters"),
+    ))
+}

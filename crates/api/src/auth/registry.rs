@@ -1,0 +1,111 @@
+//! What must be remembered about tokens and workers, as a trait: one implementation for each engine. Each change writes
+//! its audit line in the same transaction.
+
+use async_trait::async_trait;
+use mutirao_core::auth::{Principal, Role, TokenView};
+use mutirao_core::{QueueName, Timestamp, WorkerId};
+use mutirao_store::StoreError;
+
+use super::secret::Digest;
+
+/// A token as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    pub id: String,
+    pub name: String,
+    pub role: Role,
+    pub namespace: String,
+    pub secret: Digest,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+    pub last_used_at: Option<Timestamp>,
+}
+
+impl Token {
+    pub fn principal(&self) -> Principal {
+        Principal { id: self.id.clone(), role: self.role, namespace: self.namespace.clone() }
+    }
+
+    pub fn is_good_at(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
+    }
+
+    pub fn view(&self) -> TokenView {
+        TokenView {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            role: self.role,
+            created_at: self.created_at,
+            expires_at: self.expires_at,
+            revoked_at: self.revoked_at,
+            last_used_at: self.last_used_at,
+        }
+    }
+}
+
+/// An enrolled worker as it is kept, and as routes find it with a signed request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Worker {
+    pub id: WorkerId,
+    pub public_key: [u8; 32],
+    pub name: String,
+    pub namespace: String,
+    pub queue: QueueName,
+    pub enrolled_at: Timestamp,
+    pub revoked_at: Option<Timestamp>,
+}
+
+impl Worker {
+    pub fn principal(&self) -> Principal {
+        Principal { id: self.id.0.clone(), role: Role::Node, namespace: self.namespace.clone() }
+    }
+}
+
+/// What a worker brings to its enrolment; the rest is in the one-time token.
+#[derive(Clone, Debug)]
+pub struct Newcomer {
+    pub id: WorkerId,
+    pub public_key: [u8; 32],
+    pub name: String,
+}
+
+/// Who changes something, and when: what the audit line says.
+#[derive(Clone, Debug)]
+pub struct By {
+    pub who: String,
+    pub at: Timestamp,
+}
+
+#[async_trait]
+pub trait Registry: Send + Sync + 'static {
+    async fn add_token(&self, token: Token, by: By) -> Result<(), StoreError>;
+
+    async fn token(&self, id: &str) -> Result<Option<Token>, StoreError>;
+
+    /// In the order in which they were made, with the number that the next page starts after.
+    async fn tokens(&self, after: i64, rows: u32) -> Result<Vec<(i64, Token)>, StoreError>;
+
+    /// Whether there is such a token. Revoking again changes nothing.
+    async fn revoke_token(&self, id: &str, by: By) -> Result<bool, StoreError>;
+
+    /// Not a change worth an audit line.
+    async fn token_used(&self, id: &str, at: Timestamp) -> Result<(), StoreError>;
+
+    async fn worker(&self, id: &WorkerId) -> Result<Option<Worker>, StoreError>;
+
+    async fn add_enrolment(
+        &self,
+        token: Digest,
+        queue: QueueName,
+        namespace: &str,
+        expires_at: Timestamp,
+        by: By,
+    ) -> Result<(), StoreError>;
+
+    /// Spends a one-time token. None when there is no such token, or it is spent or too old.
+    async fn enrol(&self, token: Digest, newcomer: Newcomer, at: Timestamp) -> Result<Option<Worker>, StoreError>;
+
+    /// Whether the store answers at all.
+    async fn ping(&self) -> Result<(), StoreError>;
+}

@@ -1,0 +1,185 @@
+//! The [`Registry`] in SQLite.
+
+use async_trait::async_trait;
+use mutirao_core::{QueueName, Timestamp, WorkerId};
+use mutirao_store::{Migration, Sqlite, StoreError};
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::registry::{By, Newcomer, Registry, Token, Worker};
+use super::secret::Digest;
+
+pub const MIGRATIONS: &[Migration] = &[Migration { component: "api", version: 1, sql: include_str!("001_auth.sql") }];
+
+/// Spent and expired one-time tokens are kept this long, for whoever wonders why one was refused.
+const ENROLMENT_KEPT_MS: i64 = 7 * 86_400_000;
+
+#[async_trait]
+impl Registry for Sqlite {
+    async fn add_token(&self, token: Token, by: By) -> Result<(), StoreError> {
+        self.write(move |sql| {
+            sql.prepare_cached(
+                "INSERT INTO api_tokens (id, name, role, namespace, secret_hash, created_at, expires_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![
+                token.id,
+                token.name,
+                token.role.as_str(),
+                token.namespace,
+                token.secret.0,
+                token.created_at.0,
+                token.expires_at.map(|at| at.0),
+            ])?;
+            audit(sql, &by, "token.create", &format!("{} ({})", token.id, token.role.as_str()))
+        })
+        .await
+    }
+
+    async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {
+        let id = id.to_owned();
+        self.read(move |sql| {
+            sql.prepare_cached(&format!("SELECT {TOKEN} FROM api_tokens WHERE id = ?1"))?
+                .query_row([id], |row| Ok(token(row)?.1))
+                .optional()
+        })
+        .await
+    }
+
+    async fn tokens(&self, after: i64, rows: u32) -> Result<Vec<(i64, Token)>, StoreError> {
+        self.read(move |sql| {
+            sql.prepare_cached(&format!("SELECT {TOKEN} FROM api_tokens WHERE seq > ?1 ORDER BY seq LIMIT ?2"))?
+                .query_map(params![after, rows], token)?
+                .collect()
+        })
+        .await
+    }
+
+    async fn revoke_token(&self, id: &str, by: By) -> Result<bool, StoreError> {
+        let id = id.to_owned();
+        self.write(move |sql| {
+            let revoked = sql
+                .prepare_cached("UPDATE api_tokens SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL")?
+                .execute(params![id, by.at.0])?;
+            if revoked > 0 {
+                audit(sql, &by, "token.revoke", &id)?;
+                return Ok(true);
+            }
+            sql.prepare_cached("SELECT 1 FROM api_tokens WHERE id = ?1")?.exists([id])
+        })
+        .await
+    }
+
+    async fn token_used(&self, id: &str, at: Timestamp) -> Result<(), StoreError> {
+        let id = id.to_owned();
+        self.write(move |sql| {
+            sql.prepare_cached("UPDATE api_tokens SET last_used_at = ?2 WHERE id = ?1")?.execute(params![id, at.0])?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn worker(&self, id: &WorkerId) -> Result<Option<Worker>, StoreError> {
+        let id = id.0.clone();
+        self.read(move |sql| {
+            sql.prepare_cached(
+                "SELECT id, public_key, name, namespace, queue, enrolled_at, revoked_at FROM api_workers WHERE id = ?1",
+            )?
+            .query_row([id], worker)
+            .optional()
+        })
+        .await
+    }
+
+    async fn add_enrolment(
+        &self,
+        token: Digest,
+        queue: QueueName,
+        namespace: &str,
+        expires_at: Timestamp,
+        by: By,
+    ) -> Result<(), StoreError> {
+        let namespace = namespace.to_owned();
+        self.write(move |sql| {
+            sql.prepare_cached("DELETE FROM api_enrolments WHERE expires_at < ?1")?
+                .execute([by.at.0 - ENROLMENT_KEPT_MS])?;
+            sql.prepare_cached(
+                "INSERT INTO api_enrolments (token_hash, namespace, queue, expires_at) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![token.0, namespace, queue.as_str(), expires_at.0])?;
+            audit(sql, &by, "enrolment.create", queue.as_str())
+        })
+        .await
+    }
+
+    async fn enrol(&self, token: Digest, newcomer: Newcomer, at: Timestamp) -> Result<Option<Worker>, StoreError> {
+        self.write(move |sql| {
+            let spent = sql
+                .prepare_cached(
+                    "UPDATE api_enrolments SET used_at = ?2
+                     WHERE token_hash = ?1 AND used_at IS NULL AND expires_at > ?2 RETURNING namespace, queue",
+                )?
+                .query_row(params![token.0, at.0], |row| Ok((row.get::<_, String>(0)?, queue_in(row, 1)?)))
+                .optional()?;
+            let Some((namespace, queue)) = spent else { return Ok(None) };
+            let Newcomer { id, public_key, name } = newcomer;
+            sql.prepare_cached(
+                "INSERT INTO api_workers (id, public_key, name, namespace, queue, enrolled_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?
+            .execute(params![id.0, public_key, name, namespace, queue.as_str(), at.0])?;
+            audit(sql, &By { who: id.0.clone(), at }, "worker.enrol", queue.as_str())?;
+            Ok(Some(Worker { id, public_key, name, namespace, queue, enrolled_at: at, revoked_at: None }))
+        })
+        .await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.read(|sql| sql.query_row("SELECT 1", [], |_| Ok(()))).await
+    }
+}
+
+fn audit(sql: &Connection, by: &By, what: &str, target: &str) -> rusqlite::Result<()> {
+    sql.prepare_cached("INSERT INTO api_audit (at, who, what, target) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![by.at.0, by.who, what, target])?;
+    Ok(())
+}
+
+const TOKEN: &str = "seq, id, name, role, namespace, secret_hash, created_at, expires_at, revoked_at, last_used_at";
+
+fn token(row: &Row<'_>) -> rusqlite::Result<(i64, Token)> {
+    let role: String = row.get(3)?;
+    let token = Token {
+        id: row.get(1)?,
+        name: row.get(2)?,
+        role: role.parse().map_err(|error: String| unreadable(3, error.into()))?,
+        namespace: row.get(4)?,
+        secret: Digest(row.get(5)?),
+        created_at: Timestamp(row.get(6)?),
+        expires_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
+        revoked_at: row.get::<_, Option<i64>>(8)?.map(Timestamp),
+        last_used_at: row.get::<_, Option<i64>>(9)?.map(Timestamp),
+    };
+    Ok((row.get(0)?, token))
+}
+
+fn worker(row: &Row<'_>) -> rusqlite::Result<Worker> {
+    Ok(Worker {
+        id: WorkerId(row.get(0)?),
+        public_key: row.get(1)?,
+        name: row.get(2)?,
+        namespace: row.get(3)?,
+        queue: queue_in(row, 4)?,
+        enrolled_at: Timestamp(row.get(5)?),
+        revoked_at: row.get::<_, Option<i64>>(6)?.map(Timestamp),
+    })
+}
+
+fn queue_in(row: &Row<'_>, column: usize) -> rusqlite::Result<QueueName> {
+    let text: String = row.get(column)?;
+    text.parse().map_err(|error| unreadable(column, Box::new(error)))
+}
+
+fn unreadable(column: usize, error: Box<dyn std::error::Error + Send + Sync>) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error)
+}

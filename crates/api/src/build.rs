@@ -1,0 +1,155 @@
+//! Puts the API together: capabilities, own routes, layers.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::from_fn_with_state;
+use bytes::Bytes;
+use mutirao_core::blobs::Blobs;
+use mutirao_core::{Clock, Problem};
+use mutirao_store::Sqlite;
+use mutirao_surface::{BlobGuard, Capability, Rejection};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::auth::Auth;
+use crate::layers::bodies::{self, Room};
+use crate::layers::bounds::{self, Bounds};
+use crate::layers::gate::{self, Gate};
+use crate::layers::host::{self, Names};
+use crate::layers::{access, streams};
+use crate::recorder::{self, Tidying};
+use crate::routes::{self, Parts};
+use crate::throttle::Throttle;
+use crate::{ApiError, Serve, Settings, openapi, serve};
+
+/// What the API is made of. The store has had [`crate::MIGRATIONS`] applied.
+pub struct ApiParts {
+    pub store: Sqlite,
+    pub broker: mutirao_broker::Shared,
+    pub blobs: Arc<dyn Blobs>,
+    pub clock: Arc<dyn Clock>,
+    pub capabilities: Vec<Capability>,
+    pub settings: Settings,
+    /// Cancelled by whoever runs the process: event streams and links end, and [`Api::serve`] returns.
+    pub shutdown: CancellationToken,
+}
+
+/// The API, ready to be served.
+pub struct Api {
+    router: Router,
+    auth: Arc<Auth>,
+    serve: Serve,
+    document: Bytes,
+    _tidying: Tidying,
+}
+
+impl Api {
+    pub fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    pub fn auth(&self) -> &Arc<Auth> {
+        &self.auth
+    }
+
+    /// The OpenAPI document, as it is served.
+    pub fn document(&self) -> &Bytes {
+        &self.document
+    }
+
+    /// Serves until the shutdown, and then until what is open has ended or the drain time is over.
+    pub async fn serve(&self, listener: TcpListener) -> Result<(), ApiError> {
+        serve(listener, self.router(), self.serve.clone()).await
+    }
+}
+
+pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
+    let ApiParts { store, broker, blobs, clock, capabilities, settings, shutdown } = parts;
+    let auth = Arc::new(Auth::new(Arc::new(store), clock.clone()));
+    let gate = Gate {
+        auth: auth.clone(),
+        rate: Arc::new(Throttle::new(settings.rate, clock.clone())),
+        failures: Arc::new(Throttle::new(settings.failures, clock.clone())),
+    };
+    let metrics = recorder::handle()?;
+    let (open, open_document) = routes::open().split_for_parts();
+    let (closed, closed_document) = routes::closed().split_for_parts();
+    let document = openapi::assemble([open_document, closed_document], &capabilities);
+    let document = Bytes::from(serde_json::to_vec(&document).expect("the document is plain data"));
+    let links = TaskTracker::new();
+    let shared = Arc::new(Parts {
+        auth: auth.clone(),
+        gate: gate.clone(),
+        broker,
+        blobs,
+        guards: guards(&capabilities)?,
+        ready: capabilities.iter().map(|capability| (capability.name, capability.ready.clone())).collect(),
+        clock: clock.clone(),
+        metrics: metrics.clone(),
+        document: document.clone(),
+        links: links.clone(),
+        link_places: Arc::new(Semaphore::new(settings.connections_max)),
+        shutdown: shutdown.clone(),
+    });
+
+    // Whatever a capability brings is behind the gate: a handler that forgets to ask who calls is not open to the world.
+    let closed = capabilities
+        .into_iter()
+        .fold(closed.with_state(shared.clone()), |router, capability| router.merge(capability.router))
+        .route_layer(from_fn_with_state(gate, gate::pass));
+    let router = closed.merge(open.with_state(shared)).fallback(nowhere).method_not_allowed_fallback(not_like_that);
+    let router = with_layers(router, &settings, &clock, &shutdown);
+
+    let serve = Serve {
+        clock: clock.clone(),
+        shutdown,
+        links,
+        drain: settings.drain,
+        connections_max: settings.connections_max,
+    };
+    Ok(Api { router, auth, serve, document, _tidying: Tidying::start(metrics, clock) })
+}
+
+/// From the inside out: the last one added sees a request first.
+fn with_layers(router: Router, settings: &Settings, clock: &Arc<dyn Clock>, shutdown: &CancellationToken) -> Router {
+    let bounds = Bounds {
+        clock: clock.clone(),
+        requests: Arc::new(Semaphore::new(settings.requests_max)),
+        timeout: settings.request_timeout,
+    };
+    router
+        .layer(from_fn_with_state(Room::of(settings.body_bytes_held_max), bodies::limit))
+        .layer(from_fn_with_state(bounds, bounds::hold))
+        .layer(from_fn_with_state(Names::new(&settings.hosts), host::check))
+        .layer(CatchPanicLayer::custom(access::panicked))
+        .layer(from_fn_with_state(shutdown.clone(), streams::end))
+        .layer(from_fn_with_state(clock.clone(), access::note))
+}
+
+type Guards = Vec<(&'static str, Arc<dyn BlobGuard>)>;
+
+/// The most particular prefix first.
+fn guards(capabilities: &[Capability]) -> Result<Guards, ApiError> {
+    let mut guards: Guards = capabilities.iter().flat_map(|capability| capability.blob_guards.clone()).collect();
+    guards.sort_by_key(|(prefix, _)| (std::cmp::Reverse(prefix.len()), *prefix));
+    match guards.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        Some(pair) => Err(ApiError::BlobsTwice { prefix: pair[0].0 }),
+        None => Ok(guards),
+    }
+}
+
+async fn nowhere(request: Request) -> Rejection {
+    let path: String = request.uri().path().chars().take(200).collect();
+    Rejection(Problem::not_found(format!("there is nothing at {path}")).remedy("/v1/openapi.json lists what there is"))
+}
+
+async fn not_like_that(request: Request) -> Rejection {
+    let path: String = request.uri().path().chars().take(200).collect();
+    let detail = format!("{path} does not take {}", request.method());
+    Rejection(Problem::new(405, "method-not-allowed", "not like that").detail(detail))
+}

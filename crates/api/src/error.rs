@@ -1,0 +1,38 @@
+//! What can go wrong with the API as a whole, and how the store's troubles are told to callers.
+
+use std::io;
+use std::path::PathBuf;
+
+use mutirao_core::Problem;
+use mutirao_store::StoreError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    #[error("the admin token cannot be kept in {path}")]
+    AdminToken { path: PathBuf, source: io::Error },
+    #[error("{0}")]
+    Refused(Problem),
+    #[error("metrics cannot be gathered: {0}")]
+    Metrics(String),
+    #[error("two capabilities answer for the blobs under {prefix}")]
+    BlobsTwice { prefix: &'static str },
+    #[error("the API's socket failed")]
+    Socket(#[from] io::Error),
+}
+
+/// Pushes back where waiting or making room helps; the rest is logged here, once, and not told.
+pub(crate) fn store_problem(error: StoreError) -> Problem {
+    match error {
+        StoreError::Busy { .. } => Problem::busy(error.to_string(), 1),
+        // The path in the error is for whoever runs the server.
+        StoreError::DiskFull { .. } => {
+            tracing::error!(%error, "the store refuses writes");
+            Problem::busy("the server's disk is full; nothing was written", 30)
+        }
+        StoreError::Closed => Problem::unavailable("the server is going down"),
+        error => {
+            tracing::error!(error = &error as &dyn std::error::Error, "the store failed");
+            Problem::internal()
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Who asks, and how often. Nobody passes unproved; each principal has a rate; failures from one address are counted, and
+//! past their rate answered without a word about why.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{Extensions, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use mutirao_core::Problem;
+use mutirao_core::auth::Principal;
+use mutirao_surface::Rejection;
+
+use super::bodies::{SMALL_BODY_BYTES_MAX, too_large};
+use crate::auth::Auth;
+use crate::auth::signature::Claim;
+use crate::throttle::{Throttle, household};
+
+#[derive(Clone)]
+pub struct Gate {
+    pub auth: Arc<Auth>,
+    pub rate: Arc<Throttle<String>>,
+    pub failures: Arc<Throttle<IpAddr>>,
+}
+
+pub async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+    let peer = peer_of(request.extensions());
+    match gate.prove(request).await {
+        Ok(request) => next.run(request).await,
+        Err(problem) => Rejection(gate.count_failure(peer, problem)).into_response(),
+    }
+}
+
+impl Gate {
+    /// A failure as it is told: past the rate of failures it is only told to wait.
+    pub fn count_failure(&self, peer: IpAddr, problem: Problem) -> Problem {
+        if problem.status != 401 {
+            return problem;
+        }
+        metrics::counter!("mutirao_auth_failures_total").increment(1);
+        match self.failures.check(&household(peer)) {
+            Ok(()) => {
+                tracing::info!(%peer, why = %problem, "a caller could not be proved");
+                problem
+            }
+            Err(wait_s) => Problem::busy("too many failures from this address", wait_s),
+        }
+    }
+
+    async fn prove(&self, request: Request) -> Result<Request, Problem> {
+        let header = request.headers().get(header::AUTHORIZATION).ok_or_else(|| {
+            Problem::unauthenticated("the request carries no token")
+                .remedy("send Authorization: Bearer <token>; the first one is in admin.token in the data folder")
+        })?;
+        let header = header.to_str().unwrap_or_default().to_owned();
+        let mut request = match header.split_once(' ') {
+            Some((scheme, text)) if scheme.eq_ignore_ascii_case("bearer") => {
+                let principal = self.auth.by_token(text.trim()).await?;
+                self.note(request, principal)?
+            }
+            _ => self.prove_signed(&header, request).await?,
+        };
+        // Nobody further in has a use for it.
+        request.headers_mut().remove(header::AUTHORIZATION);
+        Ok(request)
+    }
+
+    async fn prove_signed(&self, header: &str, request: Request) -> Result<Request, Problem> {
+        let claim = Claim::read(header).ok_or_else(|| {
+            Problem::unauthenticated("the Authorization header cannot be read").remedy("send Bearer <token>")
+        })?;
+        let worker = self.auth.claimant(&claim).await?;
+        let (parts, body) = request.into_parts();
+        let body =
+            axum::body::to_bytes(body, SMALL_BODY_BYTES_MAX).await.map_err(|_| too_large(SMALL_BODY_BYTES_MAX))?;
+        let path = parts.uri.path_and_query().map_or(parts.uri.path(), |path| path.as_str());
+        self.auth.prove(&worker, &claim, parts.method.as_str(), path, &body)?;
+        let mut request = Request::from_parts(parts, Body::from(body));
+        let principal = worker.principal();
+        request.extensions_mut().insert(worker);
+        self.note(request, principal)
+    }
+
+    fn note(&self, mut request: Request, principal: Principal) -> Result<Request, Problem> {
+        self.rate.check(&principal.id).map_err(|wait_s| {
+            Problem::busy("too many requests with this token or key", wait_s).remedy("send fewer, or larger ones")
+        })?;
+        request.extensions_mut().insert(principal);
+        Ok(request)
+    }
+}
+
+/// Where the request comes from. Unknown only when no socket is involved.
+pub fn peer_of(extensions: &Extensions) -> IpAddr {
+    let peer = extensions.get::<ConnectInfo<SocketAddr>>();
+    peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(address)| address.ip())
+}

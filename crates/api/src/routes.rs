@@ -1,0 +1,58 @@
+//! The routes that belong to no capability. Each is defined once, with its documentation beside it; [`open`] ones answer
+//! anybody, [`closed`] ones only a proved caller.
+
+pub mod blobs;
+pub mod health;
+pub mod link;
+pub mod tokens;
+pub mod workers;
+
+use std::sync::Arc;
+
+use mutirao_broker::Shared as Broker;
+use mutirao_core::Clock;
+use mutirao_core::blobs::Blobs;
+use mutirao_surface::{BlobGuard, OpenApiRouter, Ready, routes};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::auth::Auth;
+use crate::layers::gate::Gate;
+
+/// What the routes work with.
+pub struct Parts {
+    pub auth: Arc<Auth>,
+    pub gate: Gate,
+    pub broker: Broker,
+    pub blobs: Arc<dyn Blobs>,
+    pub guards: Vec<(&'static str, Arc<dyn BlobGuard>)>,
+    pub ready: Vec<(&'static str, Arc<dyn Ready>)>,
+    pub clock: Arc<dyn Clock>,
+    pub metrics: metrics_exporter_prometheus::PrometheusHandle,
+    /// The document at `/v1/openapi.json`, as it is sent.
+    pub document: bytes::Bytes,
+    pub links: TaskTracker,
+    pub link_places: Arc<Semaphore>,
+    pub shutdown: CancellationToken,
+}
+
+pub type SharedParts = Arc<Parts>;
+
+pub fn open() -> OpenApiRouter<SharedParts> {
+    OpenApiRouter::new()
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::openapi))
+        .routes(routes!(workers::enrol))
+}
+
+pub fn closed() -> OpenApiRouter<SharedParts> {
+    OpenApiRouter::new()
+        .routes(routes!(health::metrics))
+        .routes(routes!(tokens::create, tokens::list))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(workers::create_enrolment))
+        .routes(routes!(blobs::put, blobs::get))
+        .routes(routes!(link::link))
+}

@@ -1,0 +1,118 @@
+//! The socket: accepts within a bound, gives each connection a time to say what it wants, and ends in order.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use mutirao_core::Clock;
+use mutirao_core::clock::ClockExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+use crate::ApiError;
+
+/// How long a client may take to send a request's head; also how long an idle connection is kept. Longer than clients
+/// keep theirs (90 s is common), so that it is mostly they who close, and no request meets a closing connection.
+const HEAD_WITHIN: Duration = Duration::from_secs(120);
+/// After a failed accept (no more file descriptors, mostly), so as not to spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How to serve.
+#[derive(Clone)]
+pub struct Serve {
+    pub clock: Arc<dyn Clock>,
+    pub shutdown: CancellationToken,
+    /// Connections that became links.
+    pub links: TaskTracker,
+    /// How long open requests may take to end after the shutdown.
+    pub drain: Duration,
+    pub connections_max: usize,
+}
+
+/// Serves until the shutdown; then stops accepting, lets what is open end, and after the drain time cuts what has not.
+pub async fn serve(listener: TcpListener, router: Router, how: Serve) -> Result<(), ApiError> {
+    let places = Arc::new(Semaphore::new(how.connections_max));
+    let connections = TaskTracker::new();
+    // Cuts what has not ended: a child of no shutdown, since it comes after.
+    let cut = CancellationToken::new();
+    let _cut_in_any_case = cut.clone().drop_guard();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = how.shutdown.cancelled() => break,
+            accepted = accept(&listener, &places) => accepted,
+        };
+        match accepted {
+            Ok((socket, peer, place)) => {
+                let (router, shutdown, cut) = (router.clone(), how.shutdown.clone(), cut.clone());
+                connections.spawn(async move {
+                    let _place = place;
+                    tokio::select! {
+                        () = connection(socket, peer, router, shutdown) => {}
+                        () = cut.cancelled() => {}
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                how.clock.sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    connections.close();
+    how.links.close();
+    let ended = async { tokio::join!(connections.wait(), how.links.wait()) };
+    if how.clock.timeout(how.drain, ended).await.is_err() {
+        tracing::warn!(open = connections.len() + how.links.len(), "connections did not end in time and are cut");
+    }
+    Ok(())
+}
+
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> std::io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
+    // The place comes first: what finds none waits in the kernel's backlog, which is bounded too.
+    let place = places.clone().acquire_owned().await.map_err(std::io::Error::other)?;
+    let (socket, peer) = listener.accept().await?;
+    Ok((socket, peer, place))
+}
+
+async fn connection(socket: TcpStream, peer: SocketAddr, router: Router, shutdown: CancellationToken) {
+    // Answers are written whole, so waiting for more to send only delays them.
+    let _ = socket.set_nodelay(true);
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(ConnectInfo(peer));
+        let router = router.clone();
+        async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|never| match never {})) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .serve_connection(TokioIo::new(socket), service)
+        .with_upgrades();
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%peer, %error, "a connection broke");
+    }
+}

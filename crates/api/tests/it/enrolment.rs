@@ -1,0 +1,75 @@
+//! One-time tokens and the keys they let in.
+
+use std::time::Duration;
+
+use mutirao_api::Settings;
+use mutirao_core::Timestamp;
+use mutirao_core::auth::{Enrolment, Role};
+use mutirao_core::clock::ManualClock;
+use serde_json::json;
+
+use crate::server::{Server, enrol, new_key, problem};
+
+#[tokio::test]
+async fn a_one_time_token_is_good_once() {
+    let server = Server::start().await;
+    let admin = server.token(Role::Admin).await;
+    let request = server.ask("POST", "/v1/workers/enrolments").bearer_auth(&admin);
+    let answer = request.json(&json!({"queue": "gpu"})).send().await.unwrap();
+    assert_eq!(answer.status(), 201);
+    let enrolment: Enrolment = answer.json().await.unwrap();
+    assert_eq!(enrolment.queue.as_str(), "gpu");
+
+    let spend = enrol(&enrolment.token, &new_key());
+    let first = server.ask("POST", "/v1/workers/enrol").json(&spend).send().await.unwrap();
+    assert_eq!(first.status(), 201);
+    assert_eq!(first.json::<serde_json::Value>().await.unwrap()["queue"], "gpu");
+    let again = server.ask("POST", "/v1/workers/enrol").json(&spend).send().await.unwrap();
+    assert!(problem(again, 401).await.line().contains("spent"));
+}
+
+#[tokio::test]
+async fn of_many_who_spend_one_token_at_once_one_gets_in() {
+    let server = Server::start().await;
+    let enrolment = server.api.auth().create_enrolment(&Default::default(), "test").await.unwrap();
+    let asks =
+        (0..8).map(|_| server.ask("POST", "/v1/workers/enrol").json(&enrol(&enrolment.token, &new_key())).send());
+    let answers = futures_util::future::join_all(asks).await;
+    let let_in = answers.into_iter().filter(|answer| answer.as_ref().unwrap().status() == 201).count();
+    assert_eq!(let_in, 1);
+}
+
+#[tokio::test]
+async fn a_one_time_token_grows_old() {
+    let clock = ManualClock::starting_at(Timestamp(1_000_000));
+    let server = Server::start_with(Settings::default(), clock.clone()).await;
+    let enrolment = server.api.auth().create_enrolment(&Default::default(), "test").await.unwrap();
+    clock.advance(Duration::from_secs(3600));
+    let spend = enrol(&enrolment.token, &new_key());
+    problem(server.ask("POST", "/v1/workers/enrol").json(&spend).send().await.unwrap(), 401).await;
+}
+
+#[tokio::test]
+async fn a_bad_key_or_name_does_not_spend_the_token() {
+    let server = Server::start().await;
+    let enrolment = server.api.auth().create_enrolment(&Default::default(), "test").await.unwrap();
+    let good = enrol(&enrolment.token, &new_key());
+    let mut bad_key = good.clone();
+    bad_key.public_key = "rubbish".into();
+    let answer = server.ask("POST", "/v1/workers/enrol").json(&bad_key).send().await.unwrap();
+    assert_eq!(problem(answer, 422).await.field.as_deref(), Some("public_key"));
+    let mut bad_name = good.clone();
+    bad_name.name = "a\u{7}bell".into();
+    let answer = server.ask("POST", "/v1/workers/enrol").json(&bad_name).send().await.unwrap();
+    assert_eq!(problem(answer, 422).await.field.as_deref(), Some("name"));
+    assert_eq!(server.ask("POST", "/v1/workers/enrol").json(&good).send().await.unwrap().status(), 201);
+}
+
+#[tokio::test]
+async fn a_bad_queue_is_named() {
+    let server = Server::start().await;
+    let admin = server.token(Role::Admin).await;
+    let request = server.ask("POST", "/v1/workers/enrolments").bearer_auth(&admin);
+    let answer = request.json(&json!({"queue": "a.b"})).send().await.unwrap();
+    assert_eq!(problem(answer, 422).await.field.as_deref(), Some("queue"));
+}

@@ -1,0 +1,12 @@
+//! The API over real HTTP on loopback: what it refuses and how, who may do what, and that the document tells the truth.
+
+mod bounds;
+mod capability;
+mod document;
+mod enrolment;
+mod link;
+mod problems;
+mod roles;
+mod server;
+mod signed;
+mod tokens;

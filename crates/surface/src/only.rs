@@ -1,0 +1,28 @@
+//! Who may call, said in a handler's arguments: `only::Operator(caller)`. Put before the body, the role is checked before
+//! the body is read, so that nobody is told what is wrong with a request they may not make, and a megabyte sent in vain
+//! is not parsed. [`Caller`] is for handlers that decide later.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use mutirao_core::auth::{Principal, Role};
+
+use crate::{Caller, Rejection};
+
+macro_rules! only {
+    ($($role:ident),*) => { $(
+        #[doc = concat!("A caller who may do what a ", stringify!($role), " may; 401 or 403 for everybody else.")]
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $role(pub Principal);
+
+        impl<S: Send + Sync> FromRequestParts<S> for $role {
+            type Rejection = Rejection;
+
+            async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Rejection> {
+                let caller = Caller::from_request_parts(parts, state).await?;
+                caller.must_be(Role::$role)?;
+                Ok(Self(caller.0))
+            }
+        }
+    )* };
+}
+only!(Viewer, Operator, Admin, Node);
