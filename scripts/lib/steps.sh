@@ -16,7 +16,7 @@ build_for_tests() {
 }
 
 target_directory() {
-  cargo metadata --no-deps --offline --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/'
+  cargo metadata --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/'
 }
 
 # last_step NAME FAST [--keep] -- COMMAND…: becomes the command, with the services beside it unless the run is fast.
