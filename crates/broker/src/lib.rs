@@ -1,4 +1,5 @@
-//! Moving messages between processes. One trait, several implementations, one behaviour suite ([`suite`], in tests).
+//! Moving messages between processes. One trait, several implementations, one behaviour suite (`suite`, behind the
+//! feature of that name).
 //!
 //! - [`memory`]: inside one process, for `mutirao up`; its logs are segment files.
 //! - [`link`]: the same broker reached over one authenticated WebSocket, for worker processes and far nodes.
@@ -12,12 +13,20 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+pub mod link;
+pub mod memory;
+mod segments;
+#[cfg(feature = "suite")]
+pub mod suite;
+
+pub use memory::{Limits, Memory};
+
 pub type Shared = Arc<dyn Broker>;
 
 /// What a queue or topic is called. Dotted lower-case parts: `tasks.default`, `results.jobs.0`.
 pub type Name = str;
 
-#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum BrokerError {
     /// The other side is away; the broker keeps trying to reach it. Unconfirmed publishes may or may not have arrived.
     #[error("the broker cannot be reached: {0}")]
@@ -25,9 +34,11 @@ pub enum BrokerError {
     /// Not allowed for this connection.
     #[error("the broker refuses {what}: {why}")]
     Refused { what: String, why: String },
-    /// A bound was reached; try again when consumers have caught up.
+    /// A bound was reached and nothing of the batch was taken; try again when consumers have caught up. `bound` counts
+    /// messages: the most a queue may hold, or those it holds when it is their bytes that fill it.
     #[error("{name} is full ({bound} messages)")]
     Full { name: String, bound: usize },
+    /// One message, or one batch of log records, is past what may travel together. Nothing of it was taken.
     #[error("a message of {bytes} bytes is too large, the most is {bound}")]
     TooLarge { bytes: usize, bound: usize },
     /// The offset was removed by retention, or does not exist yet.

@@ -1,0 +1,176 @@
+//! How a broker behaves, as tests that every implementation runs: one function for each behaviour, over a [`Harness`]
+//! that knows how to make the broker and how to cut it off. What only one implementation has (files, permits) is tested
+//! beside it and not here.
+//!
+//! ```ignore
+//! mod memory {
+//!     async fn harness() -> InMemory { … }
+//!     mutirao_broker::broker_suite!(harness);
+//! }
+//! ```
+
+pub mod cuts;
+pub mod fanout;
+pub mod logs;
+pub mod queues;
+
+use std::future::Future;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use mutirao_core::SystemClock;
+use mutirao_core::clock::{Clock, ClockExt};
+
+use crate::{Broker, BrokerError, Consumer, Counts, Delivery, Name, Shared};
+
+/// The broker under test and its surroundings.
+#[async_trait]
+pub trait Harness: Send + Sync {
+    /// A handle of its own on the one broker under test.
+    async fn broker(&self) -> Shared;
+
+    /// What the broker under test is bounded by. Small, so that the suite reaches it.
+    fn bounds(&self) -> Bounds;
+
+    /// Breaks every connection and lets no new one through, until [`heal`](Self::heal).
+    async fn cut(&self) {}
+
+    async fn heal(&self) {}
+}
+
+/// The bounds a suite needs to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Messages that a work queue takes before it is full.
+    pub queue_messages: usize,
+    /// Announcements behind which even the slowest subscriber has missed some.
+    pub backlog_messages: usize,
+    /// Bytes that, appended to a log, certainly push its first record out.
+    pub log_bytes: usize,
+}
+
+/// Longer than anything here should take, shorter than a person's patience.
+const SOON: Duration = Duration::from_secs(30);
+/// Long enough to see that nothing comes.
+const MOMENT: Duration = Duration::from_millis(150);
+
+/// The value of a future that must be ready before long.
+pub async fn soon<F: Future + Send>(what: &str, future: F) -> F::Output
+where
+    F::Output: Send,
+{
+    match SystemClock.timeout(SOON, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what} took longer than {SOON:?}"),
+    }
+}
+
+/// Nothing comes of the future for a moment.
+pub async fn not_yet<F: Future + Send>(future: F) -> bool
+where
+    F::Output: Send,
+{
+    SystemClock.timeout(MOMENT, future).await.is_err()
+}
+
+/// Asks until the answer is the expected one: some effects (a consumer that was dropped) travel.
+pub async fn counts_become(broker: &Shared, queue: &Name, expected: Counts) {
+    let mut counts = Counts::default();
+    for _ in 0..400 {
+        counts = soon("counts", broker.counts(queue)).await.expect("counts");
+        if counts == expected {
+            return;
+        }
+        SystemClock.sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(counts, expected, "counts of {queue}");
+}
+
+pub fn bodies(numbers: std::ops::Range<usize>) -> Vec<Bytes> {
+    numbers.map(|number| Bytes::from(number.to_string())).collect()
+}
+
+pub fn number(body: &Bytes) -> usize {
+    std::str::from_utf8(body).expect("a number").parse().expect("a number")
+}
+
+pub fn numbers(deliveries: &[Delivery]) -> Vec<usize> {
+    deliveries.iter().map(|delivery| number(&delivery.body)).collect()
+}
+
+/// Exactly `count` deliveries, none acknowledged.
+pub async fn take(consumer: &mut Box<dyn Consumer>, count: usize) -> Vec<Delivery> {
+    let mut taken = Vec::new();
+    while taken.len() < count {
+        taken.extend(soon("a delivery", consumer.next()).await.expect("next"));
+    }
+    assert_eq!(taken.len(), count, "more came than was expected: {:?}", numbers(&taken));
+    taken
+}
+
+/// Publishes, waiting whenever the queue is full.
+pub async fn publish_patiently(broker: &dyn Broker, queue: &Name, batch: Vec<Bytes>) {
+    loop {
+        match broker.publish(queue, batch.clone()).await {
+            Ok(()) => return,
+            Err(BrokerError::Full { .. }) => SystemClock.sleep(Duration::from_millis(1)).await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Makes a test of every behaviour that any broker has.
+#[macro_export]
+macro_rules! broker_suite {
+    ($harness:path) => {
+        $crate::behaviours! { $harness;
+            queues::messages_arrive_in_the_order_of_publication,
+            queues::no_more_than_the_credit_is_unacknowledged,
+            queues::what_a_dropped_consumer_held_returns_in_order_and_marked,
+            queues::ack_through_settles_everything_up_to_its_tag_and_nothing_after,
+            queues::a_rejected_message_becomes_a_dead_letter_and_its_neighbours_go_on,
+            queues::counts_follow_what_happens,
+            queues::work_is_shared_between_consumers_with_credit,
+            queues::a_slow_consumer_loses_nothing_and_the_queue_stays_within_its_bound,
+            queues::many_publishers_and_consumers_lose_and_double_nothing,
+            queues::a_message_too_large_is_refused_and_the_rest_goes_on,
+            queues::a_batch_past_what_travels_at_once_arrives_whole_and_in_order,
+            queues::a_wait_for_deliveries_that_is_given_up_loses_nothing,
+            fanout::every_subscriber_hears_what_is_announced_after_it_came,
+            fanout::a_subscriber_that_falls_behind_hears_of_the_gap_and_then_the_newest,
+            logs::records_have_consecutive_offsets_and_read_back,
+            logs::a_read_at_the_end_waits_for_the_next_record,
+            logs::offsets_that_are_not_there_are_an_error_that_says_what_is,
+            logs::concurrent_appends_keep_their_batches_together,
+            logs::retention_takes_the_oldest_and_says_so,
+        }
+    };
+}
+
+/// Makes a test of every behaviour that a broker behind a connection has.
+#[macro_export]
+macro_rules! broker_cut_suite {
+    ($harness:path) => {
+        $crate::behaviours! { $harness;
+            cuts::a_publish_that_was_cut_off_is_settled_and_nothing_is_lost,
+            cuts::a_consumer_is_restored_and_what_it_held_comes_again_marked,
+            cuts::an_acknowledgement_from_before_a_cut_settles_nothing_after_it,
+            cuts::a_subscription_is_restored_and_hears_of_the_gap,
+            cuts::a_read_that_waits_outlives_a_cut,
+            cuts::a_stream_of_work_survives_many_cuts,
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! behaviours {
+    ($harness:path; $($module:ident :: $name:ident),* $(,)?) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            let harness = $harness().await;
+            $crate::suite::$module::$name(&harness).await;
+        }
+    )*};
+}

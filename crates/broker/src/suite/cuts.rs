@@ -1,0 +1,122 @@
+//! Connections that break. At least once: nothing is lost, and what comes twice is marked.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::*;
+use crate::Heard;
+
+pub async fn a_publish_that_was_cut_off_is_settled_and_nothing_is_lost(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    let publisher = {
+        let broker = broker.clone();
+        tokio::spawn(async move {
+            for n in 0..100 {
+                broker.publish("q", bodies(n..n + 1)).await.expect("a publish just takes longer");
+            }
+        })
+    };
+    harness.cut().await;
+    assert!(not_yet(broker.publish("q", bodies(100..101))).await, "nothing is confirmed while cut off");
+    harness.heal().await;
+    soon("publishing", publisher).await.expect("the publisher");
+    let mut consumer = soon("consume", broker.consume("q", 1_000)).await.expect("consume");
+    let mut got = BTreeSet::new();
+    // The one that was given up may have arrived or not.
+    while !(0..100).all(|n| got.contains(&n)) {
+        got.extend(numbers(&soon("a delivery", consumer.next()).await.expect("next")));
+    }
+}
+
+pub async fn a_consumer_is_restored_and_what_it_held_comes_again_marked(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    broker.publish("q", bodies(0..4)).await.expect("publish");
+    let mut consumer = broker.consume("q", 3).await.expect("consume");
+    take(&mut consumer, 3).await;
+    harness.cut().await;
+    harness.heal().await;
+    let again = take(&mut consumer, 3).await;
+    assert_eq!(numbers(&again), [0, 1, 2]);
+    assert!(again.iter().all(|delivery| delivery.redelivered));
+    consumer.ack_through(again[2].tag).await.expect("ack");
+    let last = take(&mut consumer, 1).await;
+    assert_eq!((numbers(&last), last[0].redelivered), (vec![3], false));
+}
+
+pub async fn an_acknowledgement_from_before_a_cut_settles_nothing_after_it(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    broker.publish("q", bodies(0..2)).await.expect("publish");
+    let mut consumer = broker.consume("q", 2).await.expect("consume");
+    let before = take(&mut consumer, 2).await;
+    harness.cut().await;
+    consumer.ack_through(before[1].tag).await.expect("a late ack is no error");
+    harness.heal().await;
+    let after = take(&mut consumer, 2).await;
+    consumer.ack_through(before[1].tag).await.expect("ack");
+    consumer.reject(before[0].tag, "stale").await.expect("reject");
+    SystemClock.sleep(MOMENT).await;
+    counts_become(&broker, "q", Counts { unacked: 2, consumers: 1, ..Counts::default() }).await;
+    consumer.ack_through(after[1].tag).await.expect("ack");
+    counts_become(&broker, "q", Counts { consumers: 1, ..Counts::default() }).await;
+}
+
+pub async fn a_subscription_is_restored_and_hears_of_the_gap(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    let mut ear = broker.subscribe("t").await.expect("subscribe");
+    harness.cut().await;
+    harness.heal().await;
+    assert_eq!(soon("the gap", ear.next()).await, Ok(Heard::Gap));
+    // The gap can be heard before the subscription stands again; what is announced from then on arrives.
+    for _ in 0..400 {
+        let _ = soon("announce", broker.announce("t", "later".into())).await;
+        if !not_yet(async { assert_eq!(ear.next().await, Ok(Heard::Message("later".into()))) }).await {
+            return;
+        }
+    }
+    panic!("the subscription was not restored");
+}
+
+pub async fn a_read_that_waits_outlives_a_cut(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    broker.append("log", bodies(0..1)).await.expect("append");
+    let reader = {
+        let broker = broker.clone();
+        tokio::spawn(async move { broker.read("log", 1, 10).await })
+    };
+    SystemClock.sleep(MOMENT).await;
+    harness.cut().await;
+    harness.heal().await;
+    let other = harness.broker().await;
+    soon("append", other.append("log", bodies(1..2))).await.expect("append");
+    let read = soon("the waiting read", reader).await.expect("the reader").expect("read");
+    assert_eq!(number(&read[0].body), 1);
+}
+
+pub async fn a_stream_of_work_survives_many_cuts(harness: &dyn Harness) {
+    const MESSAGES: usize = 1_000;
+    let (publishing, consuming) = (harness.broker().await, harness.broker().await);
+    let publisher = tokio::spawn(async move {
+        for from in (0..MESSAGES).step_by(5) {
+            publish_patiently(&*publishing, "q", bodies(from..from + 5)).await;
+            SystemClock.sleep(Duration::from_millis(2)).await;
+        }
+    });
+    let consumer = tokio::spawn(async move {
+        let mut consumer = consuming.consume("q", 16).await.expect("consume");
+        let mut firsts = BTreeSet::new();
+        while firsts.len() < MESSAGES {
+            let batch = consumer.next().await.expect("next");
+            firsts.extend(numbers(&batch));
+            let last = batch.last().map_or(0, |delivery| delivery.tag);
+            consumer.ack_through(last).await.expect("ack");
+        }
+    });
+    for _ in 0..4 {
+        SystemClock.sleep(Duration::from_millis(150)).await;
+        harness.cut().await;
+        SystemClock.sleep(Duration::from_millis(30)).await;
+        harness.heal().await;
+    }
+    soon("publishing", publisher).await.expect("the publisher");
+    soon("consuming", consumer).await.expect("the consumer");
+}

@@ -1,0 +1,76 @@
+//! Logs.
+
+use tokio::task::JoinSet;
+
+use super::*;
+
+pub async fn records_have_consecutive_offsets_and_read_back(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    assert_eq!(broker.extent("log.a").await, Ok((0, 0)));
+    assert_eq!(broker.append("log.a", bodies(0..3)).await, Ok(0));
+    assert_eq!(broker.append("log.a", bodies(3..5)).await, Ok(3));
+    assert_eq!(broker.extent("log.a").await, Ok((0, 5)));
+    let mut read = Vec::new();
+    while read.len() < 4 {
+        let from = 1 + read.len() as u64;
+        read.extend(soon("read", broker.read("log.a", from, 4)).await.expect("read"));
+    }
+    assert!(read.iter().all(|record| number(&record.body) as u64 == record.offset));
+    assert_eq!(read.iter().map(|record| record.offset).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(broker.read("log.a", 0, 2).await.expect("read").len(), 2, "the limit holds");
+    assert_eq!(broker.extent("log.b").await, Ok((0, 0)), "logs are apart");
+}
+
+pub async fn a_read_at_the_end_waits_for_the_next_record(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    broker.append("log", bodies(0..2)).await.expect("append");
+    assert!(not_yet(broker.read("log", 2, 10)).await);
+    let reader = {
+        let broker = broker.clone();
+        tokio::spawn(async move { broker.read("log", 2, 10).await })
+    };
+    assert_eq!(broker.append("log", bodies(2..3)).await, Ok(2));
+    let read = soon("the waiting read", reader).await.expect("the reader").expect("read");
+    assert_eq!((read[0].offset, number(&read[0].body)), (2, 2));
+}
+
+pub async fn offsets_that_are_not_there_are_an_error_that_says_what_is(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    broker.append("log", bodies(0..2)).await.expect("append");
+    let missing = soon("read", broker.read("log", 3, 1)).await;
+    assert_eq!(missing, Err(BrokerError::NoSuchOffset { name: "log".into(), offset: 3, first: 0, next: 2 }));
+}
+
+pub async fn concurrent_appends_keep_their_batches_together(harness: &dyn Harness) {
+    let mut appends = JoinSet::new();
+    for n in 0..20 {
+        let broker = harness.broker().await;
+        appends.spawn(async move { (n, broker.append("log", bodies(n * 10..n * 10 + 3)).await.expect("append")) });
+    }
+    let broker = harness.broker().await;
+    while let Some(append) = appends.join_next().await {
+        let (n, first) = append.expect("an append");
+        let mut read = Vec::new();
+        while read.len() < 3 {
+            let from = first + read.len() as u64;
+            let more = soon("read", broker.read("log", from, 3 - read.len() as u32)).await.expect("read");
+            read.extend(more.iter().map(|record| number(&record.body)));
+        }
+        assert_eq!(read, [n * 10, n * 10 + 1, n * 10 + 2]);
+    }
+    assert_eq!(broker.extent("log").await, Ok((0, 60)));
+}
+
+pub async fn retention_takes_the_oldest_and_says_so(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    let body = Bytes::from(vec![1; 1_000]);
+    let records = harness.bounds().log_bytes / body.len() + 1;
+    for _ in 0..records.div_ceil(10) {
+        broker.append("log", vec![body.clone(); 10]).await.expect("append");
+    }
+    let (first, next) = broker.extent("log").await.expect("extent");
+    assert!(first > 0 && first < next, "{first} to {next}");
+    let gone = soon("read", broker.read("log", 0, 1)).await;
+    assert!(matches!(gone, Err(BrokerError::NoSuchOffset { offset: 0, .. })), "{gone:?}");
+    assert_eq!(broker.read("log", first, 1).await.expect("read")[0].offset, first);
+}

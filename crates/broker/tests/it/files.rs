@@ -1,0 +1,126 @@
+//! Logs over restarts, torn tails and damage.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use mutirao_broker::{Broker, BrokerError, Limits, Memory};
+
+fn limits() -> Limits {
+    Limits { segment_bytes: 2_000, ..Limits::default() }
+}
+
+async fn append(folder: &Path, records: std::ops::Range<u64>) {
+    let broker = Memory::new(Some(folder.into()), limits());
+    for n in records {
+        assert_eq!(broker.append("log", vec![body(n)]).await, Ok(n));
+    }
+}
+
+fn body(n: u64) -> Bytes {
+    format!("record {n}, with something more to fill the segment").into()
+}
+
+async fn read_all(folder: &Path) -> Result<Vec<Bytes>, BrokerError> {
+    let broker = Memory::new(Some(folder.into()), limits());
+    let (first, next) = broker.extent("log").await?;
+    let mut bodies = Vec::new();
+    while first + (bodies.len() as u64) < next {
+        bodies.extend(broker.read("log", first + bodies.len() as u64, 7).await?.into_iter().map(|record| record.body));
+    }
+    Ok(bodies)
+}
+
+fn segments(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder.join("log")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[tokio::test]
+async fn a_log_is_all_there_after_a_restart_and_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    append(folder.path(), 0..100).await;
+    append(folder.path(), 100..200).await;
+    assert!(segments(folder.path()).len() > 3, "it spans several segments");
+    assert_eq!(read_all(folder.path()).await, Ok((0..200).map(body).collect()));
+}
+
+#[tokio::test]
+async fn a_torn_tail_is_cut_off_and_everything_before_it_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    append(folder.path(), 0..50).await;
+    let last = segments(folder.path()).pop().unwrap();
+    let whole = std::fs::read(&last).unwrap();
+    for cut in 1..40 {
+        std::fs::write(&last, &whole[..whole.len() - cut]).unwrap();
+        assert_eq!(read_all(folder.path()).await, Ok((0..49).map(body).collect()), "cut by {cut}");
+    }
+    append(folder.path(), 49..60).await;
+    assert_eq!(read_all(folder.path()).await, Ok((0..60).map(body).collect()));
+}
+
+#[tokio::test]
+async fn damage_is_an_error_that_names_the_file_and_loses_nothing_silently() {
+    let folder = tempfile::tempdir().unwrap();
+    append(folder.path(), 0..50).await;
+    for (which, file) in segments(folder.path()).into_iter().enumerate() {
+        let whole = std::fs::read(&file).unwrap();
+        let mut damaged = whole.clone();
+        damaged[30] ^= 1;
+        std::fs::write(&file, &damaged).unwrap();
+        match read_all(folder.path()).await {
+            Err(BrokerError::Log { name, why }) => {
+                assert!(name == "log" && why.contains(file.file_name().unwrap().to_str().unwrap()), "{why}");
+            }
+            other => panic!("damage in segment {which} gave {other:?}"),
+        }
+        std::fs::write(&file, &whole).unwrap();
+    }
+    assert_eq!(read_all(folder.path()).await, Ok((0..50).map(body).collect()), "mended, it is read again");
+}
+
+#[tokio::test]
+async fn damage_under_an_open_log_is_noticed_by_the_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Memory::new(Some(folder.path().into()), Limits::default());
+    broker.append("log", (0..50).map(body).collect()).await.unwrap();
+    let file = segments(folder.path()).pop().unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    assert!(matches!(broker.read("log", 0, 50).await, Err(BrokerError::Log { .. })));
+}
+
+#[tokio::test]
+async fn large_and_small_records_read_from_any_offset() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Memory::new(Some(folder.path().into()), Limits::default());
+    let sizes = [0, 1, 300_000, 5, 70_000, 1_000_000, 2, 65_536, 262_144, 3];
+    let bodies: Vec<Bytes> = sizes.iter().enumerate().map(|(n, size)| vec![n as u8; *size].into()).collect();
+    broker.append("log", bodies.clone()).await.unwrap();
+    for from in 0..sizes.len() {
+        let mut read = Vec::new();
+        while from + read.len() < sizes.len() {
+            let more = broker.read("log", (from + read.len()) as u64, 3).await.unwrap();
+            assert!(!more.is_empty() && more.len() <= 3);
+            read.extend(more.into_iter().map(|record| record.body));
+        }
+        assert_eq!(read, bodies[from..], "from {from}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_of_records_too_large_to_travel_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Memory::new(Some(folder.path().into()), Limits::default());
+    let large = Bytes::from(vec![0; 9 << 20]);
+    assert!(matches!(broker.append("log", vec![large.clone(); 2]).await, Err(BrokerError::TooLarge { .. })));
+    assert_eq!(broker.append("log", vec![large]).await, Ok(0));
+}
+
+#[tokio::test]
+async fn without_a_folder_there_are_no_logs() {
+    let broker = Memory::new(None, Limits::default());
+    assert!(matches!(broker.append("log", vec![body(0)]).await, Err(BrokerError::Log { .. })));
+}
