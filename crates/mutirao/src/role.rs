@@ -9,7 +9,7 @@ use mutirao_core::SessionId;
 
 use crate::cli::Globals;
 use crate::failure::Failure;
-use crate::up::{self, Company, UpArgs};
+use crate::up::{self, ManagerArgs};
 
 #[derive(Debug, Args)]
 pub struct RoleArgs {
@@ -28,15 +28,9 @@ enum Role {
     Keeper { session: String },
 }
 
-#[derive(Debug, Args)]
-struct ManagerArgs {
-    #[command(flatten)]
-    up: UpArgs,
-}
-
 pub async fn run(globals: &Globals, args: RoleArgs) -> Result<(), Failure> {
     match args.role {
-        Role::Manager(args) => up::run_with(globals, args.up, Company::Nobody).await,
+        Role::Manager(args) => up::run_alone(globals, args).await,
         Role::Worker(args) => worker::run(globals, args).await,
         Role::Keeper { session } => {
             let session = SessionId(session);

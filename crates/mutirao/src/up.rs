@@ -27,39 +27,52 @@ const KILL_WAIT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 pub struct UpArgs {
-    /// Where the API listens; port 0 takes any free one [default: 127.0.0.1:7070]
-    #[arg(long, value_name = "ADDR:PORT")]
-    listen: Option<String>,
     /// Worker processes to keep running [default: 2]
     #[arg(long, value_name = "N")]
     workers: Option<String>,
+    #[command(flatten)]
+    manager: ManagerArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ManagerArgs {
+    /// Where the API listens; port 0 takes any free one [default: 127.0.0.1:7070]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<String>,
     /// How long a stop waits for running tasks [default: 30s]
     #[arg(long, value_name = "SPAN")]
     drain: Option<Span>,
 }
 
-impl UpArgs {
+impl ManagerArgs {
     fn given(&self) -> Vec<Given> {
         let listen = self.listen.iter().map(|text| Given::flag("--listen", "listen", text));
-        let workers = self.workers.iter().map(|text| Given::flag("--workers", "worker.count", text));
         let drain = self.drain.iter().map(|span| Given::flag("--drain", "drain", span.to_string()));
-        listen.chain(workers).chain(drain).collect()
+        listen.chain(drain).collect()
     }
 }
 
 /// What runs beside the manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Company {
+enum Company {
     Workers,
     Nobody,
 }
 
+/// The manager with its workers.
 pub async fn run(globals: &Globals, args: UpArgs) -> Result<(), Failure> {
-    run_with(globals, args, Company::Workers).await
+    let mut given = args.manager.given();
+    given.extend(args.workers.iter().map(|text| Given::flag("--workers", "worker.count", text)));
+    run_with(globals, given, Company::Workers).await
 }
 
-pub async fn run_with(globals: &Globals, args: UpArgs, company: Company) -> Result<(), Failure> {
-    let config = globals.config(args.given())?;
+/// The manager alone.
+pub async fn run_alone(globals: &Globals, args: ManagerArgs) -> Result<(), Failure> {
+    run_with(globals, args.given(), Company::Nobody).await
+}
+
+async fn run_with(globals: &Globals, given: Vec<Given>, company: Company) -> Result<(), Failure> {
+    let config = globals.config(given)?;
     let settings = &config.settings;
     logs::start(settings);
     warn_of_strange_variables(&config);
@@ -99,6 +112,9 @@ fn warn_of_strange_variables(config: &Config) {
 async fn dismiss(mut crew: Crew, drain: Duration, asked: &mut Asked) {
     let steps = [(Order::Drain, drain), (Order::Now, NOW_WAIT), (Order::Kill, KILL_WAIT)];
     for (order, patience) in steps {
+        if crew.left() == 0 {
+            return;
+        }
         tracing::info!(
             order = order.as_str(),
             workers = crew.left(),

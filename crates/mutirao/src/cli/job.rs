@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use mutirao_client::{Client, PageArgs, Reach};
 use mutirao_core::blobs::LogStream;
-use mutirao_core::job::{JobState, JobView, TaskView};
+use mutirao_core::job::{JobState, JobView};
 use mutirao_core::{Clock, JobKey, SystemClock, TaskKey};
 
 use super::logs::{self, Streams};
@@ -134,9 +134,9 @@ async fn show_job(client: &Client, id: JobKey, out: Out) -> Result<(), Failure> 
     }
     if job.counts.ended() > job.counts.ok {
         let culprit = super::verdict::of_job(client, &job).await?.1;
-        if let Some(TaskView { id: task, reason, .. }) = &culprit {
-            let reason = reason.as_deref().map(|r| format!(" ({})", show::one_line(r))).unwrap_or_default();
-            out.note(format!("first not ok: {task}{reason}; see `mutirao job logs {id} --task {}`", task.index));
+        if let Some(task) = &culprit {
+            out.note(format!("the first that was not ok: {} {}", task.id, show::fate(task)));
+            out.note(format!("its output: mutirao job logs {id} --task {}", task.id.index));
         }
     }
     Ok(())

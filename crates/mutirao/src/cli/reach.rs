@@ -56,10 +56,12 @@ fn local_address(data: &Path) -> Option<String> {
 }
 
 fn nothing_here(data: &Path) -> Failure {
-    let line = format!(
-        "there is no installation in {}; start one with `mutirao up`, or set MUTIRAO_DATA or MUTIRAO_URL",
-        data.display()
-    );
+    let shown = data.display();
+    let line = if data.join(TOKEN_FILE).exists() {
+        format!("the installation in {shown} is not running; start it with `mutirao up`, or set MUTIRAO_URL")
+    } else {
+        format!("there is no installation in {shown}; start one with `mutirao up`, or set MUTIRAO_DATA or MUTIRAO_URL")
+    };
     Failure::new(Exit::Unreachable, line)
 }
 

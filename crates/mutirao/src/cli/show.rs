@@ -114,6 +114,17 @@ pub fn state(state: TaskState) -> &'static str {
     }
 }
 
+/// How a task ended, in words: `failed with exit code 42: no such program`.
+pub fn fate(task: &TaskView) -> String {
+    let how = match (task.exit, task.signal) {
+        (Some(code), _) => format!(" with exit code {code}"),
+        (None, Some(signal)) => format!(" by signal {signal}"),
+        (None, None) => String::new(),
+    };
+    let reason = task.reason.as_deref().map(|reason| format!(": {}", one_line(reason))).unwrap_or_default();
+    format!("{}{how}{reason}", state(task.state))
+}
+
 /// How the process ended: its code, or the signal.
 pub fn ending(task: &TaskView) -> String {
     match (task.exit, task.signal) {

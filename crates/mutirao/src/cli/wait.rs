@@ -81,11 +81,13 @@ pub async fn conclude(client: &Client, job: &JobView, out: Out) -> Result<u8, Fa
     }
     let took = job.finished_at.map(|at| format!(" in {}", show::rough(at.since(job.created_at)))).unwrap_or_default();
     out.note(format!("job {} {}{took}: {}", job.id, job.state.as_str(), show::counts(&job.counts)));
-    if let Some(task) = culprit {
-        let reason = task.reason.as_deref().map(|r| format!(": {}", show::one_line(r))).unwrap_or_default();
-        let (id, state, n) = (task.id, show::state(task.state), task.id.index);
-        out.note(format!("first not ok: {id} {state}, exit {}{reason}", show::ending(&task)));
-        out.note(format!("its output: mutirao job logs {} --task {n}", job.id));
+    match culprit {
+        Some(task) if job.tasks > 1 => {
+            out.note(format!("the first that was not ok: {} {}", task.id, show::fate(&task)));
+            out.note(format!("its output: mutirao job logs {} --task {}", job.id, task.id.index));
+        }
+        Some(task) => out.note(show::fate(&task)),
+        None => {}
     }
     Ok(code)
 }

@@ -32,8 +32,8 @@ impl<R: AsyncRead + Unpin + Send> Parent<R> {
         Ok((Self { line }, token))
     }
 
-    /// Waits until the parent is gone.
-    async fn gone(&mut self) {
+    /// Waits until the parent is gone. Cancel-safe.
+    pub async fn gone(&mut self) {
         let mut rest = [0u8; 256];
         // Nothing more is ever sent; an error is as good as the end.
         while self.line.read(&mut rest).await.is_ok_and(|n| n > 0) {}

@@ -8,7 +8,7 @@ use clap::Args;
 use mutirao_broker::link::{Link, LinkState};
 use mutirao_client::{Client, Credentials, HttpBlobs, Signer};
 use mutirao_core::{Clock, Dice, QueueName, SystemClock};
-use mutirao_store::FolderLock;
+use mutirao_store::{FolderLock, StoreError};
 use mutirao_worker::{Keeper, Stopper};
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
@@ -43,13 +43,13 @@ pub struct WorkerArgs {
 pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
     let settings = globals.config(vec![])?.settings;
     logs::start(&settings);
-    let asked = Asked::listen()?;
-    let (parent, line_token) = match args.launched {
+    let mut asked = Asked::listen()?;
+    let (mut parent, line_token) = match args.launched {
         true => Parent::meet(line()?).await.map(|(parent, token)| (Some(parent), token))?,
         false => (None, None),
     };
     let dir = std::path::absolute(&args.dir)?;
-    let _lock = FolderLock::take(&dir).map_err(|error| Failure::failed(error.to_string()))?;
+    let _lock = take_folder(&dir)?;
     let url = url_of(&settings)?;
     let token = line_token.or_else(|| std::env::var("MUTIRAO_ENROL_TOKEN").ok().filter(|token| !token.is_empty()));
     let identity = become_known(&url, &dir, &args, token).await?;
@@ -58,7 +58,15 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
     let signer = Signer::new(identity.worker.clone(), identity.key.clone(), clock.clone());
     let link = connect(&url, &signer, &clock, &dice);
     let mut state = link.state();
-    first_contact(&mut state, &dir).await?;
+    let contact = tokio::select! {
+        contact = first_contact(&mut state) => contact,
+        // Nothing is held yet, so there is nothing to wait for.
+        () = asked.next() => return Ok(()),
+        () = gone(&mut parent) => return Ok(()),
+    };
+    if let Contact::Refused(why) = contact {
+        return Err(turned_away(&dir, &args, &why));
+    }
 
     let blobs = HttpBlobs::new(Client::with_clock(&url, Credentials::Key(signer), clock.clone(), dice.clone())?);
     let capacity = machine::share(&settings, 1);
@@ -81,6 +89,15 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
     };
     link.close();
     ended.map_err(|error| Failure::failed(error.to_string()))
+}
+
+fn take_folder(dir: &Path) -> Result<FolderLock, Failure> {
+    FolderLock::take(dir).map_err(|error| match error {
+        StoreError::InUse { path, pid } => {
+            Failure::failed(format!("the worker's folder {path} is in use by process {pid}; use another --dir"))
+        }
+        error => Failure::failed(error.to_string()),
+    })
 }
 
 /// Our stdin as the pipe it is: tokio's own stdin would keep a thread, and with it the process, until the parent ends.
@@ -123,24 +140,38 @@ fn connect(url: &str, signer: &Signer, clock: &Arc<dyn Clock>, dice: &Arc<Dice>)
     Link::connect(socket, authorize, clock.clone(), dice.clone())
 }
 
+/// What came of the first try to reach the manager.
+enum Contact {
+    Made,
+    Refused(String),
+}
+
 /// Waits for the first answer. A manager that is away is waited for; one that does not know us will not learn to.
-async fn first_contact(state: &mut watch::Receiver<LinkState>, dir: &Path) -> Result<(), Failure> {
+async fn first_contact(state: &mut watch::Receiver<LinkState>) -> Contact {
     let answered = |state: &LinkState| !matches!(state, LinkState::Connecting | LinkState::Down(_));
-    let state = match state.wait_for(answered).await {
-        Ok(state) => state.clone(),
-        Err(_) => LinkState::Closed,
-    };
-    match state {
-        LinkState::Refused(why) => {
-            identity::forget(dir);
-            let line = format!(
-                "the manager does not let this worker in: {why}; its identity in {} is forgotten, enrol it anew",
-                dir.display()
-            );
-            Err(Failure::new(Exit::NotAllowed, line))
-        }
-        _ => Ok(()),
+    match state.wait_for(answered).await.as_deref() {
+        Ok(LinkState::Refused(why)) => Contact::Refused(why.clone()),
+        _ => Contact::Made,
     }
+}
+
+/// Ends when there is a parent and it is gone.
+async fn gone(parent: &mut Option<Parent<pipe::Receiver>>) {
+    match parent {
+        Some(parent) => parent.gone().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn turned_away(dir: &Path, args: &WorkerArgs, why: &str) -> Failure {
+    let remedy = if args.launched {
+        // The parent starts us again, and gives a token to a worker without an identity.
+        identity::forget(dir);
+        "it enrols anew".into()
+    } else {
+        format!("if it is not known there any more, remove {}/identity and enrol it anew", dir.display())
+    };
+    Failure::new(Exit::NotAllowed, format!("the manager does not let this worker in: {why}; {remedy}"))
 }
 
 fn start_keeper(config: &mutirao_worker::Config) -> Result<Keeper, Failure> {

@@ -1,0 +1,107 @@
+//! What the commands that look and change say.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use mutirao_testkit::Installation;
+
+use crate::said::{Said, mutirao, run};
+
+#[test]
+fn jobs_and_tasks_can_be_looked_at() {
+    let up = Installation::start();
+    let id = up.ok(&[
+        "submit",
+        "--name",
+        "look",
+        "--label",
+        "k=v",
+        "--array",
+        "1-3",
+        "--",
+        "sh",
+        "-c",
+        "echo $MUTIRAO_TASK_INDEX",
+    ]);
+    let id = id.trim();
+    assert_eq!(Said::from(up.cli(&["job", "wait", id])).code, Some(0));
+    let list = up.ok(&["job", "list"]);
+    assert!(
+        list.lines().nth(1).is_some_and(|line| line.starts_with(id) && line.contains("look") && line.contains("3/3")),
+        "{list}"
+    );
+    let shown = up.ok(&["job", "show", id]);
+    assert!(shown.contains("3: 3 ok") && shown.contains("k=v"), "{shown}");
+    assert_eq!(up.ok(&["task", "list", id, "--state", "ok"]).lines().count(), 4);
+    assert!(up.ok(&["task", "show", &format!("{id}.2")]).contains("state     ok"));
+    assert_eq!(up.ok(&["job", "logs", id, "--task", "2"]), "2\n");
+    assert_eq!(up.ok(&["job", "logs", id, "-f", "--task", "3", "--stream", "stdout"]), "3\n");
+    let page: serde_json::Value =
+        serde_json::from_str(&up.ok(&["--json", "task", "list", id, "--limit", "2"])).unwrap();
+    assert_eq!((page["items"].as_array().unwrap().len(), page["next"].is_string()), (2, true));
+    assert!(up.ok(&["worker", "list"]).lines().count() == 3);
+}
+
+#[test]
+fn a_token_may_do_what_its_role_may_until_it_is_revoked() {
+    let up = Installation::start();
+    let created: serde_json::Value =
+        serde_json::from_str(&up.ok(&["--json", "token", "create", "--role", "viewer", "--name", "bob"])).unwrap();
+    let (id, secret) = (created["id"].as_str().unwrap(), created["secret"].as_str().unwrap());
+    let as_bob = |args: &[&str]| {
+        run({
+            let mut command = up.command(args);
+            command.env("MUTIRAO_TOKEN", secret);
+            command
+        })
+    };
+    assert_eq!(as_bob(&["job", "list"]).code, Some(0));
+    let refused = as_bob(&["submit", "--", "true"]);
+    assert!(refused.code == Some(4) && refused.err.contains("operator"), "{refused:?}");
+    let list = up.ok(&["token", "list"]);
+    assert!(list.contains("bob") && !list.contains(secret), "{list}");
+    up.ok(&["token", "revoke", id]);
+    assert_eq!(as_bob(&["job", "list"]).code, Some(4));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_matter() {
+    for args in [&["config", "list"][..], &["completions", "zsh"], &["--help"]] {
+        let mut child = mutirao(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let said = Said::from(child.wait_with_output().unwrap());
+        assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{args:?}");
+    }
+    // More than a pipe holds, so that the writer is surely in the middle of it.
+    let up = Installation::start();
+    let job = up.ok(&["submit", "--wait", "--json", "--", "seq", "1", "300000"]);
+    let job: serde_json::Value = serde_json::from_str(&job).unwrap();
+    let mut command = up.command(&["job", "logs", job["id"].as_str().unwrap()]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::with_capacity(16, child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let said = Said::from(child.wait_with_output().unwrap());
+    assert_eq!((first.as_str(), said.code, said.err.as_str()), ("1\n", Some(0), ""));
+}
+
+#[test]
+fn doctor_is_content_with_a_sound_installation_and_names_what_ails_another() {
+    let mut up = Installation::start();
+    let well = Said::from(up.cli(&["doctor"]));
+    assert!(well.code == Some(0) && !well.out.contains("fail"), "{well:?}");
+    assert!(well.out.lines().any(|line| line.contains("workers") && line.contains('2')), "{well:?}");
+    up.terminate();
+    let ill = Said::from(up.cli(&["--json", "doctor"]));
+    let findings: Vec<serde_json::Value> = serde_json::from_str(&ill.out).unwrap();
+    let failed: Vec<&serde_json::Value> = findings.iter().filter(|finding| finding["mark"] == "fail").collect();
+    assert_eq!((ill.code, failed.len()), (Some(1), 1), "{ill:?}");
+    assert!(failed[0]["remedy"].as_str().is_some_and(|remedy| remedy.contains("mutirao up")), "{ill:?}");
+}
+
+#[test]
+fn every_shell_gets_its_completions() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let said = run(mutirao(&["completions", shell]));
+        assert!(said.code == Some(0) && said.out.contains("submit"), "{shell}");
+    }
+}

@@ -1,0 +1,108 @@
+//! `submit --wait` and `job wait`: a job's end is the command's end.
+
+use std::io::Write;
+use std::process::Stdio;
+use std::time::Duration;
+
+use mutirao_testkit::{Installation, wait};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::said::{SOON, Said};
+
+#[test]
+fn a_single_task_ends_and_speaks_as_if_it_ran_here() {
+    let up = Installation::start();
+    let said = |args: &[&str]| Said::from(up.cli(args));
+
+    let both = said(&["submit", "--wait", "--", "sh", "-c", "printf 'a\\nb'; echo oops >&2; exit 42"]);
+    assert_eq!((both.code, both.out.as_str()), (Some(42), "a\nb"), "{both:?}");
+    assert!(both.err.contains("oops") && both.err.contains("failed with exit code 42"), "{both:?}");
+
+    assert_eq!(said(&["submit", "--wait", "--", "sh", "-c", "kill -9 $$"]).code, Some(137));
+    assert_eq!(said(&["submit", "--wait", "--timeout", "300ms", "--", "sleep", "60"]).code, Some(124));
+    let missing = said(&["submit", "--wait", "--", "no-such-program"]);
+    assert!(missing.code == Some(127) && missing.err.contains("no-such-program"), "{missing:?}");
+
+    // Output that is too long for an outcome, and output that comes late.
+    let long = said(&["submit", "--wait", "--", "sh", "-c", "seq 1 200000; sleep 0.5; echo end"]);
+    let lines: Vec<&str> = long.out.lines().collect();
+    assert_eq!((lines.len(), lines[0], lines[200_000]), (200_001, "1", "end"));
+}
+
+#[test]
+fn a_job_of_many_ends_as_the_first_task_that_was_not_ok() {
+    let up = Installation::start();
+    let said = |args: &[&str]| Said::from(up.cli(args));
+    let all_ok = said(&["submit", "--wait", "--array", "5-24", "--", "true"]);
+    assert_eq!(all_ok.code, Some(0), "{all_ok:?}");
+    assert!(all_ok.out.trim().starts_with('j') && all_ok.out.lines().count() == 1, "the id, and nothing else");
+
+    let some_not = said(&[
+        "submit",
+        "--wait",
+        "--array",
+        "1-9",
+        "--",
+        "sh",
+        "-c",
+        "test $MUTIRAO_TASK_INDEX -lt 7 || exit $MUTIRAO_TASK_INDEX",
+    ]);
+    assert_eq!(some_not.code, Some(7), "{some_not:?}");
+    assert!(some_not.err.contains("6 ok, 3 failed") && some_not.err.contains("--task 7"), "{some_not:?}");
+}
+
+#[test]
+fn each_line_of_stdin_becomes_a_task() {
+    let up = Installation::start();
+    let mut command =
+        up.command(&["submit", "--wait", "--each-line", "-", "--", "sh", "-c", "echo \"<$MUTIRAO_ENTRY>\""]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"one\ntwo  words\n$HOME").unwrap();
+    let said = Said::from(child.wait_with_output().unwrap());
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let logs = up.ok(&["job", "logs", said.out.trim()]);
+    assert_eq!(logs, "<one>\n<two  words>\n<$HOME>\n");
+}
+
+#[test]
+fn programs_get_one_document() {
+    let up = Installation::start();
+    let said = Said::from(up.cli(&["--json", "submit", "--wait", "--", "sh", "-c", "echo noise; exit 3"]));
+    let job: serde_json::Value = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"));
+    assert_eq!((said.code, job["state"].as_str(), said.err.as_str()), (Some(3), Some("failed"), ""));
+}
+
+#[test]
+fn ctrl_c_leaves_the_job_alone_and_says_how_to_stop_it() {
+    let up = Installation::start();
+    let mut command = up.command(&["submit", "--wait", "--", "sleep", "300"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let id = wait::some("the job to run", SOON, || {
+        let jobs: serde_json::Value =
+            serde_json::from_str(&up.ok(&["--json", "job", "list", "--state", "running"])).ok()?;
+        Some(jobs["items"][0]["id"].as_str()?.to_owned())
+    });
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let said = Said::from(child.wait_with_output().unwrap());
+    assert_eq!(said.code, Some(130), "{said:?}");
+    assert!(said.err.contains(&format!("mutirao job cancel {id}")), "{said:?}");
+
+    assert!(up.ok(&["job", "show", &id]).contains("running"));
+    let waiting = up.command(&["job", "wait", &id]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    up.ok(&["job", "cancel", &id]);
+    assert_eq!(Said::from(waiting.wait_with_output().unwrap()).code, Some(130));
+}
+
+#[test]
+fn waiting_outlives_the_manager() {
+    let mut up = Installation::start();
+    let script = "echo before; sleep 3; echo after";
+    let mut command = up.command(&["submit", "--wait", "--", "sh", "-c", script]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait::until("the task to run", SOON, || up.ok(&["job", "list", "--state", "running"]).contains("running"));
+    up.kill9();
+    assert!(!wait::holds_within(Duration::from_millis(500), || child.try_wait().unwrap().is_some()), "gave up at once");
+    up.restart();
+    let said = Said::from(child.wait_with_output().unwrap());
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "before\nafter\n"), "{said:?}");
+}

@@ -1,0 +1,8 @@
+//! The real binary, driven through its command line against a real installation: what a user types is what is tested.
+
+mod answers;
+mod attending;
+mod refusals;
+mod said;
+mod stopping;
+mod workers;

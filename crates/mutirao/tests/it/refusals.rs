@@ -1,0 +1,92 @@
+//! Bad input: one clear line on stderr that names what was wrong and what to do, and a code that means it.
+
+use mutirao_testkit::Installation;
+
+use crate::said::{Said, mutirao, run};
+
+#[track_caller]
+fn refused(said: &Said, code: i32, parts: &[&str]) {
+    assert_eq!(said.code, Some(code), "{said:?}");
+    assert_eq!((said.err.lines().count(), said.out.as_str()), (1, ""), "one line, and nothing on stdout: {said:?}");
+    for part in parts {
+        assert!(said.err.contains(part), "no \"{part}\" in {said:?}");
+    }
+}
+
+#[test]
+fn a_set_up_that_cannot_work_is_refused_at_the_start() {
+    let up = Installation::start();
+    let dir = tempfile::tempdir().unwrap();
+    let (data, free) = (up.data().display().to_string(), dir.path().join("free").display().to_string());
+    let taken = up.address().to_string();
+    refused(&run(mutirao(&["up", "--data", &data, "--listen", "127.0.0.1:0"])), 1, &["in use by process", "--data"]);
+    refused(&run(mutirao(&["up", "--data", &free, "--listen", &taken])), 1, &[&taken, "is taken", "--listen"]);
+    refused(&run(mutirao(&["up", "--data", &free, "--listen", "nowhere"])), 2, &["listen (--listen)"]);
+    refused(&run(mutirao(&["up", "--data", "/proc/nowhere", "--listen", "127.0.0.1:0"])), 1, &["/proc/nowhere"]);
+
+    let file = dir.path().join("bad.toml");
+    let path = file.display().to_string();
+    for (text, parts) in [
+        (&b"drain = 5\n[worker\n"[..], &["bad.toml, line 2", "not TOML"][..]),
+        (b"ok = \xff\xfe", &["bad.toml, line 1", "not UTF-8"]),
+        (b"[worker]\ncuont = 1\n", &["worker.cuont", "line 2", "worker.count"]),
+        (b"[worker]\ncount = 'many'\n", &["worker.count", "line 2", "0 to 256"]),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        refused(&run(mutirao(&["up", "--data", &free, "--config", &path])), 2, parts);
+    }
+    let mut command = mutirao(&["up", "--data", &free]);
+    refused(
+        &run({
+            command.env("MUTIRAO_DRAIN", "soon");
+            command
+        }),
+        2,
+        &["MUTIRAO_DRAIN", "200ms, 30s"],
+    );
+    assert!(!std::path::Path::new(&free).join("mutirao.db").exists(), "nothing was made for a set-up that was refused");
+}
+
+#[test]
+fn a_server_that_is_not_there_or_does_not_know_us_is_told_apart() {
+    let up = Installation::start();
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().display().to_string();
+    refused(&run(mutirao(&["job", "list", "--data", &empty])), 5, &["no installation", "mutirao up"]);
+    let at = |url: &str, token: &str| {
+        run({
+            let mut command = mutirao(&["job", "list", "--data", &empty]);
+            command.env("MUTIRAO_URL", url).env("MUTIRAO_TOKEN", token);
+            command
+        })
+    };
+    refused(&at("http://127.0.0.1:1", "t"), 5, &["nothing answers at http://127.0.0.1:1", "connection refused"]);
+    refused(&at(&up.url(), "t"), 4, &["MUTIRAO_TOKEN"]);
+    refused(&at(&up.url(), ""), 4, &["no token for"]);
+    refused(&at("nonsense", "t"), 2, &["url (MUTIRAO_URL)", "http://127.0.0.1:7070"]);
+}
+
+#[test]
+fn a_job_that_cannot_be_is_refused_whole() {
+    let up = Installation::start();
+    let said = |args: &[&str]| Said::from(up.cli(args));
+    refused(&said(&["job", "show", "jzzzzzzz"]), 3, &["there is no job jzzzzzzz"]);
+    refused(&said(&["submit", "--retries", "5000", "--", "true"]), 2, &["retries", "1000"]);
+    refused(&said(&["submit", "--queue", "nobody", "--", "true"]), 2, &["queue"]);
+    refused(&said(&["submit", "--env", "MUTIRAO_X=1", "--", "true"]), 2, &["MUTIRAO_X"]);
+    refused(&said(&["submit", "--each-line", "/no/such/file", "--", "true"]), 2, &["--each-line /no/such/file"]);
+    refused(&said(&["submit", "--array", "1-99999999", "--", "true"]), 2, &["too many", "split the job"]);
+    assert!(up.ok(&["job", "list"]).contains("no jobs"));
+}
+
+#[test]
+fn what_is_no_command_line_is_a_matter_of_usage() {
+    for args in
+        [&["frobnicate"][..], &["submit"], &["submit", "--array", "x", "--", "true"], &["job", "show", "x"], &[]]
+    {
+        let said = run(mutirao(args));
+        assert!(said.code == Some(2) && said.out.is_empty() && !said.err.is_empty(), "{args:?}: {said:?}");
+    }
+    let help = run(mutirao(&["--help"]));
+    assert!(help.code == Some(0) && help.out.contains("Exit codes"), "{help:?}");
+}

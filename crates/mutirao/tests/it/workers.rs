@@ -1,0 +1,94 @@
+//! Workers that people start themselves.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Stdio};
+
+use mutirao_testkit::{Installation, wait};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::said::{SOON, Said, run};
+
+/// Ends with the test, whichever way that goes.
+struct Worker(Child);
+
+impl Worker {
+    fn start(up: &Installation, dir: &str, queue: &str, token: Option<&str>) -> Self {
+        let mut command = up.command(&["role", "worker", "--url", &up.url(), "--dir", dir, "--queue", queue]);
+        command.envs(token.map(|token| ("MUTIRAO_ENROL_TOKEN", token)));
+        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    fn stop(mut self) -> Option<i32> {
+        kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_invited_worker_serves_its_queue_and_is_known_ever_after() {
+    let up = Installation::setup().workers(0).start();
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("w").display().to_string();
+    let token = up.ok(&["worker", "invite", "--queue", "gpu"]);
+
+    let worker = Worker::start(&up, &dir, "gpu", Some(token.trim()));
+    wait::until("the worker to show up", SOON, || up.ok(&["worker", "list"]).contains("gpu"));
+    assert_eq!(Said::from(up.cli(&["submit", "--wait", "--queue", "gpu", "--", "echo", "hi"])).out, "hi\n");
+    let mode = std::fs::metadata(folder.path().join("w/identity")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let twice = run(up.command(&["role", "worker", "--url", &up.url(), "--dir", &dir, "--queue", "gpu"]));
+    assert!(twice.code == Some(1) && twice.err.contains("in use") && twice.err.contains("--dir"), "{twice:?}");
+    assert_eq!(worker.stop(), Some(0));
+
+    let again = Worker::start(&up, &dir, "gpu", None);
+    assert_eq!(Said::from(up.cli(&["submit", "--wait", "--queue", "gpu", "--", "echo", "again"])).out, "again\n");
+    assert_eq!(again.stop(), Some(0));
+}
+
+#[test]
+fn a_worker_that_nobody_invited_is_turned_away() {
+    let up = Installation::setup().workers(0).start();
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().display().to_string();
+    let role = |token: &str| {
+        run({
+            let mut command = up.command(&["role", "worker", "--url", &up.url(), "--dir", &dir]);
+            command.env("MUTIRAO_ENROL_TOKEN", token);
+            command
+        })
+    };
+    let uninvited = role("");
+    assert!(uninvited.code == Some(4) && uninvited.err.contains("mutirao worker invite"), "{uninvited:?}");
+    let forged = role("enr_0000");
+    assert!(forged.code == Some(4) && forged.err.contains("one-time token"), "{forged:?}");
+    assert!(!folder.path().join("identity").exists());
+
+    // An identity of another installation.
+    let other = Installation::setup().workers(1).start();
+    let theirs = other.data().join("workers/default-1/identity");
+    wait::until("its worker to enrol", SOON, || theirs.is_file());
+    std::fs::copy(theirs, folder.path().join("identity")).unwrap();
+    let stranger = role("");
+    assert!(stranger.code == Some(4) && stranger.err.contains("does not let this worker in"), "{stranger:?}");
+    assert!(folder.path().join("identity").exists(), "a refusal may be passing; people decide");
+}
+
+#[test]
+fn a_job_without_workers_says_why_it_waits() {
+    let up = Installation::setup().workers(0).start();
+    let job = up.ok(&["submit", "--", "true"]);
+    let shown = Said::from(up.cli(&["job", "show", job.trim()]));
+    assert!(
+        shown.out.contains("waiting") && shown.err.contains("no worker takes tasks of the queue default"),
+        "{shown:?}"
+    );
+    let doctor = Said::from(up.cli(&["doctor"]));
+    assert!(doctor.code == Some(0) && doctor.out.contains("nothing runs"), "{doctor:?}");
+}
