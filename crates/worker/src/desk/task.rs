@@ -1,0 +1,85 @@
+//! A task as the worker holds it: unpacked from its parcel, sharing what the parcel's tasks have in common.
+
+use std::sync::Arc;
+
+use mutirao_core::envelope::{Parcel, ParcelId};
+use mutirao_core::exec::Exec;
+use mutirao_core::quantity::{Bytes, Cpus};
+use mutirao_core::task::{Action, Needs, TaskSpec};
+use mutirao_core::{Attempt, TaskKey};
+
+/// Which try at which task.
+pub(crate) type Try = (TaskKey, Attempt);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub key: TaskKey,
+    pub attempt: Attempt,
+    pub reply_to: Arc<str>,
+    pub trace: Arc<str>,
+    pub spec: Arc<TaskSpec>,
+    pub entry: Option<String>,
+    /// In place of the one in `spec`.
+    pub command: Option<Vec<String>>,
+}
+
+impl Task {
+    pub fn id(&self) -> Try {
+        (self.key, self.attempt)
+    }
+
+    pub fn exec(&self) -> Option<&Exec> {
+        match &self.spec.action {
+            Action::Exec(exec) => Some(exec),
+            Action::Noop {} => None,
+        }
+    }
+
+    /// What it takes from the worker's capacity while it runs. A no-op is over before it could take anything.
+    pub fn takes(&self) -> Needs {
+        match &self.spec.action {
+            Action::Exec(_) => self.spec.needs,
+            Action::Noop {} => Needs { cpus: Cpus { milli: 0 }, memory: Bytes(0) },
+        }
+    }
+}
+
+/// A parcel that reads well but makes no sense.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("task {index} names template {t}, and the parcel has {templates}")]
+pub(crate) struct BadParcel {
+    index: u32,
+    t: u16,
+    templates: usize,
+}
+
+/// A parcel laid out.
+#[derive(Debug)]
+pub(crate) struct Unpacked {
+    pub id: ParcelId,
+    pub reply_to: Arc<str>,
+    pub tasks: Vec<Task>,
+}
+
+/// The parcel's tasks, all or none.
+pub(crate) fn unpack(parcel: Parcel) -> Result<Unpacked, BadParcel> {
+    let reply_to: Arc<str> = parcel.reply_to.into();
+    let traces: Vec<Arc<str>> = parcel.templates.iter().map(|template| template.trace.as_str().into()).collect();
+    let mut tasks = Vec::with_capacity(parcel.tasks.len());
+    for handout in parcel.tasks {
+        let at = usize::from(handout.t);
+        let Some(template) = parcel.templates.get(at) else {
+            return Err(BadParcel { index: handout.index, t: handout.t, templates: parcel.templates.len() });
+        };
+        tasks.push(Task {
+            key: TaskKey { job: template.job, index: handout.index },
+            attempt: Attempt { generation: parcel.id.generation, n: handout.n },
+            reply_to: reply_to.clone(),
+            trace: traces[at].clone(),
+            spec: template.spec.clone(),
+            entry: handout.entry,
+            command: handout.command,
+        });
+    }
+    Ok(Unpacked { id: parcel.id, reply_to, tasks })
+}

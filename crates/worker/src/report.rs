@@ -1,0 +1,97 @@
+//! Telling the manager: outcomes in batches, in order, each confirmed before the next leaves; and the heartbeat, which
+//! travels in the same order, so that it never says less than what was said before it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mutirao_broker::BrokerError;
+use mutirao_core::Mono;
+use mutirao_core::clock::ClockExt;
+use mutirao_core::envelope::{Beat, Reports, results_of, seal};
+use std::sync::Arc;
+
+use crate::patience::Patience;
+use crate::run::{FLUSH_REPORTS, Shop, WorkerError};
+use crate::stop::{Stop, Urgency};
+
+/// How long reports gather while there is other work; an idle worker reports at once.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// Reports until everything has been taken that will ever be, and all of it is reported; then says goodbye.
+pub(crate) async fn report(shop: Arc<Shop>, all_taken: Stop) -> Result<(), WorkerError> {
+    let mut beat_at = shop.clock.monotonic();
+    loop {
+        tokio::select! {
+            biased;
+            () = shop.clock.sleep_until(beat_at) => {}
+            () = shop.bells.beat.notified() => beat_at = Mono::default(),
+            () = shop.bells.outgoing.notified() => gather(&shop).await,
+        }
+        loop {
+            if shop.clock.monotonic() >= beat_at {
+                beat(&shop, Presence::Here).await?;
+                beat_at = shop.clock.monotonic().plus(shop.config.limits.beat_every);
+            }
+            let Some((to, reports)) = shop.desk().take_reports() else { break };
+            send(&shop, &to, seal(&reports)).await?;
+            drop(reports);
+            shop.with_desk(|desk| desk.confirm_reports());
+        }
+        let over = all_taken.urgency() >= Urgency::Drain && {
+            let desk = shop.desk();
+            desk.is_idle() && desk.unreported() == 0
+        };
+        if over {
+            return beat(&shop, Presence::Leaving).await;
+        }
+    }
+}
+
+async fn gather(shop: &Shop) {
+    let worth_it = {
+        let desk = shop.desk();
+        desk.unreported() >= FLUSH_REPORTS || desk.is_idle()
+    };
+    if !worth_it {
+        let _ = shop.clock.timeout(GATHER, shop.bells.full.notified()).await;
+    }
+}
+
+enum Presence {
+    Here,
+    Leaving,
+}
+
+async fn beat(shop: &Shop, presence: Presence) -> Result<(), WorkerError> {
+    let config = &shop.config;
+    let mut reports = Reports::new(config.session.clone(), config.worker.clone());
+    {
+        let mut desk = shop.desk();
+        desk.tidy(shop.clock.monotonic());
+        reports.beat = Some(Beat {
+            queue: config.queue.clone(),
+            host: config.host.clone(),
+            pid: std::process::id(),
+            capacity: config.capacity,
+            draining: desk.is_draining(),
+            leaving: matches!(presence, Presence::Leaving),
+            held: desk.held(),
+        });
+    }
+    send(shop, &results_of(&config.queue), seal(&reports)).await
+}
+
+/// Sends until it has arrived. What cannot be helped by waiting ends the worker.
+async fn send(shop: &Shop, to: &str, message: Bytes) -> Result<(), WorkerError> {
+    let mut patience = Patience::new();
+    loop {
+        match shop.broker.publish(to, vec![message.clone()]).await {
+            Ok(()) => return Ok(()),
+            Err(error @ (BrokerError::Unreachable(_) | BrokerError::Full { .. })) => {
+                tracing::debug!(%error, "reports wait");
+                patience.wait(&*shop.clock, &shop.dice).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

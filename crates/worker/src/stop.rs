@@ -1,0 +1,67 @@
+//! Asking a worker to go home, in two steps: first *drain* (finish what runs, give back the rest), then *now* (stop
+//! what runs, give that back too).
+
+use tokio::sync::watch;
+
+/// How urgently. Only ever grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Urgency {
+    #[default]
+    Stay,
+    Drain,
+    Now,
+}
+
+/// The end that asks.
+///
+/// ```
+/// let (stopper, _stop) = mutirao_worker::stop();
+/// stopper.drain();
+/// stopper.now();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Stopper(watch::Sender<Urgency>);
+
+/// The end that a worker listens to. When every [`Stopper`] is dropped nothing more is asked of it.
+#[derive(Clone, Debug)]
+pub struct Stop(watch::Receiver<Urgency>);
+
+pub fn stop() -> (Stopper, Stop) {
+    let (sender, receiver) = watch::channel(Urgency::Stay);
+    (Stopper(sender), Stop(receiver))
+}
+
+impl Stopper {
+    /// Finish what runs, give back what waits, take nothing new.
+    pub fn drain(&self) {
+        self.raise(Urgency::Drain);
+    }
+
+    /// Stop what runs as well, after its grace.
+    pub fn now(&self) {
+        self.raise(Urgency::Now);
+    }
+
+    fn raise(&self, to: Urgency) {
+        self.0.send_if_modified(|urgency| {
+            let grows = to > *urgency;
+            if grows {
+                *urgency = to;
+            }
+            grows
+        });
+    }
+}
+
+impl Stop {
+    /// Waits until it is at least this urgent. Cancel-safe.
+    pub(crate) async fn reached(&mut self, urgency: Urgency) {
+        if self.0.wait_for(|now| *now >= urgency).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub(crate) fn urgency(&self) -> Urgency {
+        *self.0.borrow()
+    }
+}

@@ -1,0 +1,117 @@
+//! Taking parcels from the broker, no more than there is room for. A parcel is acknowledged on receipt; from then on the
+//! session answers for its tasks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutirao_broker::{BrokerError, Consumer, Delivery};
+use mutirao_core::envelope::{open, tasks_of};
+
+use crate::desk::{Unpacked, unpack};
+use crate::patience::Patience;
+use crate::run::{Shop, WorkerError};
+use crate::stop::{Stop, Urgency};
+
+/// How long a worker without room keeps what the broker may have sent ahead; after that it goes back to whoever has room.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// Takes parcels until told to drain.
+pub(crate) async fn take(shop: Arc<Shop>, mut stop: Stop) -> Result<(), WorkerError> {
+    let queue = tasks_of(&shop.config.queue);
+    let mut patience = Patience::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.reached(Urgency::Drain) => return Ok(()),
+            () = room(&shop) => {}
+        }
+        let consumed = tokio::select! {
+            biased;
+            () = stop.reached(Urgency::Drain) => return Ok(()),
+            consumed = shop.broker.consume(&queue, shop.config.limits.credit_parcels) => consumed,
+        };
+        let result = match consumed {
+            Ok(mut consumer) => {
+                patience.reset();
+                take_from(&shop, &mut *consumer, &mut stop).await
+            }
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(Paused::NoRoom) => {}
+            Ok(Paused::Draining) => return Ok(()),
+            Err(error @ (BrokerError::Unreachable(_) | BrokerError::Full { .. })) => {
+                tracing::warn!(%error, "no parcels for now");
+                patience.wait(&*shop.clock, &shop.dice).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+enum Paused {
+    NoRoom,
+    Draining,
+}
+
+async fn take_from(shop: &Arc<Shop>, consumer: &mut dyn Consumer, stop: &mut Stop) -> Result<Paused, BrokerError> {
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.reached(Urgency::Drain) => return Ok(Paused::Draining),
+            () = room(shop) => {}
+            () = shop.clock.sleep(LINGER) => return Ok(Paused::NoRoom),
+        }
+        let deliveries = tokio::select! {
+            biased;
+            () = stop.reached(Urgency::Drain) => return Ok(Paused::Draining),
+            deliveries = consumer.next() => deliveries?,
+        };
+        let parcels = receive(consumer, deliveries).await?;
+        let now = shop.clock.now();
+        // All at once: what they make ready starts in one go.
+        shop.with_desk(|desk| {
+            for parcel in parcels {
+                desk.accept(parcel, now);
+            }
+        });
+    }
+}
+
+/// Acknowledges what can be read and puts the rest with the dead letters. What could not be acknowledged is not ours:
+/// the broker hands it out again.
+async fn receive(consumer: &mut dyn Consumer, deliveries: Vec<Delivery>) -> Result<Vec<Unpacked>, BrokerError> {
+    let mut parcels = Vec::with_capacity(deliveries.len());
+    let mut last = None;
+    for delivery in deliveries {
+        match read(&delivery) {
+            Ok(parcel) => {
+                parcels.push(parcel);
+                last = Some(delivery.tag);
+            }
+            Err(reason) => {
+                tracing::warn!(%reason, "a parcel cannot be read");
+                consumer.reject(delivery.tag, &reason).await?;
+            }
+        }
+    }
+    if let Some(tag) = last {
+        consumer.ack_through(tag).await?;
+    }
+    Ok(parcels)
+}
+
+fn read(delivery: &Delivery) -> Result<Unpacked, String> {
+    let parcel = open(&delivery.body).map_err(|error| error.to_string())?;
+    unpack(parcel).map_err(|error| error.to_string())
+}
+
+/// Ready when there is room for another parcel.
+async fn room(shop: &Shop) {
+    loop {
+        if shop.desk().has_room(shop.clock.monotonic()) {
+            return;
+        }
+        shop.bells.room.notified().await;
+    }
+}
