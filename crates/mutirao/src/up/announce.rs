@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use mutirao_core::quantity::Cpus;
 use mutirao_core::task::Needs;
 
 use crate::cli::{Globals, Out, Shape, size};
@@ -34,7 +35,10 @@ pub fn up(globals: &Globals, config: &Config, manager: &Manager, workers: u32, c
 fn text(manager: &Manager, workers: u32, capacity: Needs, next: &Next, drain: &str) -> String {
     let crew = match workers {
         0 => "none; `worker invite` lets one in".into(),
-        n => format!("{n}, each with {} cpus and {}", capacity.cpus, size(capacity.memory.0)),
+        n => {
+            let cpus = if capacity.cpus == Cpus::ONE { "1 cpu".into() } else { format!("{} cpus", capacity.cpus) };
+            format!("{n}, each with {cpus} and {} of memory", size(capacity.memory.0))
+        }
     };
     let hello = if workers > 0 { "submit --wait -- echo hello" } else { "worker invite" };
     format!(
