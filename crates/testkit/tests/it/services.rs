@@ -82,7 +82,7 @@ fn the_services_program_leaves_nothing_behind_however_it_ends() {
     if without_services() {
         return;
     }
-    for ending in ["exit", "TERM", "INT", "KILL"] {
+    for ending in ["exit", "INT", "KILL"] {
         let folder = folder();
         let mut program = Command::new(env!("CARGO_BIN_EXE_services"))
             .args([
