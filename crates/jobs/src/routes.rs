@@ -8,10 +8,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use mutirao_core::Problem;
-use mutirao_core::auth::{Principal, Role};
+use mutirao_core::auth::Principal;
 use mutirao_core::id::{JobKey, QueueName};
 use mutirao_core::job::{JobSpec, JobState, JobView, Page, WorkerView};
-use mutirao_surface::{Args, Body, Caller, IdempotencyKey, OpenApiRouter, PageArgs, Part, Rejection, TraceId, paging};
+use mutirao_surface::{Args, Body, IdempotencyKey, OpenApiRouter, PageArgs, Part, Rejection, TraceId, only, paging};
 use serde::Deserialize;
 
 use crate::service::{Jobs, Submitted, refused, stand};
@@ -50,13 +50,12 @@ pub(crate) async fn visible(jobs: &Jobs, caller: &Principal, key: JobKey) -> Res
               (status = 429, description = "Too much waits already.", body = Problem)))]
 async fn submit(
     State(jobs): State<Jobs>,
-    caller: Caller,
+    only::Operator(caller): only::Operator,
     IdempotencyKey(key): IdempotencyKey,
     TraceId(trace): TraceId,
     Body(spec): Body<JobSpec>,
 ) -> Result<(StatusCode, Json<JobView>), Rejection> {
-    caller.must_be(Role::Operator)?;
-    match jobs.submit(&caller.0, spec, key, trace).await? {
+    match jobs.submit(&caller, spec, key, trace).await? {
         Submitted::New(view) => Ok((StatusCode::CREATED, Json(view))),
         Submitted::Before(view) => Ok((StatusCode::OK, Json(view))),
     }
@@ -80,13 +79,12 @@ struct ListArgs {
     responses((status = 200, description = "A page.", body = Page<JobView>)))]
 async fn list(
     State(jobs): State<Jobs>,
-    caller: Caller,
+    only::Viewer(caller): only::Viewer,
     Args(args): Args<ListArgs>,
 ) -> Result<Json<Page<JobView>>, Rejection> {
-    caller.must_be(Role::Viewer)?;
     let limit = args.page.rows()?;
     let filter = JobFilter {
-        namespace: caller.0.namespace,
+        namespace: caller.namespace,
         state: args.state,
         queue: args.queue,
         before: args.page.after()?,
@@ -113,24 +111,29 @@ async fn list(
 /// One job, with its tasks counted by state.
 #[utoipa::path(get, path = "/v1/jobs/{id}", tag = "jobs", params(("id" = String, Path)),
     responses((status = 200, description = "The job.", body = JobView), (status = 404, body = Problem, description = "No such job.")))]
-async fn show(State(jobs): State<Jobs>, caller: Caller, Part(id): Part<JobKey>) -> Result<Json<JobView>, Rejection> {
-    caller.must_be(Role::Viewer)?;
-    Ok(Json(visible(&jobs, &caller.0, id).await?))
+async fn show(
+    State(jobs): State<Jobs>,
+    only::Viewer(caller): only::Viewer,
+    Part(id): Part<JobKey>,
+) -> Result<Json<JobView>, Rejection> {
+    Ok(Json(visible(&jobs, &caller, id).await?))
 }
 
 /// Cancel every task of a job that has not ended. Running ones are stopped.
 #[utoipa::path(post, path = "/v1/jobs/{id}/cancel", tag = "jobs", params(("id" = String, Path)),
     responses((status = 200, description = "The job as it is now.", body = JobView), (status = 404, body = Problem, description = "No such job.")))]
-async fn cancel(State(jobs): State<Jobs>, caller: Caller, Part(id): Part<JobKey>) -> Result<Json<JobView>, Rejection> {
-    caller.must_be(Role::Operator)?;
-    visible(&jobs, &caller.0, id).await?;
+async fn cancel(
+    State(jobs): State<Jobs>,
+    only::Operator(caller): only::Operator,
+    Part(id): Part<JobKey>,
+) -> Result<Json<JobView>, Rejection> {
+    visible(&jobs, &caller, id).await?;
     Ok(Json(jobs.cancel_job(id).await?))
 }
 
 /// Worker processes that are alive.
 #[utoipa::path(get, path = "/v1/workers", tag = "workers",
     responses((status = 200, description = "All of them.", body = Vec<WorkerView>)))]
-async fn workers(State(jobs): State<Jobs>, caller: Caller) -> Result<Json<Vec<WorkerView>>, Rejection> {
-    caller.must_be(Role::Viewer)?;
+async fn workers(State(jobs): State<Jobs>, _: only::Viewer) -> Result<Json<Vec<WorkerView>>, Rejection> {
     Ok(Json(jobs.workers().await?))
 }

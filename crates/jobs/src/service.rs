@@ -333,8 +333,7 @@ fn new_job(
 /// The store's refusal, as the caller should hear it.
 pub(crate) fn refused(error: StoreError) -> Problem {
     match error {
-        StoreError::DiskFull { .. } => Problem::new(507, "disk-full", "the server's disk is full")
-            .detail("the server's disk is full, nothing was written")
+        StoreError::DiskFull { .. } => Problem::busy("the server's disk is full, nothing was written", 10)
             .remedy("free some space there and try again"),
         StoreError::Busy { waiting } => Problem::busy(format!("{waiting} writes wait for the store"), 1),
         StoreError::Closed => stopping(),

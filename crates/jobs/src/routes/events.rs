@@ -8,10 +8,9 @@ use axum::response::Sse;
 use axum::response::sse::{Event, KeepAlive};
 use futures_util::{Stream, stream};
 use mutirao_core::Problem;
-use mutirao_core::auth::Role;
 use mutirao_core::id::JobKey;
 use mutirao_core::job::JobView;
-use mutirao_surface::{Caller, Part, Rejection};
+use mutirao_surface::{Part, Rejection, only};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::visible;
@@ -28,11 +27,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
               (status = 404, body = Problem, description = "No such job.")))]
 pub(super) async fn follow(
     State(jobs): State<Jobs>,
-    caller: Caller,
+    only::Viewer(caller): only::Viewer,
     Part(id): Part<JobKey>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Rejection> {
-    caller.must_be(Role::Viewer)?;
-    visible(&jobs, &caller.0, id).await?;
+    visible(&jobs, &caller, id).await?;
     let changes = jobs.0.changes.subscribe();
     let ending = jobs.0.ending.subscribe();
     let follower = Follower { jobs, id, changes, ending, last: None };

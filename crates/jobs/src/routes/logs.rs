@@ -9,11 +9,10 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use mutirao_core::Problem;
-use mutirao_core::auth::Role;
 use mutirao_core::blobs::{LogStream, log_key};
 use mutirao_core::id::{Attempt, JobKey, TaskKey};
 use mutirao_core::job::TaskView;
-use mutirao_surface::{Args, Caller, Part, Rejection};
+use mutirao_surface::{Args, Part, Rejection, only};
 use serde::Deserialize;
 
 use super::{tasks, visible};
@@ -42,12 +41,11 @@ pub(super) struct LogArgs {
               (status = 404, body = Problem, description = "No such task.")))]
 pub(super) async fn read(
     State(jobs): State<Jobs>,
-    caller: Caller,
+    only::Viewer(caller): only::Viewer,
     Part((id, index)): Part<(JobKey, u32)>,
     Args(args): Args<LogArgs>,
 ) -> Result<Response, Rejection> {
-    caller.must_be(Role::Viewer)?;
-    let job = visible(&jobs, &caller.0, id).await?;
+    let job = visible(&jobs, &caller, id).await?;
     tasks::one(&jobs, &job, index).await?;
     let reader = Reader { jobs, task: TaskKey { job: id, index }, args, attempt: None };
     let chunks = stream::unfold(Some(reader), |reader| async move {

@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use axum::Json;
 use axum::extract::State;
 use mutirao_core::Problem;
-use mutirao_core::auth::Role;
 use mutirao_core::id::{JobKey, TaskKey};
 use mutirao_core::job::{JobState, JobView, Page, TaskState, TaskView};
 use mutirao_core::life::Phase;
-use mutirao_surface::{Args, Caller, PageArgs, Part, Rejection, paging};
+use mutirao_surface::{Args, PageArgs, Part, Rejection, only, paging};
 use serde::Deserialize;
 
 use super::visible;
@@ -36,12 +35,11 @@ pub(super) struct ListArgs {
               (status = 404, body = Problem, description = "No such job.")))]
 pub(super) async fn list(
     State(jobs): State<Jobs>,
-    caller: Caller,
+    only::Viewer(caller): only::Viewer,
     Part(id): Part<JobKey>,
     Args(args): Args<ListArgs>,
 ) -> Result<Json<Page<TaskView>>, Rejection> {
-    caller.must_be(Role::Viewer)?;
-    let job = visible(&jobs, &caller.0, id).await?;
+    let job = visible(&jobs, &caller, id).await?;
     let limit = args.page.rows()? as usize;
     let (first, total) = extent(&jobs, id).await?;
     let end = u64::from(first) + total;
@@ -71,11 +69,10 @@ pub(super) async fn list(
     responses((status = 200, description = "The task.", body = TaskView), (status = 404, body = Problem, description = "No such task.")))]
 pub(super) async fn show(
     State(jobs): State<Jobs>,
-    caller: Caller,
+    only::Viewer(caller): only::Viewer,
     Part((id, index)): Part<(JobKey, u32)>,
 ) -> Result<Json<TaskView>, Rejection> {
-    caller.must_be(Role::Viewer)?;
-    let job = visible(&jobs, &caller.0, id).await?;
+    let job = visible(&jobs, &caller, id).await?;
     Ok(Json(one(&jobs, &job, index).await?))
 }
 
@@ -85,17 +82,16 @@ pub(super) async fn show(
     responses((status = 200, description = "The task as it is now.", body = TaskView), (status = 404, body = Problem, description = "No such task.")))]
 pub(super) async fn cancel(
     State(jobs): State<Jobs>,
-    caller: Caller,
+    only::Operator(caller): only::Operator,
     Part((id, index)): Part<(JobKey, u32)>,
 ) -> Result<Json<TaskView>, Rejection> {
-    caller.must_be(Role::Operator)?;
-    let job = visible(&jobs, &caller.0, id).await?;
+    let job = visible(&jobs, &caller, id).await?;
     let mut task = one(&jobs, &job, index).await?;
     if jobs.cancel_task(TaskKey { job: id, index }).await? {
         // Decided; the row follows within a commit.
         task.state = TaskState::Cancelled;
     } else {
-        task = one(&jobs, &visible(&jobs, &caller.0, id).await?, index).await?;
+        task = one(&jobs, &visible(&jobs, &caller, id).await?, index).await?;
     }
     Ok(Json(task))
 }

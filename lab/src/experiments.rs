@@ -1,0 +1,9 @@
+//! One file for each experiment.
+
+pub mod overhead;
+pub mod spawn;
+
+pub const ALL: [(&str, &str); 2] = [
+    ("overhead", "no-op tasks end to end: tasks/s, CPU ledger, memory with a million waiting, cost of logging"),
+    ("spawn", "real /bin/true processes: tasks/s as a share of the raw posix_spawn rate"),
+];

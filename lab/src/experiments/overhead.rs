@@ -1,0 +1,50 @@
+//! What a task costs when it does nothing. Every task is accepted durably, dispatched, run, reported and its end written
+//! durably: the clock runs from before the submission to after the last end is in the store.
+
+mod embedded;
+mod process;
+
+pub use process::{run_job, wait_for_workers};
+
+use clap::Args;
+use mutirao_core::job::{JobSpec, Spread};
+use mutirao_core::task::{Action, TaskSpec};
+
+use crate::report::{Goal, Report};
+
+#[derive(Args)]
+pub struct Options {
+    /// Tasks in each run.
+    #[arg(long, default_value_t = 400_000)]
+    tasks: u32,
+    /// Runs of each kind; the middle one counts.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Distinct tasks that wait while memory is measured.
+    #[arg(long, default_value_t = 1_000_000)]
+    waiting: u32,
+}
+
+pub fn run(options: Options) -> anyhow::Result<Report> {
+    let mut report = Report::new("overhead");
+    embedded::measure(&options, &mut report)?;
+    process::measure_link(&options, &mut report)?;
+    process::measure_logging(&options, &mut report)?;
+    process::measure_memory(&options, &mut report)?;
+    Ok(report)
+}
+
+fn noop_job(tasks: u32) -> JobSpec {
+    let spread = Spread::Array { first: 1, last: tasks };
+    JobSpec { spread, ..JobSpec::new(TaskSpec::new(Action::Noop {})) }
+}
+
+pub fn middle(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+const IN_PROCESS: Goal = Goal::AtLeast(50_000.0);
+const OVER_LINK: Goal = Goal::AtLeast(30_000.0);
+const MEMORY: Goal = Goal::AtMost(600.0);
+const LOGGING: Goal = Goal::AtMost(5.0);

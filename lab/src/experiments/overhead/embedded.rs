@@ -1,0 +1,90 @@
+//! Manager, broker and two workers in this one process.
+
+use std::sync::Arc;
+
+use mutirao_broker::memory::{Limits, Memory};
+use mutirao_core::auth::{DEFAULT_NAMESPACE, Principal, Role};
+use mutirao_core::id::{QueueName, WorkerId};
+use mutirao_core::quantity::{Bytes, Cpus};
+use mutirao_core::task::Needs;
+use mutirao_core::{Clock, Dice, SystemClock};
+use mutirao_jobs::service::Submitted;
+use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
+use mutirao_store::Sqlite;
+use mutirao_store::blobs::FileBlobs;
+
+use super::{IN_PROCESS, Options, middle, noop_job};
+use crate::proc;
+use crate::report::Report;
+
+pub fn measure(options: &Options, report: &mut Report) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let before = proc::cpu_by_thread();
+    let rates: Vec<f64> =
+        (0..options.runs).map(|_| runtime.block_on(one_run(options.tasks))).collect::<anyhow::Result<_>>()?;
+    report.goal("in-process workers", middle(rates), "tasks/s", IN_PROCESS);
+    let tasks = f64::from(options.tasks) * options.runs as f64;
+    for (thread, spent) in proc::cpu_by_thread() {
+        let was = before.iter().find(|(name, _)| *name == thread).map_or_else(Default::default, |(_, cpu)| *cpu);
+        let per_task = (spent.saturating_sub(was)).as_secs_f64() * 1e6 / tasks;
+        if per_task >= 0.05 {
+            report.row(format!("  CPU, threads \"{thread}\""), per_task, "µs/task");
+        }
+    }
+    Ok(())
+}
+
+async fn one_run(tasks: u32) -> anyhow::Result<f64> {
+    let folder = tempfile::tempdir()?;
+    let clock = SystemClock::shared();
+    let dice = Arc::new(Dice::from_os());
+    let store = Sqlite::open(&folder.path().join("store.db"), mutirao_jobs::MIGRATIONS)?;
+    let broker = Memory::new(None, Limits::default());
+    let blobs = Arc::new(FileBlobs::open(&folder.path().join("blobs"))?);
+    let jobs = Jobs::start(JobsParts {
+        store: store.clone(),
+        broker: broker.clone(),
+        blobs: blobs.clone(),
+        clock: clock.clone(),
+        dice: dice.clone(),
+        settings: JobsSettings::default(),
+    })
+    .await?;
+    let mut workers = Vec::new();
+    for n in 0..2 {
+        let capacity = Needs { cpus: Cpus::ONE, memory: Bytes(1 << 30) };
+        let dir = folder.path().join(format!("w{n}"));
+        let config = mutirao_worker::Config::new(WorkerId(format!("w{n}")), QueueName::default(), capacity, dir);
+        let (stopper, stop) = mutirao_worker::stop();
+        let worker = mutirao_worker::run(config, broker.clone(), blobs.clone(), clock.clone(), dice.clone(), stop);
+        workers.push((stopper, tokio::spawn(worker)));
+    }
+    while jobs.workers().await?.len() < 2 {
+        clock.sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let owner = Principal { id: "lab".into(), role: Role::Admin, namespace: DEFAULT_NAMESPACE.into() };
+    let begin = clock.monotonic();
+    let Submitted::New(job) = jobs.submit(&owner, noop_job(tasks), None, "0".repeat(32)).await? else {
+        anyhow::bail!("a job without a key cannot have come before");
+    };
+    wait_for_end(&jobs, job.id, clock.as_ref()).await?;
+    let took = clock.monotonic().since(begin);
+    for (stopper, worker) in workers {
+        stopper.now();
+        worker.await??;
+    }
+    jobs.stop().await;
+    store.close().await;
+    Ok(f64::from(tasks) / took.as_secs_f64())
+}
+
+async fn wait_for_end(jobs: &Jobs, job: mutirao_core::JobKey, clock: &dyn Clock) -> anyhow::Result<()> {
+    loop {
+        let (view, _) = jobs.job(job).await?;
+        if view.finished_at.is_some() {
+            anyhow::ensure!(view.counts.ok == view.tasks, "not every task ended ok: {:?}", view.counts);
+            return Ok(());
+        }
+        clock.sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
