@@ -64,7 +64,7 @@ impl Report {
     /// Prints the table and writes the files.
     pub fn publish(&self, out: &Path) -> anyhow::Result<()> {
         let mut table = comfy_table::Table::new();
-        table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY).set_header(["what", "figure", "unit", "goal", ""]);
+        table.load_style(comfy_table::presets::NOTHING).set_header(["what", "figure", "unit", "goal", ""]);
         for row in &self.rows {
             let (goal, met) = match row.goal {
                 None => (String::new(), ""),

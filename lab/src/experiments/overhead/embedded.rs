@@ -1,6 +1,8 @@
 //! Manager, broker and two workers in this one process.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mutirao_broker::memory::{Limits, Memory};
 use mutirao_core::auth::{DEFAULT_NAMESPACE, Principal, Role};
@@ -19,14 +21,18 @@ use crate::report::Report;
 
 pub fn measure(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let before = proc::cpu_by_thread();
-    let rates: Vec<f64> =
-        (0..options.runs).map(|_| runtime.block_on(one_run(options.tasks))).collect::<anyhow::Result<_>>()?;
+    let mut rates = Vec::new();
+    let mut ledger: BTreeMap<String, f64> = BTreeMap::new();
+    for _ in 0..options.runs {
+        let run = runtime.block_on(one_run(options.tasks))?;
+        rates.push(run.tasks_per_s);
+        for (thread, spent) in run.cpu {
+            *ledger.entry(thread).or_default() += spent.as_secs_f64() * 1e6 / f64::from(options.tasks);
+        }
+    }
     report.goal("in-process workers", middle(rates), "tasks/s", IN_PROCESS);
-    let tasks = f64::from(options.tasks) * options.runs as f64;
-    for (thread, spent) in proc::cpu_by_thread() {
-        let was = before.iter().find(|(name, _)| *name == thread).map_or_else(Default::default, |(_, cpu)| *cpu);
-        let per_task = (spent.saturating_sub(was)).as_secs_f64() * 1e6 / tasks;
+    for (thread, us) in ledger {
+        let per_task = us / options.runs as f64;
         if per_task >= 0.05 {
             report.row(format!("  CPU, threads \"{thread}\""), per_task, "µs/task");
         }
@@ -34,7 +40,22 @@ pub fn measure(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn one_run(tasks: u32) -> anyhow::Result<f64> {
+struct Run {
+    tasks_per_s: f64,
+    /// By name of thread, while the tasks ran.
+    cpu: Vec<(String, Duration)>,
+}
+
+fn spent_since(before: &[(String, Duration)]) -> Vec<(String, Duration)> {
+    let was = |thread: &str| before.iter().find(|(name, _)| name == thread).map_or(Duration::ZERO, |(_, cpu)| *cpu);
+    let spent = |(name, cpu): (String, Duration)| {
+        let cpu = cpu.saturating_sub(was(&name));
+        (name, cpu)
+    };
+    proc::cpu_by_thread().into_iter().map(spent).collect()
+}
+
+async fn one_run(tasks: u32) -> anyhow::Result<Run> {
     let folder = tempfile::tempdir()?;
     let clock = SystemClock::shared();
     let dice = Arc::new(Dice::from_os());
@@ -60,22 +81,24 @@ async fn one_run(tasks: u32) -> anyhow::Result<f64> {
         workers.push((stopper, tokio::spawn(worker)));
     }
     while jobs.workers().await?.len() < 2 {
-        clock.sleep(std::time::Duration::from_millis(5)).await;
+        clock.sleep(Duration::from_millis(5)).await;
     }
     let owner = Principal { id: "lab".into(), role: Role::Admin, namespace: DEFAULT_NAMESPACE.into() };
+    let before = proc::cpu_by_thread();
     let begin = clock.monotonic();
     let Submitted::New(job) = jobs.submit(&owner, noop_job(tasks), None, "0".repeat(32)).await? else {
         anyhow::bail!("a job without a key cannot have come before");
     };
     wait_for_end(&jobs, job.id, clock.as_ref()).await?;
     let took = clock.monotonic().since(begin);
+    let cpu = spent_since(&before);
     for (stopper, worker) in workers {
         stopper.now();
         worker.await??;
     }
     jobs.stop().await;
     store.close().await;
-    Ok(f64::from(tasks) / took.as_secs_f64())
+    Ok(Run { tasks_per_s: f64::from(tasks) / took.as_secs_f64(), cpu })
 }
 
 async fn wait_for_end(jobs: &Jobs, job: mutirao_core::JobKey, clock: &dyn Clock) -> anyhow::Result<()> {
@@ -85,6 +108,6 @@ async fn wait_for_end(jobs: &Jobs, job: mutirao_core::JobKey, clock: &dyn Clock)
             anyhow::ensure!(view.counts.ok == view.tasks, "not every task ended ok: {:?}", view.counts);
             return Ok(());
         }
-        clock.sleep(std::time::Duration::from_millis(10)).await;
+        clock.sleep(Duration::from_millis(10)).await;
     }
 }

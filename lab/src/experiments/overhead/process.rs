@@ -61,9 +61,14 @@ pub fn measure_memory(options: &Options, report: &mut Report) -> anyhow::Result<
     let mut left = options.waiting;
     while left > 0 {
         let some = left.min(PER_JOB);
-        let command = |n: u32| vec!["process-one".to_owned(), format!("--input=/data/set-{n:08}.csv"), format!("--seed={}", n * 31)];
+        let command = |n: u32| {
+            vec!["process-one".to_owned(), format!("--input=/data/set-{n:08}.csv"), format!("--seed={}", n * 31)]
+        };
         let commands = (left - some..left).map(command).collect();
-        let spec = JobSpec { spread: Spread::Commands(commands), ..JobSpec::new(TaskSpec::new(Action::Exec(Exec::default()))) };
+        let spec = JobSpec {
+            spread: Spread::Commands(commands),
+            ..JobSpec::new(TaskSpec::new(Action::Exec(Exec::default())))
+        };
         runtime.block_on(client.submit(&spec))?;
         left -= some;
     }
