@@ -276,6 +276,10 @@ impl Desk {
 
     /// Takes in what a worker says.
     pub fn report(&mut self, reports: Reports, now: Now) {
+        // A session belongs to the worker that opened it; whoever else uses its name is not heard.
+        if self.sessions.worker_of(&reports.session).is_some_and(|worker| *worker != reports.worker) {
+            return;
+        }
         for parcel in reports.taken {
             self.taken(&reports.session, &reports.worker, parcel, now);
         }
@@ -385,6 +389,13 @@ impl Desk {
             self.finish(task, attempt, Verdict::Lost, None, None, now);
         }
         self.effects.sessions.push(SessionChange::Went(session.clone()));
+    }
+
+    /// A worker process is known to be dead, and its children with it: no need to wait for its lease.
+    pub fn bury(&mut self, host: &str, pid: u32, now: Now) {
+        for session in self.sessions.of_process(host, pid) {
+            self.gone(&session, now);
+        }
     }
 
     /// Lets the leases run out.

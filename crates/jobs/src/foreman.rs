@@ -36,6 +36,11 @@ pub enum Ask {
     Admit(JobKey, Box<Ledger>),
     CancelJob(JobKey, QueueName),
     CancelTask(TaskKey, oneshot::Sender<bool>),
+    /// A worker process of this host has died, its tasks with it.
+    Bury {
+        host: String,
+        pid: u32,
+    },
     /// A look at the desk, by whoever knows what to look for.
     Look(Box<dyn FnOnce(&Desk, Now) + Send>),
     Stop(oneshot::Sender<()>),
@@ -191,6 +196,10 @@ impl Foreman {
                 let now = self.now();
                 // A caller that went away does not undo what it asked.
                 let _ = done.send(self.desk.cancel_task(task, now));
+            }
+            Ask::Bury { host, pid } => {
+                let now = self.now();
+                self.desk.bury(&host, pid, now);
             }
             Ask::Look(look) => look(&self.desk, self.now()),
             Ask::Stop(_) => {}

@@ -242,6 +242,12 @@ impl Jobs {
         .await
     }
 
+    /// Whoever saw a worker process die says so, and what it held goes out again without waiting for its lease.
+    pub async fn process_died(&self, host: String, pid: u32) {
+        // Were the foreman gone, there would be nothing to hand out.
+        let _ = self.0.asks.send(Ask::Bury { host, pid }).await;
+    }
+
     /// Asks something of the desk.
     pub(crate) async fn look<T: Send + 'static>(
         &self,

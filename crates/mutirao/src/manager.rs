@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::ADDRESS_FILE;
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::up::Invite;
+use crate::machine;
+use crate::up::{Invite, Obituary};
 
 /// How long open requests may take to end when the manager goes down.
 const REQUESTS_DRAIN: Duration = Duration::from_secs(5);
@@ -89,6 +90,15 @@ impl Manager {
         Box::new(move |queue| {
             let auth = auth.clone();
             Box::pin(async move { Ok(auth.create_enrolment(&queue, "up").await?.token) })
+        })
+    }
+
+    /// How the manager hears that a worker process of this machine has died.
+    pub fn obituary(&self) -> Obituary {
+        let jobs = self.jobs.clone();
+        Box::new(move |pid| {
+            let jobs = jobs.clone();
+            Box::pin(async move { jobs.process_died(machine::host_name(), pid).await })
         })
     }
 

@@ -17,8 +17,8 @@ use crate::failure::Failure;
 use crate::manager::Manager;
 use crate::signals::Asked;
 use crate::{logs, machine};
-pub use crew::Invite;
 use crew::{Crew, Order};
+pub use crew::{Invite, Obituary};
 
 /// How long workers that were told to stop now may take: their tasks get SIGTERM, then SIGKILL.
 const NOW_WAIT: Duration = Duration::from_secs(20);
@@ -87,6 +87,7 @@ async fn run_with(globals: &Globals, given: Vec<Given>, company: Company) -> Res
         dir: settings.data.0.join("workers"),
         capacity,
         invite: manager.inviter(),
+        obituary: manager.obituary(),
         clock: SystemClock::shared(),
         dice: Arc::new(Dice::from_os()),
     })?;

@@ -112,6 +112,11 @@ impl Sessions {
         held
     }
 
+    pub fn of_process(&self, host: &str, pid: u32) -> Vec<SessionId> {
+        let is_it = |session: &Session| session.pid == pid && session.host == host;
+        self.sessions.iter().filter(|(_, session)| is_it(session)).map(|(id, _)| id.clone()).collect()
+    }
+
     pub fn expired(&self, now: Mono) -> Vec<SessionId> {
         self.sessions.iter().filter(|(_, s)| s.until <= now).map(|(id, _)| id.clone()).collect()
     }

@@ -25,6 +25,8 @@ use crate::role::identity;
 /// Before a dead worker is started again; doubles with each death in a row.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// What a dead worker still said is on its way, and its keeper is at work: both get this long before it is called dead.
+const WAKE: Duration = Duration::from_millis(200);
 /// A worker that lived this long did not die of its start.
 const LIVED: Duration = Duration::from_secs(60);
 /// Folders looked at for a free one. Those of a former `up` may still be in use by workers that are finishing.
@@ -32,6 +34,9 @@ const SLOTS_MAX: u32 = 4_096;
 
 /// Asks for a one-time token.
 pub type Invite = Box<dyn Fn(QueueName) -> Pin<Box<dyn Future<Output = Result<String, Problem>> + Send>> + Send + Sync>;
+
+/// Says that the worker process with this id has died.
+pub type Obituary = Box<dyn Fn(u32) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 pub struct Plan {
     pub workers: u32,
@@ -41,6 +46,7 @@ pub struct Plan {
     pub dir: PathBuf,
     pub capacity: Needs,
     pub invite: Invite,
+    pub obituary: Obituary,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<Dice>,
 }
@@ -140,7 +146,14 @@ impl Place {
         loop {
             let born = self.plan.clock.monotonic();
             match self.spawn().await {
-                Ok((child, line)) => self.attend(child, line).await,
+                Ok((child, line)) => {
+                    let pid = child.id();
+                    self.attend(child, line).await;
+                    if let Some(pid) = pid {
+                        self.plan.clock.sleep(WAKE).await;
+                        (self.plan.obituary)(pid).await;
+                    }
+                }
                 Err(why) => tracing::error!(why, "a worker cannot be started"),
             }
             if *self.order.borrow() > Order::Work {
