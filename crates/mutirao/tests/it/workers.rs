@@ -92,3 +92,18 @@ fn a_job_without_workers_says_why_it_waits() {
     let doctor = Said::from(up.cli(&["doctor"]));
     assert!(doctor.code == Some(0) && doctor.out.contains("nothing runs"), "{doctor:?}");
 }
+
+#[test]
+fn what_a_dead_worker_held_goes_out_again_without_waiting_for_its_lease() {
+    let up = Installation::setup().workers(1).set("jobs.lease", "10m").start();
+    let folder = tempfile::tempdir().unwrap();
+    let begun = folder.path().join("begun");
+    let script = format!("echo $MUTIRAO_ATTEMPT >> {0}; test $MUTIRAO_ATTEMPT -ge 2 || sleep 600", begun.display());
+    let job = up.ok(&["submit", "--", "sh", "-c", &script]);
+    wait::until("the first try to begin", SOON, || begun.is_file());
+    let pid = Pid::from_raw(up.worker_pids()[0] as i32).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    let waited = Said::from(up.cli(&["job", "wait", job.trim()]));
+    assert_eq!(waited.code, Some(0), "{waited:?}");
+    assert_eq!(std::fs::read_to_string(begun).unwrap(), "1\n2\n");
+}
