@@ -11,6 +11,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use mutirao_core::SessionId;
+use mutirao_core::job::WorkerView;
 use rustix::process::Signal;
 
 use crate::http::{self, Answer};
@@ -64,7 +65,7 @@ impl Setup {
         self
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts it and waits until it is ready, workers and all.
     #[track_caller]
     pub fn start(self) -> Installation {
         let folder = tempfile::Builder::new().prefix("mutirao-test.").tempdir().expect("a temporary folder");
@@ -178,6 +179,14 @@ impl Installation {
         http::request(self.address(), line, &headers, json).unwrap_or_else(|e| panic!("{line}: {e}"))
     }
 
+    /// The workers that the manager has heard of.
+    #[track_caller]
+    pub fn workers(&self) -> Vec<WorkerView> {
+        let answer = self.request("GET /v1/workers", b"");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        serde_json::from_slice(&answer.body).unwrap_or_else(|e| panic!("{e}: {}", answer.text()))
+    }
+
     /// The worker processes that run now, by the command that `up` starts them with.
     pub fn worker_pids(&self) -> Vec<u32> {
         let workers = sweep::processes().into_iter().filter(|p| p.runs("role", "worker"));
@@ -203,7 +212,8 @@ impl Installation {
         launch::stop(&mut child, Signal::TERM, STOPPED_WITHIN)
     }
 
-    /// Starts it on the same folder and, when it ran before, the same address; waits until it is ready.
+    /// Starts it on the same folder and, when it ran before, the same address; waits until it is ready and as many
+    /// workers as were asked for have reported.
     #[track_caller]
     pub fn restart(&mut self) {
         self.kill9();
@@ -220,7 +230,7 @@ impl Installation {
         let mut command = launch.command();
         command.stdout(out("stdout")).stderr(out("stderr")).current_dir(self.folder.path()).process_group(0);
         self.child = Some(launch::spawn(command).expect("setpriv can be started"));
-        let ready = wait::holds_within(READY_WITHIN, || self.has_ended() || self.is_ready());
+        let ready = wait::holds_within(READY_WITHIN, || self.has_ended() || (self.is_ready() && self.is_staffed()));
         if !ready || self.has_ended() {
             panic!("mutirao up did not get ready; it wrote:\n{}{}", self.stdout(), self.stderr());
         }
@@ -239,6 +249,10 @@ impl Installation {
             self.address = Some(address);
         }
         ready
+    }
+
+    fn is_staffed(&self) -> bool {
+        self.setup.workers == 0 || self.workers().len() >= self.setup.workers as usize
     }
 
     /// By the inherited mark, or by running inside our folders: a task's environment is not ours.
