@@ -8,6 +8,7 @@ mod task;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mutirao_core::envelope::{Control, Done, Held, ParcelId, Reports, Started};
 use mutirao_core::task::Needs;
@@ -25,6 +26,9 @@ pub(crate) use task::{Task, Try, Unpacked, unpack};
 const PARCELS_SEEN_MAX: usize = 4_096;
 /// Ended tasks whose output is still on its way to the blobs.
 const CLOSING_MAX: usize = 64;
+
+/// How long more may wait here than will soon begin.
+const CROWDED_MAX: Duration = Duration::from_secs(2);
 
 /// A task to be run now, and the way to stop it.
 #[derive(Debug)]
@@ -57,6 +61,8 @@ pub(crate) struct Desk {
     seen: HashSet<ParcelId>,
     seen_order: VecDeque<ParcelId>,
     draining: bool,
+    /// More has waited here than the pace allows since then.
+    crowded_since: Option<Mono>,
 }
 
 impl Desk {
@@ -74,6 +80,7 @@ impl Desk {
             seen: HashSet::new(),
             seen_order: VecDeque::new(),
             draining: false,
+            crowded_since: None,
         }
     }
 
@@ -215,9 +222,18 @@ impl Desk {
         waiting.chain(running).chain(ended).map(|((task, attempt), running)| Held { task, attempt, running }).collect()
     }
 
-    /// Forgets what no longer matters. Called with every heartbeat.
-    pub fn tidy(&mut self, mono: Mono) {
+    /// Forgets what no longer matters, and gives back what has waited in vain. Called with every heartbeat.
+    pub fn tidy(&mut self, now: Timestamp, mono: Mono) {
         self.cancelled.forget_old(mono);
+        // Quick tasks were followed by slow ones: more wait here than will soon begin, and a neighbour may be idle.
+        let keep = self.pace.waiting_max(mono);
+        if self.waiting.len() <= keep {
+            self.crowded_since = None;
+        } else if mono.since(*self.crowded_since.get_or_insert(mono)) >= CROWDED_MAX {
+            for task in self.waiting.beyond(keep) {
+                self.end_unstarted(task, Outcome::new(Verdict::Returned, now));
+            }
+        }
     }
 
     fn may_start(&self) -> bool {

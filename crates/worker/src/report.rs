@@ -67,7 +67,7 @@ async fn beat(shop: &Shop, presence: Presence) -> Result<(), WorkerError> {
     let mut reports = Reports::new(config.session.clone(), config.worker.clone());
     {
         let mut desk = shop.desk();
-        desk.tidy(shop.clock.monotonic());
+        desk.tidy(shop.clock.now(), shop.clock.monotonic());
         reports.beat = Some(Beat {
             queue: config.queue.clone(),
             host: config.host.clone(),

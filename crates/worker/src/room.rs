@@ -83,6 +83,12 @@ impl<T> Line<T> {
         gone.into_iter().map(|place| place.who).collect()
     }
 
+    /// Takes out the last to come, so that `keep` are left.
+    pub fn beyond(&mut self, keep: usize) -> Vec<T> {
+        let keep = keep.min(self.0.len());
+        self.0.split_off(keep).into_iter().map(|place| place.who).collect()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|place| &place.who)
     }

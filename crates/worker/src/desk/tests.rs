@@ -214,3 +214,16 @@ fn report(desk: &mut Desk, outcomes: &mut HashMap<Try, u32>) {
         desk.confirm_reports();
     }
 }
+
+#[test]
+fn what_waits_behind_slow_tasks_is_given_back() {
+    let mut desk = desk();
+    desk.accept(parcel(1, 1, exec(), 50), Timestamp(0));
+    let running: Vec<Run> = std::iter::from_fn(|| next(&mut desk)).collect();
+    assert_eq!(running.len(), 2);
+    desk.tidy(Timestamp(0), Mono(Duration::from_secs(2)));
+    assert_eq!(desk.held_count(), 50, "a moment's crowding is no matter");
+    desk.tidy(Timestamp(0), Mono(Duration::from_secs(4)));
+    assert_eq!(verdicts(&mut desk), vec![Verdict::Returned; 47]);
+    assert_eq!(desk.held_count(), 3);
+}
