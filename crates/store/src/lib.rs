@@ -1,25 +1,33 @@
-//! Durable state. Today SQLite and files; PostgreSQL next.
+//! Durable state: SQLite and files on one machine, PostgreSQL for many.
 //!
 //! There is no trait that knows every query. This crate gives connections, group commit, migrations and blobs; each
 //! capability writes its own small trait over its own tables and implements it for each engine.
 //!
 //! - [`sqlite`]: one file, one writer thread, group commit: writes that arrive together share one fsync.
+//! - [`postgres`]: a pool of connections to a server, which several managers share.
+//! - [`database`]: whichever of the two an installation uses; capabilities open their own store from it.
 //! - [`migrate`]: versioned steps, per component, under a lock.
-//! - [`blobs`]: large byte strings (task logs, later snapshots and modules) as files.
+//! - [`blobs`]: large byte strings (task logs, later snapshots and modules) as files; [`postgres::PgBlobs`] keeps them in
+//!   the database.
 //! - [`lock`]: one process to a data folder.
 //! - [`suite`]: what every implementation of a storage trait must do, for tests (feature `suite`).
 
 pub mod blobs;
+pub mod database;
 mod folder;
 pub mod lock;
 pub mod migrate;
+pub mod postgres;
+mod room;
 pub mod sqlite;
 #[cfg(feature = "suite")]
 pub mod suite;
 
 pub use blobs::FileBlobs;
+pub use database::Database;
 pub use lock::FolderLock;
 pub use migrate::Migration;
+pub use postgres::{PgBlobs, Postgres};
 pub use sqlite::{Sqlite, Stats};
 
 /// Why the store could not do it.
@@ -39,6 +47,9 @@ pub enum StoreError {
     /// Too many calls wait; try again.
     #[error("the store is overloaded: {waiting} calls wait")]
     Busy { waiting: usize },
+    /// The database is away, or gave the call up; the same call may work later. Whether a write got through is not known.
+    #[error("the database cannot be reached: {why}")]
+    Unreachable { why: String },
     #[error("the store is closed")]
     Closed,
     /// A mistake in this program: its own steps do not follow each other.
@@ -49,4 +60,6 @@ pub enum StoreError {
     Panicked { what: String },
     #[error("sqlite: {0}")]
     Sqlite(#[from] rusqlite::Error),
+    #[error("postgresql: {0}")]
+    Postgres(String),
 }

@@ -27,7 +27,7 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS migrations (
 ) STRICT, WITHOUT ROWID";
 
 /// The newest version of each component, once it is certain that its steps go 1, 2, 3, …
-fn known(migrations: &[Migration]) -> Result<BTreeMap<&'static str, u32>, StoreError> {
+pub(crate) fn known(migrations: &[Migration]) -> Result<BTreeMap<&'static str, u32>, StoreError> {
     let mut known = BTreeMap::new();
     for step in migrations {
         let last = known.entry(step.component).or_insert(0u32);

@@ -10,7 +10,6 @@ mod connect;
 mod errors;
 mod pending;
 mod readers;
-mod room;
 mod stats;
 mod writer;
 
@@ -21,10 +20,10 @@ use mutirao_core::{Clock, SystemClock};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::room::Room;
 use crate::{Migration, StoreError, folder, migrate};
 use pending::Pending;
 use readers::Readers;
-use room::Room;
 pub use stats::Stats;
 use stats::Tally;
 use writer::{Message, Writer};

@@ -1,5 +1,7 @@
 //! What every implementation of a storage trait must do, whatever is behind it. Tests call these with their own
-//! implementation; a broken promise panics.
+//! implementation; a broken promise panics. Also [`schema`]: a corner of a shared PostgreSQL for one test.
+
+pub mod schema;
 
 use bytes::Bytes;
 use mutirao_core::blobs::{BlobError, Blobs};
@@ -14,6 +16,8 @@ pub async fn blobs_suite(blobs: &dyn Blobs) {
     bad_keys_are_refused(blobs).await;
     appends_to_one_blob_at_once_leave_one_of_them(blobs).await;
     removal_takes_what_is_under_the_prefix_and_nothing_else(blobs).await;
+    a_key_is_not_the_folder_of_another(blobs).await;
+    large_blobs_come_back_whole_in_pieces_of_any_size(blobs).await;
     blobs.remove_all("suite/").await.unwrap();
 }
 
@@ -107,4 +111,32 @@ async fn removal_takes_what_is_under_the_prefix_and_nothing_else(blobs: &dyn Blo
     }
     assert_eq!(blobs.append("suite/job/1/out", 0, text("new")).await, Ok(3), "a name may be used again");
     assert_eq!(all(blobs, "suite/job/1/out").await, "new");
+}
+
+async fn a_key_is_not_the_folder_of_another(blobs: &dyn Blobs) {
+    blobs.append("suite/f/a/b", 0, text("x")).await.unwrap();
+    for key in ["suite/f/a", "suite/f/a/b/c"] {
+        let refused = blobs.append(key, 0, text("x")).await;
+        assert!(matches!(refused, Err(BlobError::BadKey { .. })), "{key}: {refused:?}");
+        assert_eq!(blobs.len(key).await, Ok(None), "{key}");
+    }
+    blobs.remove_all("suite/f/a/b/").await.unwrap();
+    assert_eq!(blobs.len("suite/f/a/b").await, Ok(Some(1)), "the blob is not under its own name");
+}
+
+async fn large_blobs_come_back_whole_in_pieces_of_any_size(blobs: &dyn Blobs) {
+    let key = "suite/large";
+    let whole: Vec<u8> = (0..900_001u32).map(|n| (n % 251) as u8).collect();
+    for (n, part) in whole.chunks(350_000).enumerate() {
+        blobs.append(key, n as u64 * 350_000, Bytes::copy_from_slice(part)).await.unwrap();
+    }
+    for piece in [99_991, 262_144, 1 << 20] {
+        let mut found = Vec::new();
+        while found.len() < whole.len() {
+            let part = blobs.read(key, found.len() as u64, piece).await.unwrap();
+            assert!(!part.is_empty() && part.len() <= piece, "{} bytes at {}", part.len(), found.len());
+            found.extend_from_slice(&part);
+        }
+        assert!(found == whole, "in pieces of {piece}");
+    }
 }

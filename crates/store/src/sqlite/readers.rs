@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
-use super::room::Room;
 use super::{connect, errors};
 use crate::StoreError;
+use crate::room::Room;
 
 /// Reads at the same time.
 const READERS: u32 = 4;

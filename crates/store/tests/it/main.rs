@@ -1,4 +1,4 @@
-//! The store against real files: groups, crashes, full disks, several processes.
+//! The store against real files and a real server: groups, crashes, full disks, several processes.
 
 mod blobs;
 mod child;
@@ -8,6 +8,7 @@ mod full_disk;
 mod gate;
 mod groups;
 mod opening;
+mod postgres;
 mod reading;
 
 use mutirao_store::{Migration, Sqlite};

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::StoreError;
 
-pub(super) struct Room {
+pub(crate) struct Room {
     inside: AtomicUsize,
     max: usize,
 }
 
 /// Somebody's place in the room, given back when dropped.
-pub(super) struct Place<'a>(&'a Room);
+pub(crate) struct Place<'a>(&'a Room);
 
 impl Room {
     pub fn for_at_most(max: usize) -> Self {

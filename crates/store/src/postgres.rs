@@ -1,0 +1,117 @@
+//! A PostgreSQL server, version 13 or newer: a pool of connections that several managers' processes may each have.
+//!
+//! **Going away and coming back.** A connection that breaks is thrown away and the next call makes a new one, so a server
+//! that was restarted is used again without anybody's help. Calls that were under way get [`StoreError::Unreachable`]; a
+//! write among them may or may not have got through, so writes are made to be repeated.
+//!
+//! **Pipelining.** Statements whose futures are polled together travel together. A transaction is undone when it is
+//! dropped without a commit, also when its caller goes away.
+//!
+//! Not here: any table or query but those of blobs. They belong to the capabilities.
+
+mod ask;
+mod blobs;
+mod checkup;
+mod connect;
+mod errors;
+mod migrate;
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use deadpool_postgres::{Client, Pool};
+pub use deadpool_postgres::{GenericClient, Transaction};
+pub use tokio_postgres::Row;
+pub use tokio_postgres::types::ToSql;
+
+use crate::room::{Place, Room};
+use crate::{Migration, StoreError};
+pub use ask::{Ask, text};
+pub use blobs::{MIGRATIONS as BLOBS_MIGRATIONS, PgBlobs};
+pub use checkup::{Checkup, check};
+pub use connect::check_url;
+
+/// Calls that hold a connection or wait for one. Past this, [`StoreError::Busy`].
+const CALLS_WAITING_MAX: usize = 4_096;
+
+/// A handle on one database; clones share it.
+#[derive(Clone)]
+pub struct Postgres(Arc<Inner>);
+
+struct Inner {
+    pool: Pool,
+    room: Room,
+    /// Without the password.
+    address: String,
+}
+
+/// A connection lent out for one call.
+pub struct Connection<'a> {
+    client: Client,
+    _place: Place<'a>,
+}
+
+impl Postgres {
+    /// Connects, looks whether the server will do, and applies the steps that are missing. The URL is that of libpq:
+    /// `postgres://user:password@host:5432/database?sslmode=require`.
+    pub async fn open(url: &str, migrations: &[Migration]) -> Result<Postgres, StoreError> {
+        let plan = connect::Plan::read(url)?;
+        let address = plan.address.clone();
+        let pool = plan.pool()?;
+        let mut client = pool.get().await.map_err(|error| errors::at_opening(error, &address))?;
+        connect::check_version(&client, &address).await?;
+        migrate::apply(&mut client, &address, migrations).await?;
+        drop(client);
+        Ok(Postgres(Arc::new(Inner { pool, room: Room::for_at_most(CALLS_WAITING_MAX), address })))
+    }
+
+    /// Waits for a free connection.
+    pub async fn connection(&self) -> Result<Connection<'_>, StoreError> {
+        let place = self.0.room.enter()?;
+        let client = self.0.pool.get().await.map_err(errors::at_run_time)?;
+        Ok(Connection { client, _place: place })
+    }
+
+    /// Lets nobody in any more. What is under way keeps its connection until it is done.
+    pub async fn close(&self) {
+        self.0.pool.close();
+    }
+
+    /// Where it is, without the password.
+    pub fn address(&self) -> &str {
+        &self.0.address
+    }
+}
+
+impl Connection<'_> {
+    /// Begins a transaction that sees what others commit meanwhile.
+    pub async fn begin(&mut self) -> Result<Transaction<'_>, StoreError> {
+        Ok(self.client.transaction().await?)
+    }
+
+    /// Begins a transaction that only reads, and of which all sees one state.
+    pub async fn snapshot(&mut self) -> Result<Transaction<'_>, StoreError> {
+        let builder = self.client.build_transaction();
+        Ok(builder.isolation_level(tokio_postgres::IsolationLevel::RepeatableRead).read_only(true).start().await?)
+    }
+}
+
+impl Deref for Connection<'_> {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl DerefMut for Connection<'_> {
+    fn deref_mut(&mut self) -> &mut Client {
+        &mut self.client
+    }
+}
+
+impl std::fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Postgres").field("address", &self.address()).field("pool", &self.0.pool.status()).finish()
+    }
+}

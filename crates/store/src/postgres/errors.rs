@@ -1,0 +1,117 @@
+//! What PostgreSQL and the way to it say, in the store's words.
+
+use std::error::Error as _;
+use std::io;
+
+use deadpool_postgres::PoolError;
+use tokio_postgres::Error;
+use tokio_postgres::error::{DbError, SqlState};
+
+use crate::StoreError;
+
+/// While it runs: what may pass is told from what is broken.
+impl From<Error> for StoreError {
+    fn from(error: Error) -> Self {
+        match error.as_db_error() {
+            Some(said) if *said.code() == SqlState::DISK_FULL => {
+                StoreError::DiskFull { path: "the database server".into() }
+            }
+            Some(said) if may_pass(said.code()) => StoreError::Unreachable { why: said.message().into() },
+            Some(said) => StoreError::Postgres(format!("{} ({})", said.message(), said.code().code())),
+            None if is_cut(&error) => StoreError::Unreachable { why: with_cause(&error) },
+            None => StoreError::Postgres(with_cause(&error)),
+        }
+    }
+}
+
+/// Shutting down, starting up, out of connections or memory, failed over to a standby, or a victim among others.
+fn may_pass(code: &SqlState) -> bool {
+    const PASSING: [&str; 4] = ["08", "40", "53", "57"];
+    PASSING.contains(&&code.code()[..2])
+        || [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::LOCK_NOT_AVAILABLE].contains(code)
+}
+
+fn is_cut(error: &Error) -> bool {
+    error.is_closed() || error.source().is_some_and(|cause| cause.is::<io::Error>()) || is_timeout(error)
+}
+
+/// The client has no other name for it.
+fn is_timeout(error: &Error) -> bool {
+    error.to_string().starts_with("timeout")
+}
+
+fn with_cause(error: &Error) -> String {
+    match error.source() {
+        // The cause says it all: "connection refused (os error 111)".
+        Some(cause) if cause.is::<io::Error>() => cause.to_string(),
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+pub(super) fn at_run_time(error: PoolError) -> StoreError {
+    match error {
+        PoolError::Backend(error) => {
+            // Refused credentials in mid-flight (a changed password, a dropped role) may be put right meanwhile.
+            let why = error.as_db_error().map_or_else(|| with_cause(&error), |said| said.message().to_owned());
+            StoreError::Unreachable { why }
+        }
+        PoolError::Closed => StoreError::Closed,
+        PoolError::Timeout(_) => StoreError::Unreachable { why: "no connection within the time limit".into() },
+        other => StoreError::Unreachable { why: other.to_string() },
+    }
+}
+
+/// At the start somebody is looking: one line that says what to do.
+pub(super) fn at_opening(error: PoolError, address: &str) -> StoreError {
+    let why = match error {
+        PoolError::Backend(error) => remedy_for(&error),
+        PoolError::Timeout(_) => "does not answer; is it running, and is the way to it open?".into(),
+        other => other.to_string(),
+    };
+    StoreError::Unusable { path: address.into(), why }
+}
+
+/// As [`at_opening`], for what comes after the connection.
+pub(super) fn while_opening(error: Error, address: &str) -> StoreError {
+    StoreError::Unusable { path: address.into(), why: remedy_for(&error) }
+}
+
+fn remedy_for(error: &Error) -> String {
+    match error.as_db_error() {
+        Some(said) => remedy_for_refusal(said.code(), said),
+        None if is_timeout(error) => "does not answer; is it running, and is the way to it open?".into(),
+        None if is_cut(error) => format!("{}; is it running there, and is the address right?", with_cause(error)),
+        None => {
+            let line = with_cause(error);
+            match line.contains("password missing") {
+                true => {
+                    "it asks for a password; put one into the address (postgres://user:password@host/database)".into()
+                }
+                false => line,
+            }
+        }
+    }
+}
+
+fn remedy_for_refusal(code: &SqlState, said: &DbError) -> String {
+    let line = said.message();
+    let remedy = match code {
+        c if *c == SqlState::INVALID_PASSWORD => "check user and password in the address",
+        c if *c == SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+            "check the user in the address, and the server's pg_hba.conf"
+        }
+        c if *c == SqlState::INVALID_CATALOG_NAME => "create the database first (createdb), or correct its name",
+        c if *c == SqlState::INSUFFICIENT_PRIVILEGE => {
+            "let the user create tables there: GRANT CREATE, USAGE ON SCHEMA public TO it, or make it the database's owner"
+        }
+        c if *c == SqlState::INVALID_SCHEMA_NAME => "create the schema first, or correct search_path in the address",
+        c if *c == SqlState::TOO_MANY_CONNECTIONS => "raise the server's max_connections, or stop other programs",
+        c if *c == SqlState::CANNOT_CONNECT_NOW => "wait a moment and try again",
+        c if *c == SqlState::READ_ONLY_SQL_TRANSACTION => {
+            "this is a standby; give the primary's address, or several with target_session_attrs=read-write"
+        }
+        _ => return format!("{line} ({})", code.code()),
+    };
+    format!("{line}; {remedy}")
+}

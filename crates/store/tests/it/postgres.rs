@@ -1,0 +1,197 @@
+//! PostgreSQL: opening with every kind of refusal, steps by several at once, blobs, and a server that is killed.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mutirao_core::blobs::{BlobError, Blobs};
+use mutirao_store::postgres::{Ask, BLOBS_MIGRATIONS, check};
+use mutirao_store::suite::schema::{Schema, say};
+use mutirao_store::{Migration, PgBlobs, Postgres, StoreError, suite};
+use mutirao_testkit::services::{POSTGRES_VARIABLE, Service, shared};
+use mutirao_testkit::wait;
+
+const ROWS: Migration =
+    Migration { component: "rows", version: 1, sql: "CREATE TABLE rows (k bigint PRIMARY KEY, v bytea)" };
+const WIDER: Migration =
+    Migration { component: "rows", version: 2, sql: "ALTER TABLE rows ADD COLUMN w bigint NOT NULL DEFAULT 0" };
+
+async fn insert(store: &Postgres, k: i64) -> Result<u64, StoreError> {
+    store.connection().await?.run("INSERT INTO rows (k) VALUES ($1)", &[&k]).await
+}
+
+async fn keys(store: &Postgres) -> Vec<i64> {
+    let rows = store.connection().await.unwrap().rows("SELECT k FROM rows ORDER BY k", &[]).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// The one line with which opening is refused.
+async fn refusal(url: &str) -> String {
+    let line = Postgres::open(url, &[ROWS]).await.unwrap_err().to_string();
+    assert!(!line.contains('\n'), "{line}");
+    line
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_open_at_once_all_succeed_and_each_step_is_applied_once() {
+    let Some(server) = shared(POSTGRES_VARIABLE) else { return };
+    let schema = Schema::in_database(&server).await;
+    let opening: Vec<_> = (0..8)
+        .map(|_| {
+            let url = schema.url();
+            tokio::spawn(async move { Postgres::open(&url, &[ROWS, WIDER]).await })
+        })
+        .collect();
+    for opened in opening {
+        opened.await.unwrap().unwrap();
+    }
+    let store = Postgres::open(&schema.url(), &[ROWS, WIDER]).await.unwrap();
+    insert(&store, 1).await.unwrap();
+    assert_eq!(keys(&store).await, [1]);
+    store.close().await;
+    assert!(matches!(insert(&store, 2).await, Err(StoreError::Closed)));
+    schema.remove().await;
+}
+
+#[tokio::test]
+async fn newer_tables_are_refused_untouched_and_a_failing_step_undoes_the_upgrade() {
+    let Some(server) = shared(POSTGRES_VARIABLE) else { return };
+    let schema = Schema::in_database(&server).await;
+    let url = schema.url();
+    assert_eq!(check(&url, &[ROWS, WIDER]).await.unwrap().steps_missing, 2);
+    let broken = Migration { version: 2, sql: "CREATE TABLE half (x bigint); NONSENSE", ..ROWS };
+    let refused = Postgres::open(&url, &[ROWS, broken]).await.unwrap_err();
+    assert!(refused.to_string().contains("syntax error"), "{refused}");
+    let store = Postgres::open(&url, &[ROWS, WIDER]).await.unwrap();
+    let half = store.connection().await.unwrap().row("SELECT to_regclass('half') IS NULL", &[]).await.unwrap();
+    assert!(half.unwrap().get::<_, bool>(0), "the broken step left something behind");
+    insert(&store, 1).await.unwrap();
+    let refused = Postgres::open(&url, &[ROWS]).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Newer { found: 2, known: 1, .. }), "{refused}");
+    assert!(check(&url, &[ROWS]).await.is_err());
+    let found = check(&url, &[ROWS, WIDER]).await.unwrap();
+    assert!(found.fsync && found.steps_missing == 0 && !found.version.is_empty(), "{found:?}");
+    assert_eq!(keys(&store).await, [1]);
+    schema.remove().await;
+}
+
+#[tokio::test]
+async fn each_way_to_be_refused_is_one_line_with_its_remedy() {
+    let Some(server) = shared(POSTGRES_VARIABLE) else { return };
+    let (scheme, rest) = server.split_once("//").unwrap();
+    let (who, place) = rest.split_once('@').unwrap();
+    let (user, password) = who.split_once(':').unwrap();
+    let host = place.split_once('/').unwrap().0;
+
+    let line = refusal(&format!("{scheme}//{user}:wrong@{place}")).await;
+    assert!(line.contains("check user and password") && !line.contains("wrong"), "{line}");
+    let line = refusal(&format!("{scheme}//{user}@{place}")).await;
+    assert!(line.contains("asks for a password"), "{line}");
+    let line = refusal(&format!("{scheme}//{who}@{host}/nowhere")).await;
+    assert!(line.contains("createdb") && line.contains("nowhere") && !line.contains(password), "{line}");
+    let line = refusal(&format!("{scheme}//{who}@127.0.0.1:1/x")).await;
+    assert!(line.contains("refused") && line.contains("is it running there"), "{line}");
+    let line = refusal(&format!("{server}?options=-csearch_path%3Dnowhere")).await;
+    assert!(line.contains("search_path"), "{line}");
+
+    let schema = Schema::in_database(&server).await;
+    let stranger = format!("{}_reader", schema.name());
+    say(
+        &server,
+        &format!("CREATE ROLE {stranger} LOGIN PASSWORD 'pw'; GRANT USAGE ON SCHEMA {} TO {stranger}", schema.name()),
+    )
+    .await;
+    let reader = schema.url().replace(who, &format!("{stranger}:pw"));
+    let line = refusal(&reader).await;
+    assert!(line.contains("permission denied") && line.contains("GRANT CREATE"), "{line}");
+    say(&server, &format!("REVOKE ALL ON SCHEMA {} FROM {stranger}; DROP ROLE {stranger}", schema.name())).await;
+    schema.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blobs_in_the_database_pass_the_suite_and_are_durable() {
+    let Some(server) = shared(POSTGRES_VARIABLE) else { return };
+    let schema = Schema::in_database(&server).await;
+    // A server that confirms before it has written would break the promise.
+    let careless = format!("{}%20-csynchronous_commit%3Doff", schema.url());
+    let store = Postgres::open(&careless, BLOBS_MIGRATIONS).await.unwrap();
+    suite::blobs_suite(&PgBlobs(store.clone())).await;
+    let connection = store.connection().await.unwrap();
+    let left = connection.row("SELECT (SELECT count(*) FROM blobs) + (SELECT count(*) FROM blob_chunks)", &[]).await;
+    assert_eq!(left.unwrap().unwrap().get::<_, i64>(0), 0, "no chunk stays behind");
+    let commits = connection.row("SELECT current_setting('synchronous_commit')", &[]).await.unwrap().unwrap();
+    assert_eq!(commits.get::<_, String>(0), "on");
+    schema.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn appends_and_removals_at_once_leave_no_chunk_without_its_blob() {
+    let Some(server) = shared(POSTGRES_VARIABLE) else { return };
+    let schema = Schema::in_database(&server).await;
+    let store = Postgres::open(&schema.url(), BLOBS_MIGRATIONS).await.unwrap();
+    let blobs = PgBlobs(store.clone());
+    let appending = tokio::spawn({
+        let blobs = blobs.clone();
+        async move {
+            let mut len = 0;
+            for _ in 0..300 {
+                len = match blobs.append("a/b", len, Bytes::from_static(b"xyz")).await {
+                    Ok(len) => len,
+                    Err(BlobError::Gap { len, .. }) => len,
+                    Err(other) => panic!("{other}"),
+                };
+            }
+        }
+    });
+    while !appending.is_finished() {
+        blobs.remove_all("a/").await.unwrap();
+    }
+    appending.await.unwrap();
+    blobs.remove_all("a/").await.unwrap();
+    let left = store.connection().await.unwrap().row("SELECT count(*) FROM blob_chunks", &[]).await.unwrap().unwrap();
+    assert_eq!(left.get::<_, i64>(0), 0);
+    schema.remove().await;
+}
+
+/// PostgreSQL runs as another user, who must be able to pass.
+fn folder() -> tempfile::TempDir {
+    let passable = std::fs::Permissions::from_mode(0o711);
+    tempfile::Builder::new().permissions(passable).tempdir().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_answered_survives_a_kill_of_the_server_and_the_same_handle_goes_on() {
+    if shared(POSTGRES_VARIABLE).is_none() {
+        return;
+    }
+    let folder = folder();
+    let mut server = Service::postgres(folder.path()).unwrap();
+    let store = Postgres::open(server.url(), &[ROWS]).await.unwrap();
+    let writing = tokio::spawn({
+        let store = store.clone();
+        async move {
+            let (mut answered, mut away) = (Vec::new(), false);
+            for k in 0.. {
+                match insert(&store, k).await {
+                    Ok(_) => answered.push(k),
+                    Err(StoreError::Unreachable { .. }) => away = true,
+                    Err(other) => panic!("{other}"),
+                }
+                // Some hundred before the kill, and again some afterwards.
+                if away && answered.last().is_some_and(|last| *last == k) && answered.len() > 400 {
+                    return answered;
+                }
+            }
+            unreachable!()
+        }
+    });
+    wait::eventually("two hundred rows", Duration::from_secs(30), async || keys(&store).await.len() > 200).await;
+    server.kill9();
+    let error = insert(&store, -1).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
+    server.restart().unwrap();
+    let answered = writing.await.unwrap();
+    let kept = keys(&store).await;
+    let lost: Vec<_> = answered.iter().filter(|k| kept.binary_search(k).is_err()).collect();
+    assert!(lost.is_empty(), "answered and lost: {lost:?}");
+}
