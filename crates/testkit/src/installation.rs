@@ -76,6 +76,7 @@ impl Setup {
             mark: SessionId::random().0,
             data,
             address: None,
+            scheme: "http",
             child: None,
             folder,
         };
@@ -92,6 +93,8 @@ pub struct Installation {
     mark: String,
     data: PathBuf,
     address: Option<SocketAddr>,
+    /// `http` or `https`: as the address file says.
+    scheme: &'static str,
     child: Option<Child>,
     /// Last, so that it is removed when nobody writes to it any more.
     folder: tempfile::TempDir,
@@ -117,7 +120,7 @@ impl Installation {
     }
 
     pub fn url(&self) -> String {
-        format!("http://{}", self.address())
+        format!("{}://{}", self.scheme, self.address())
     }
 
     /// The admin token that the first start wrote.
@@ -171,7 +174,7 @@ impl Installation {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// One request as admin: `request("POST /v1/jobs", b"{…}")`.
+    /// One plain request as admin: `request("POST /v1/jobs", b"{…}")`. With a certificate there are only commands.
     #[track_caller]
     pub fn request(&self, line: &str, json: &[u8]) -> Answer {
         let authorization = format!("Bearer {}", self.token());
@@ -182,6 +185,10 @@ impl Installation {
     /// The workers that the manager has heard of.
     #[track_caller]
     pub fn workers(&self) -> Vec<WorkerView> {
+        if self.scheme == "https" {
+            let text = self.ok(&["--json", "worker", "list"]);
+            return serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        }
         let answer = self.request("GET /v1/workers", b"");
         assert_eq!(answer.status, 200, "{}", answer.text());
         serde_json::from_slice(&answer.body).unwrap_or_else(|e| panic!("{e}: {}", answer.text()))
@@ -243,8 +250,13 @@ impl Installation {
 
     fn is_ready(&mut self) -> bool {
         let Ok(text) = std::fs::read_to_string(self.data.join("address")) else { return false };
-        let Ok(address) = text.trim().trim_start_matches("http://").trim_end_matches('/').parse() else { return false };
-        let ready = http::request(address, "GET /readyz", &[], b"").is_ok_and(|answer| answer.status == 200);
+        let Some((scheme, address)) = text.trim().split_once("://") else { return false };
+        let Ok(address) = address.parse() else { return false };
+        self.scheme = if scheme == "https" { "https" } else { "http" };
+        let ready = match self.scheme {
+            "https" => self.cli(&["job", "list"]).status.success(),
+            _ => http::request(address, "GET /readyz", &[], b"").is_ok_and(|answer| answer.status == 200),
+        };
         if ready {
             self.address = Some(address);
         }

@@ -1,0 +1,4 @@
+//! Real handshakes, with an authority of our own.
+
+mod files;
+mod handshakes;
