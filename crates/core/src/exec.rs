@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{COMMAND_BYTES_MAX, ENV_VARS_MAX, STDIN_BYTES_MAX};
+use crate::limits::{COMMAND_BYTES_MAX, ENV_BYTES_MAX, ENV_VARS_MAX, STDIN_BYTES_MAX};
 use crate::problem::Problem;
 
 /// A command with its surroundings.
@@ -45,6 +45,11 @@ impl Exec {
                 "env",
                 format!("has {} variables, the most is {ENV_VARS_MAX}", self.env.len()),
             ));
+        }
+        let bytes: usize = self.env.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if bytes > ENV_BYTES_MAX {
+            return Err(Problem::invalid("env", format!("is {bytes} bytes long, the most is {ENV_BYTES_MAX}"))
+                .remedy("put large inputs in files"));
         }
         for (name, value) in &self.env {
             if name.is_empty() || name.contains('=') {

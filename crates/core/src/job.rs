@@ -33,7 +33,7 @@ pub struct JobSpec {
 
 /// How a job spreads its task over many. A task's index is the number in its id and in `$MUTIRAO_TASK_INDEX`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Spread {
     /// One task, with index 1.
     #[default]
@@ -228,6 +228,9 @@ pub struct JobView {
     pub labels: BTreeMap<String, String>,
     /// Follows the job's tasks through API, broker and worker.
     pub trace: String,
+    /// What each task does. Only when one job is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskSpec>,
 }
 
 /// Where a task stands.

@@ -12,6 +12,8 @@
 //! - Losing the worker is not failing: it is counted apart and bounded apart (`crashes`), so that a task which kills
 //!   its workers is given up as `dead` instead of eating the pool.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
@@ -19,6 +21,9 @@ use crate::dice::Dice;
 use crate::id::Attempt;
 use crate::outcome::Verdict;
 use crate::task::Retry;
+
+/// Before a task that was too big for its worker is offered again: a larger worker must get the chance to take it.
+const UNFIT_WAIT: Duration = Duration::from_millis(500);
 
 /// How a task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
@@ -161,7 +166,10 @@ impl Life {
             },
             Event::Started(attempt) => match self.phase {
                 Phase::Dispatched(current) if current == attempt => self.go(Phase::Running(attempt), attempt),
-                Phase::Ready { .. } | Phase::Accepted => self.go(Phase::Running(attempt), attempt),
+                // Only a try that has not been judged yet: an old message must not bring one back to be judged again.
+                Phase::Ready { .. } | Phase::Accepted if attempt.n > self.tries => {
+                    self.go(Phase::Running(attempt), attempt)
+                }
                 _ => Change::None,
             },
             Event::Ended(_, Verdict::Ok) => self.end(Final::Ok),
@@ -178,6 +186,7 @@ impl Life {
             Verdict::Cancelled => self.end(Final::Cancelled),
             Verdict::Refused => self.end(Final::Dead),
             Verdict::Returned => self.again(Timestamp(0), false),
+            Verdict::Unfit => self.again(now.plus(UNFIT_WAIT), false),
             Verdict::Lost => {
                 self.losses += 1;
                 match (retry.crashes, self.losses) {
@@ -221,7 +230,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const VERDICTS: [Verdict; 7] = [
+    const VERDICTS: [Verdict; 8] = [
         Verdict::Ok,
         Verdict::Failed,
         Verdict::TimedOut,
@@ -229,6 +238,7 @@ mod tests {
         Verdict::Lost,
         Verdict::Returned,
         Verdict::Refused,
+        Verdict::Unfit,
     ];
 
     fn any_event() -> impl Strategy<Value = Event> {
@@ -237,7 +247,7 @@ mod tests {
             1 => Just(Event::Released),
             4 => attempt.clone().prop_map(Event::HandedOut),
             4 => attempt.clone().prop_map(Event::Started),
-            6 => (attempt, 0usize..7).prop_map(|(a, v)| Event::Ended(a, VERDICTS[v])),
+            6 => (attempt, 0usize..8).prop_map(|(a, v)| Event::Ended(a, VERDICTS[v])),
             1 => Just(Event::Cancelled),
         ]
     }
@@ -323,6 +333,19 @@ mod tests {
         assert_eq!(life.apply(Event::Ended(old, Verdict::Failed), &policy, Timestamp(0), &dice), Change::None);
         assert_eq!(life.phase, Phase::Dispatched(new));
         assert_eq!(life.apply(Event::Ended(old, Verdict::Ok), &policy, Timestamp(0), &dice), Change::Ended(Final::Ok));
+    }
+
+    #[test]
+    fn a_try_that_was_judged_is_not_judged_again_when_its_messages_come_twice() {
+        let (dice, policy) = (Dice::seeded(1), retry(5, 5));
+        let first = Attempt { generation: 1, n: 1 };
+        let mut life = Life::fresh();
+        life.apply(Event::HandedOut(first), &policy, Timestamp(0), &dice);
+        for _ in 0..3 {
+            life.apply(Event::Started(first), &policy, Timestamp(0), &dice);
+            life.apply(Event::Ended(first, Verdict::Failed), &policy, Timestamp(0), &dice);
+        }
+        assert_eq!(life.failures, 1);
     }
 
     #[test]

@@ -7,6 +7,10 @@ pub const JOB_TASKS_MAX: u64 = 10_000_000;
 pub const COMMAND_BYTES_MAX: usize = 1 << 20;
 /// Environment variables of a task.
 pub const ENV_VARS_MAX: usize = 1_000;
+/// Bytes of a task's environment, names and values together.
+pub const ENV_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a task's definition as it travels, escapes included.
+pub const SPEC_BYTES_MAX: usize = 4 << 20;
 /// Bytes a task may be given on its standard input.
 pub const STDIN_BYTES_MAX: usize = 1 << 20;
 /// Bytes of one entry (`--each-line`) of a job.
@@ -23,6 +27,8 @@ pub const OUTPUT_BYTES_MAX: u64 = 64 << 20;
 pub const BODY_BYTES_MAX: usize = 128 << 20;
 /// Tasks in one parcel.
 pub const PARCEL_TASKS_MAX: usize = 512;
+/// Bytes of one parcel; one that would be longer is split.
+pub const PARCEL_BYTES_MAX: usize = 12 << 20;
 /// Bytes of one broker message.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Rows in one page of a list.

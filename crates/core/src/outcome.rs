@@ -19,6 +19,8 @@ pub enum Verdict {
     Lost,
     /// The worker gave it back unfinished, because it was told to go home. Nobody's fault: it counts against no limit.
     Returned,
+    /// The task is too big for the worker that took it; another may have room.
+    Unfit,
     /// No worker can ever run it: an action nobody knows, an input that cannot be read.
     Refused,
 }
@@ -32,6 +34,7 @@ impl Verdict {
             Verdict::Cancelled => "cancelled",
             Verdict::Lost => "lost",
             Verdict::Returned => "returned",
+            Verdict::Unfit => "unfit",
             Verdict::Refused => "refused",
         }
     }

@@ -90,8 +90,8 @@ impl Problem {
     /// Puts the field under a parent: `timeout` becomes `task.timeout`.
     pub fn under(mut self, parent: &str) -> Self {
         self.field = Some(match self.field {
-            Some(field) => format!("{parent}.{field}"),
-            None => parent.into(),
+            Some(field) if !field.is_empty() => format!("{parent}.{field}"),
+            _ => parent.into(),
         });
         self
     }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::exec::Exec;
-use crate::limits::{CRASHES_MAX, RETRIES_MAX};
+use crate::limits::{CRASHES_MAX, RETRIES_MAX, SPEC_BYTES_MAX};
 use crate::problem::Problem;
 use crate::quantity::{Bytes, Cpus, Span};
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Action {
     Exec(Exec),
     /// Does nothing, at once and well. For measuring everything else.
@@ -126,6 +126,11 @@ impl TaskSpec {
     pub fn check(&self) -> Result<(), Problem> {
         if let Action::Exec(exec) = &self.action {
             exec.check().map_err(|p| p.under("action.exec"))?;
+        }
+        let bytes = serde_json::to_vec(self).map_or(0, |spec| spec.len());
+        if bytes > SPEC_BYTES_MAX {
+            return Err(Problem::invalid("", format!("the task is {bytes} bytes long, the most is {SPEC_BYTES_MAX}"))
+                .remedy("put large inputs in files"));
         }
         if self.retry.retries > RETRIES_MAX {
             return Err(Problem::invalid(

@@ -14,7 +14,7 @@ pub mod window;
 #[cfg(test)]
 mod simulation;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use mutirao_core::envelope::{Beat, Done, ParcelId, Reports, Started};
@@ -62,6 +62,8 @@ pub struct Again {
 #[derive(Debug, Default)]
 pub struct Effects {
     pub ended: Vec<Ended>,
+    /// What cancelled tasks still had to say: their output and cost, when they stopped. Changes no state and no count.
+    pub late: Vec<Ended>,
     pub again: Vec<Again>,
     /// Tasks that workers must stop.
     pub stop: Vec<(QueueName, TaskKey)>,
@@ -95,6 +97,16 @@ struct Posted {
     queue: QueueName,
     picks: Vec<Pick>,
     since: Mono,
+    /// When a later parcel of the queue was taken. Queues are first in, first out: this one should have been before.
+    passed: Option<Mono>,
+}
+
+/// Tasks of an open job, as the desk has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UnderWay {
+    pub open: u64,
+    pub dispatched: u64,
+    pub running: u64,
 }
 
 /// Where a task that has no final row stands.
@@ -173,8 +185,12 @@ impl Desk {
             line.leave(job);
             line.forget_waits(job);
         }
-        for (index, _) in ledger.out() {
-            self.release(&ledger.queue, TaskKey { job, index });
+        for (index, life) in ledger.out() {
+            let Some(attempt) = life.attempt() else { continue };
+            self.sessions.part(TaskKey { job, index }, attempt);
+            if let Some(line) = self.lines.get_mut(&ledger.queue) {
+                line.out = line.out.saturating_sub(1);
+            }
         }
     }
 
@@ -214,12 +230,17 @@ impl Desk {
             let size = window::parcel_size(line.out + room, seats.sessions);
             let picks = Self::pick(line, &mut self.jobs, room, self.generation, now, &self.dice);
             line.out += picks.len();
-            for chunk in picks.chunks(size) {
+            let most = |pick: &Pick| self.jobs.get(&pick.task.job).map_or(size, |ledger| ledger.parcel_max.min(size));
+            let mut rest = &picks[..];
+            while let Some(first) = rest.first() {
+                let (chunk, later) = rest.split_at(most(first).min(rest.len()));
+                rest = later;
                 self.parcels += 1;
                 let id = ParcelId { generation: self.generation, n: self.parcels };
-                let picks = chunk.to_vec();
-                self.posted.insert(id, Posted { queue: queue.clone(), picks: picks.clone(), since: now.mono });
-                handed.push(Handed { id, queue: queue.clone(), picks });
+                let (queue, picks) = (queue.clone(), chunk.to_vec());
+                let posted = Posted { queue: queue.clone(), picks: picks.clone(), since: now.mono, passed: None };
+                self.posted.insert(id, posted);
+                handed.push(Handed { id, queue, picks });
             }
         }
         handed
@@ -256,13 +277,47 @@ impl Desk {
         }
     }
 
-    /// Parcels that nobody has taken for longer than `patience`, by queue.
-    pub fn overdue(&self, patience: Duration, now: Now) -> Vec<(QueueName, ParcelId)> {
-        self.posted
-            .iter()
-            .filter(|(_, posted)| now.mono.since(posted.since) > patience)
-            .map(|(id, posted)| (posted.queue.clone(), *id))
-            .collect()
+    /// A parcel was too long for the broker: its tasks go out again in smaller ones, and one that is alone never can.
+    pub fn split(&mut self, parcel: ParcelId, now: Now) {
+        let Some(posted) = self.posted.get(&parcel) else { return };
+        let fewer = posted.picks.len() / 2;
+        if fewer == 0 {
+            return self.refuse(parcel, "it is too large to be sent to a worker", now);
+        }
+        let jobs: Vec<JobKey> = posted.picks.iter().map(|pick| pick.task.job).collect();
+        for job in jobs {
+            if let Some(ledger) = self.jobs.get_mut(&job) {
+                ledger.parcel_max = ledger.parcel_max.min(fewer);
+            }
+        }
+        self.unpost(parcel, now);
+    }
+
+    /// Takes back the parcels that were passed by later ones and not taken for longer than `patience`, and says how
+    /// many. They were lost on their way, or with the worker that had just received them.
+    pub fn take_back_lost(&mut self, patience: Duration, now: Now) -> usize {
+        let lost = |posted: &Posted| posted.passed.is_some_and(|passed| now.mono.since(passed) > patience);
+        let lost: Vec<ParcelId> = self.posted.iter().filter(|(_, p)| lost(p)).map(|(id, _)| *id).collect();
+        for parcel in &lost {
+            self.unpost(*parcel, now);
+        }
+        lost.len()
+    }
+
+    /// Queues in which a parcel has not been taken for longer than `patience`, though none has passed it.
+    pub fn overdue(&self, patience: Duration, now: Now) -> BTreeSet<QueueName> {
+        let late = |posted: &&Posted| now.mono.since(posted.since) > patience;
+        self.posted.values().filter(late).map(|posted| posted.queue.clone()).collect()
+    }
+
+    /// Nothing lies in this queue of the broker: what is overdue there is lost.
+    pub fn found_empty(&mut self, queue: &QueueName, patience: Duration, now: Now) -> usize {
+        let lost = |posted: &Posted| posted.queue == *queue && now.mono.since(posted.since) > patience;
+        let lost: Vec<ParcelId> = self.posted.iter().filter(|(_, p)| lost(p)).map(|(id, _)| *id).collect();
+        for parcel in &lost {
+            self.unpost(*parcel, now);
+        }
+        lost.len()
     }
 
     /// What these tasks need is gone from the store: no worker can ever run them.
@@ -287,7 +342,11 @@ impl Desk {
             self.started(&reports.session, task, attempt, at, now);
         }
         for Done { task, attempt, outcome, .. } in reports.done {
-            if self.held_by_another(&reports.session, task, attempt) {
+            if !self.may_speak_of(&reports.session, task, attempt) {
+                continue;
+            }
+            if outcome.verdict == Verdict::Cancelled && !self.is_open(task) {
+                self.late(task, attempt, &reports.worker, outcome, now);
                 continue;
             }
             let verdict = outcome.verdict;
@@ -298,8 +357,30 @@ impl Desk {
         }
     }
 
+    fn is_open(&self, task: TaskKey) -> bool {
+        self.jobs.get(&task.job).is_some_and(|ledger| !ledger.has_ended(task.index))
+    }
+
+    fn late(&mut self, task: TaskKey, attempt: Attempt, worker: &WorkerId, outcome: Outcome, now: Now) {
+        self.effects.late.push(Ended {
+            task,
+            how: Final::Cancelled,
+            attempt: Some(attempt),
+            failures: 0,
+            losses: 0,
+            worker: Some(worker.clone()),
+            outcome: Some(outcome),
+            at: now.wall,
+        });
+    }
+
     fn taken(&mut self, session: &SessionId, worker: &WorkerId, parcel: ParcelId, now: Now) {
         let Some(posted) = self.posted.remove(&parcel) else { return };
+        for (id, other) in &mut self.posted {
+            if other.queue == posted.queue && *id < parcel {
+                other.passed.get_or_insert(now.mono);
+            }
+        }
         if !self.sessions.knows(session) {
             self.sessions.came(session, worker, &posted.queue, now.mono.plus(self.lease));
             self.effects.sessions.push(SessionChange::Came(session.clone(), worker.clone(), posted.queue.clone()));
@@ -316,12 +397,8 @@ impl Desk {
     }
 
     fn started(&mut self, session: &SessionId, task: TaskKey, attempt: Attempt, at: Timestamp, now: Now) {
-        if self.held_by_another(session, task, attempt) {
-            return;
-        }
-        let Some(queue) = self.jobs.get(&task.job).map(|l| l.queue.clone()) else { return };
         // A task runs only under a session whose lease can run out: one that nobody answers for would run for ever.
-        self.adopt(session, &queue, task, attempt, now);
+        self.adopt(session, task, attempt, now);
         if self.sessions.holder(task, attempt) != Some(session) {
             return;
         }
@@ -331,9 +408,19 @@ impl Desk {
         }
     }
 
-    /// True when `attempt` is known to be with some other session: whoever speaks of it now is mistaken or lying.
-    fn held_by_another(&self, session: &SessionId, task: TaskKey, attempt: Attempt) -> bool {
-        self.sessions.holder(task, attempt).is_some_and(|holder| holder != session)
+    /// Whether a session's word about an attempt counts: it holds it, or held it until its lease ran out, or was alive
+    /// under an earlier owner, which handed it out. Whoever else speaks of it is mistaken or lying.
+    fn may_speak_of(&self, session: &SessionId, task: TaskKey, attempt: Attempt) -> bool {
+        match self.sessions.holder(task, attempt) {
+            Some(holder) => holder == session,
+            None => self.sessions.held_once(session, task, attempt) || self.may_inherit(session, task, attempt),
+        }
+    }
+
+    fn may_inherit(&self, session: &SessionId, task: TaskKey, attempt: Attempt) -> bool {
+        let queue = self.jobs.get(&task.job).map(|ledger| &ledger.queue);
+        let recalled = |known: &Session| known.recalled && Some(&known.queue) == queue;
+        attempt.generation < self.generation && self.sessions.get(session).is_some_and(recalled)
     }
 
     fn beat(&mut self, session: SessionId, worker: WorkerId, beat: Beat, now: Now) {
@@ -345,7 +432,7 @@ impl Desk {
             self.effects.sessions.push(SessionChange::Came(session.clone(), worker, beat.queue.clone()));
         }
         for held in &beat.held {
-            self.adopt(&session, &beat.queue, held.task, held.attempt, now);
+            self.adopt(&session, held.task, held.attempt, now);
         }
         let listed: std::collections::HashSet<TaskKey> = beat.held.iter().map(|h| h.task).collect();
         for (task, attempt) in self.sessions.beaten(&session, &beat, now.mono.plus(self.lease)) {
@@ -359,23 +446,26 @@ impl Desk {
     }
 
     /// A session holds an attempt that we did not know was out: our predecessor handed it out.
-    fn adopt(&mut self, session: &SessionId, queue: &QueueName, task: TaskKey, attempt: Attempt, now: Now) {
-        if self.sessions.holder(task, attempt).is_some() || !self.sessions.knows(session) {
+    fn adopt(&mut self, session: &SessionId, task: TaskKey, attempt: Attempt, now: Now) {
+        let Some(known) = self.sessions.get(session) else { return };
+        if self.sessions.holder(task, attempt).is_some() {
             return;
         }
-        let Some(ledger) = self.jobs.get_mut(&task.job) else {
-            self.effects.stop.push((queue.clone(), task));
+        let queue = known.queue.clone();
+        let may = self.may_inherit(session, task, attempt);
+        let Some(ledger) = self.jobs.get_mut(&task.job).filter(|ledger| ledger.queue == queue) else {
+            self.effects.stop.push((queue, task));
             return;
         };
         match ledger.attempt_of(task.index) {
-            Some(current) if current == attempt => self.sessions.hold(session, task, attempt),
             Some(_) => {}
-            None if ledger.has_ended(task.index) => self.effects.stop.push((queue.clone(), task)),
+            None if ledger.has_ended(task.index) => self.effects.stop.push((queue, task)),
+            None if !may => {}
             None => {
                 ledger.adopt(task.index);
                 if self.happen(task, Event::Started(attempt), None, None, now) {
                     self.sessions.hold(session, task, attempt);
-                    if let Some(line) = self.lines.get_mut(queue) {
+                    if let Some(line) = self.lines.get_mut(&queue) {
                         line.out += 1;
                         line.forget_wait(task);
                     }
@@ -396,6 +486,16 @@ impl Desk {
         for session in self.sessions.of_process(host, pid) {
             self.gone(&session, now);
         }
+    }
+
+    /// Time during which nobody could be heard, because we were frozen or could not write, counts against no lease.
+    pub fn forgive(&mut self, by: Duration) {
+        self.sessions.forgive(by);
+    }
+
+    /// A session is in the store: a next owner will wait for it, so it may be given work.
+    pub fn written(&mut self, session: &SessionId) {
+        self.sessions.written(session);
     }
 
     /// Lets the leases run out.
@@ -438,7 +538,11 @@ impl Desk {
         let freed = before.filter(|_| life.attempt().is_none());
         if let Some(attempt) = freed {
             line.out = line.out.saturating_sub(1);
-            self.sessions.drop_hold(task, attempt);
+            match event {
+                // Whoever runs it will say how it stopped.
+                Event::Cancelled => self.sessions.part(task, attempt),
+                _ => self.sessions.drop_hold(task, attempt),
+            }
         }
         match change {
             Change::None => return false,
@@ -458,10 +562,24 @@ impl Desk {
             Change::Ended(how) => {
                 self.open -= 1;
                 line.forget_wait(task);
+                if let (Event::Ended(by, _), Some(other)) = (event, before)
+                    && by != other
+                {
+                    // An older attempt did it after all; the newer one works in vain.
+                    self.effects.stop.push((ledger.queue.clone(), task));
+                }
                 let attempt = match event {
                     Event::Ended(attempt, _) => Some(attempt),
                     _ => before,
                 };
+                let outcome = outcome.or_else(|| {
+                    let why = match (how, life.losses) {
+                        (Final::Dead | Final::Lost, 1) => "its worker vanished".to_owned(),
+                        (Final::Dead | Final::Lost, n) => format!("{n} workers vanished under it"),
+                        _ => return None,
+                    };
+                    Some(Outcome::new(Verdict::Lost, now.wall).because(why))
+                });
                 self.effects.ended.push(Ended {
                     task,
                     how,
@@ -486,13 +604,6 @@ impl Desk {
         }
     }
 
-    fn release(&mut self, queue: &QueueName, task: TaskKey) {
-        self.sessions.drop_task(task);
-        if let Some(line) = self.lines.get_mut(queue) {
-            line.out = line.out.saturating_sub(1);
-        }
-    }
-
     // ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     /// When something will happen by itself: the next retry that is due.
@@ -508,15 +619,22 @@ impl Desk {
         Some(Standing { life, worker: worker.cloned(), started_at: ledger.began_at(task.index) })
     }
 
-    /// Dispatched and running tasks of a job.
-    pub fn out_of(&self, job: JobKey) -> (u64, u64) {
-        let Some(ledger) = self.jobs.get(&job) else { return (0, 0) };
-        let running = ledger.out().filter(|(_, life)| matches!(life.phase, Phase::Running(_))).count() as u64;
-        (ledger.out().count() as u64 - running, running)
+    /// How an open job's tasks stand, if the desk knows it.
+    pub fn under_way(&self, job: JobKey) -> Option<UnderWay> {
+        let ledger = self.jobs.get(&job)?;
+        let mut counts = UnderWay { open: ledger.open(), ..UnderWay::default() };
+        for (_, life) in ledger.out() {
+            match life.phase {
+                Phase::Running(_) => counts.running += 1,
+                _ => counts.dispatched += 1,
+            }
+        }
+        Some(counts)
     }
 
+    /// Whether a worker may write the log of an attempt: it holds it, or held it until it was cancelled or given up.
     pub fn holds(&self, worker: &WorkerId, task: TaskKey, attempt: Attempt) -> bool {
-        self.sessions.holder(task, attempt).and_then(|s| self.sessions.worker_of(s)) == Some(worker)
+        self.sessions.holds_or_held(worker, task, attempt)
     }
 
     pub fn sessions(&self) -> impl Iterator<Item = (&SessionId, &Session)> {

@@ -3,13 +3,16 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use mutirao_broker::Shared as Broker;
+use mutirao_core::Clock;
 use mutirao_core::envelope::{
     Control, Handout, Parcel, ParcelId, Template, Version, control_of, results_of, seal, tasks_of,
 };
 use mutirao_core::id::{JobKey, QueueName};
+use mutirao_core::limits::PARCEL_BYTES_MAX;
 use mutirao_store::StoreError;
 use tokio::sync::mpsc;
 
@@ -17,6 +20,8 @@ use crate::desk::{Handed, Pick};
 use crate::entries::{Cache, Kind, SEGMENT_TASKS, Segment};
 use crate::store::{Card, Shared as Store};
 
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Jobs whose definition is kept at hand.
 const CARDS_MAX: usize = 1_000;
 
@@ -24,14 +29,20 @@ const CARDS_MAX: usize = 1_000;
 pub enum Outgoing {
     Parcels(Vec<Handed>),
     Control(QueueName, Control),
+    /// Does anything lie in this queue?
+    Look(QueueName),
 }
 
-/// What could not go out.
-pub enum Undelivered {
+/// What comes back to the foreman.
+pub enum Back {
     /// Try again: the broker or the store was away.
-    Parcel(ParcelId),
+    Unsent(ParcelId),
+    /// Try again with fewer tasks.
+    TooLong(ParcelId),
     /// Never: what the tasks need cannot be read.
     Broken(ParcelId, String),
+    /// Nothing lies in this queue, nor is any of it with a consumer.
+    Empty(QueueName),
 }
 
 enum PackError {
@@ -51,60 +62,86 @@ impl From<StoreError> for PackError {
 pub struct Dispatch {
     store: Store,
     broker: Broker,
+    clock: Arc<dyn Clock>,
     cards: HashMap<JobKey, Arc<Card>>,
     segments: Cache,
+    /// Grows while nothing can be sent, so that an outage is not answered with a storm.
+    pause: Duration,
 }
 
 impl Dispatch {
-    pub fn new(store: Store, broker: Broker) -> Self {
-        Self { store, broker, cards: HashMap::new(), segments: Cache::default() }
+    pub fn new(store: Store, broker: Broker, clock: Arc<dyn Clock>) -> Self {
+        Self { store, broker, clock, cards: HashMap::new(), segments: Cache::default(), pause: Duration::ZERO }
     }
 
     /// Until the foreman hangs up.
-    pub async fn run(mut self, mut outgoing: mpsc::Receiver<Outgoing>, undelivered: mpsc::Sender<Undelivered>) {
+    pub async fn run(mut self, mut outgoing: mpsc::Receiver<Outgoing>, back: mpsc::Sender<Vec<Back>>) {
         while let Some(next) = outgoing.recv().await {
-            match next {
-                Outgoing::Parcels(handed) => {
-                    for failed in self.send(handed).await {
-                        if undelivered.send(failed).await.is_err() {
-                            return;
-                        }
-                    }
-                }
-                Outgoing::Control(queue, control) => {
-                    // Best effort by nature: the desk repeats it when a worker speaks of a task it should not have.
-                    if let Err(error) = self.broker.announce(&control_of(&queue), seal(&control)).await {
-                        tracing::warn!(%queue, %error, "control message not announced");
-                    }
-                }
+            let returns = match next {
+                Outgoing::Parcels(handed) => self.send(handed).await,
+                Outgoing::Control(queue, control) => self.control(&queue, &control).await,
+                Outgoing::Look(queue) => self.look(queue).await,
+            };
+            if !returns.is_empty() && back.send(returns).await.is_err() {
+                return;
             }
         }
     }
 
-    async fn send(&mut self, handed: Vec<Handed>) -> Vec<Undelivered> {
-        let mut failed = Vec::new();
+    async fn control(&self, queue: &QueueName, control: &Control) -> Vec<Back> {
+        // Best effort by nature: the desk repeats it when a worker speaks of a task it should not have.
+        if let Err(error) = self.broker.announce(&control_of(queue), seal(control)).await {
+            tracing::debug!(%queue, %error, "control message not announced");
+        }
+        Vec::new()
+    }
+
+    async fn look(&self, queue: QueueName) -> Vec<Back> {
+        match self.broker.counts(&tasks_of(&queue)).await {
+            Ok(counts) if counts.ready + counts.unacked == 0 => vec![Back::Empty(queue)],
+            _ => Vec::new(),
+        }
+    }
+
+    async fn send(&mut self, handed: Vec<Handed>) -> Vec<Back> {
+        let mut back = Vec::new();
+        let mut trouble = None;
         let mut batches: HashMap<QueueName, (Vec<ParcelId>, Vec<Bytes>)> = HashMap::new();
         for Handed { id, queue, picks } in handed {
-            match self.pack(id, &queue, &picks).await {
-                Ok(parcel) => {
+            match self.pack(id, &queue, &picks).await.map(|parcel| seal(&parcel)) {
+                Ok(body) if body.len() > PARCEL_BYTES_MAX => back.push(Back::TooLong(id)),
+                Ok(body) => {
                     let (ids, bodies) = batches.entry(queue).or_default();
                     ids.push(id);
-                    bodies.push(seal(&parcel));
+                    bodies.push(body);
                 }
-                Err(PackError::Broken(why)) => failed.push(Undelivered::Broken(id, why)),
+                Err(PackError::Broken(why)) => back.push(Back::Broken(id, why)),
                 Err(PackError::Store(error)) => {
-                    tracing::warn!(%error, "parcel not packed; it will be tried again");
-                    failed.push(Undelivered::Parcel(id));
+                    trouble = Some(error.to_string());
+                    back.push(Back::Unsent(id));
                 }
             }
         }
         for (queue, (ids, bodies)) in batches {
             if let Err(error) = self.broker.publish(&tasks_of(&queue), bodies).await {
-                tracing::warn!(%queue, %error, "parcels not published; they will be tried again");
-                failed.extend(ids.into_iter().map(Undelivered::Parcel));
+                trouble = Some(error.to_string());
+                back.extend(ids.into_iter().map(Back::Unsent));
             }
         }
-        failed
+        self.rest(trouble).await;
+        back
+    }
+
+    async fn rest(&mut self, trouble: Option<String>) {
+        let Some(error) = trouble else {
+            self.pause = Duration::ZERO;
+            return;
+        };
+        if self.pause.is_zero() {
+            tracing::warn!(error, "parcels cannot be sent; trying again until they can");
+        }
+        self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        self.clock.sleep(self.pause).await;
     }
 
     async fn pack(&mut self, id: ParcelId, queue: &QueueName, picks: &[Pick]) -> Result<Parcel, PackError> {

@@ -25,4 +25,5 @@ pub mod store;
 
 pub use service::{Jobs, JobsError, JobsParts};
 pub use settings::JobsSettings;
+pub use store::postgres::MIGRATIONS as POSTGRES_MIGRATIONS;
 pub use store::sqlite::MIGRATIONS;

@@ -13,23 +13,33 @@ use tokio::sync::{mpsc, watch};
 pub const CREDIT: u32 = 64;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A message's content, and the tag by which it is acknowledged.
-pub struct Incoming {
-    pub reports: Reports,
-    pub tag: u64,
+/// Where a message stands among those received. A tag means something only within one consumer, and there is a new one
+/// after every failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    consumer: u64,
+    tag: u64,
 }
 
-/// Until the foreman hangs up. `settled` is the highest tag that may be acknowledged.
+/// A message's content, and the mark by which it is acknowledged.
+pub struct Incoming {
+    pub reports: Reports,
+    pub mark: Mark,
+}
+
+/// Until the foreman hangs up. `settled` marks the last that may be acknowledged.
 pub async fn run(
     broker: Arc<dyn Broker>,
     queue: String,
     clock: Arc<dyn Clock>,
     to: mpsc::Sender<Incoming>,
-    mut settled: watch::Receiver<u64>,
+    mut settled: watch::Receiver<Mark>,
 ) {
+    let mut consumers = 0;
     while !to.is_closed() {
+        consumers += 1;
         let failure = match broker.consume(&queue, CREDIT).await {
-            Ok(consumer) => pump(consumer, &to, &mut settled).await,
+            Ok(consumer) => pump(consumer, consumers, &to, &mut settled).await,
             Err(error) => Err(error),
         };
         match failure {
@@ -43,8 +53,9 @@ pub async fn run(
 
 async fn pump(
     mut consumer: Box<dyn Consumer>,
+    number: u64,
     to: &mpsc::Sender<Incoming>,
-    settled: &mut watch::Receiver<u64>,
+    settled: &mut watch::Receiver<Mark>,
 ) -> Result<(), BrokerError> {
     loop {
         tokio::select! {
@@ -53,7 +64,9 @@ async fn pump(
                     return Ok(());
                 }
                 let through = *settled.borrow_and_update();
-                consumer.ack_through(through).await?;
+                if through.consumer == number {
+                    consumer.ack_through(through.tag).await?;
+                }
             }
             deliveries = consumer.next() => {
                 for delivery in deliveries? {
@@ -62,7 +75,7 @@ async fn pump(
                             for done in &reports.done {
                                 tracing::debug!(trace = done.trace, task = %done.task, verdict = done.outcome.verdict.as_str(), "reported");
                             }
-                            if to.send(Incoming { reports, tag: delivery.tag }).await.is_err() {
+                            if to.send(Incoming { reports, mark: Mark { consumer: number, tag: delivery.tag } }).await.is_err() {
                                 return Ok(());
                             }
                         }

@@ -14,6 +14,7 @@ use mutirao_core::job::{JobSpec, JobState, JobView, Page, WorkerView};
 use mutirao_surface::{Args, Body, IdempotencyKey, OpenApiRouter, PageArgs, Part, Rejection, TraceId, only, paging};
 use serde::Deserialize;
 
+use crate::desk::Desk;
 use crate::service::{Jobs, Submitted, refused, stand};
 use crate::store::JobFilter;
 
@@ -63,12 +64,17 @@ async fn submit(
 
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 struct ListArgs {
     /// Only jobs in this state.
     state: Option<JobState>,
     /// Only jobs of this queue.
     #[param(value_type = Option<String>)]
     queue: Option<QueueName>,
+    /// Only jobs of this name.
+    name: Option<String>,
+    /// Only jobs with this label, as `team=physics`.
+    label: Option<String>,
     #[serde(flatten)]
     #[param(ignore)]
     page: PageArgs,
@@ -83,10 +89,17 @@ async fn list(
     Args(args): Args<ListArgs>,
 ) -> Result<Json<Page<JobView>>, Rejection> {
     let limit = args.page.rows()?;
+    let pair = |text: String| match text.split_once('=') {
+        Some((label, value)) => Ok((label.to_owned(), value.to_owned())),
+        None => Err(Problem::invalid("label", format!("\"{text}\" has no value")).remedy("write it like team=physics")),
+    };
+    let label = args.label.map(pair).transpose()?;
     let filter = JobFilter {
         namespace: caller.namespace,
         state: args.state,
         queue: args.queue,
+        name: args.name,
+        label,
         before: args.page.after()?,
         limit: limit + 1,
     };
@@ -95,10 +108,10 @@ async fn list(
     items.truncate(limit as usize);
     let next = more.then(|| items.last().map(|job| paging::encode(&job.id))).flatten();
     let open: Vec<JobKey> = items.iter().filter(|job| job.finished_at.is_none()).map(|job| job.id).collect();
-    let out = jobs.look(move |desk, _| open.into_iter().map(|key| (key, desk.out_of(key))).collect::<Vec<_>>()).await?;
-    for (key, (dispatched, running)) in out {
+    let look = move |desk: &Desk, _| open.into_iter().map(|key| (key, desk.under_way(key))).collect::<Vec<_>>();
+    for (key, under_way) in jobs.look(look).await? {
         if let Some(view) = items.iter_mut().find(|view| view.id == key) {
-            stand(view, dispatched, running);
+            stand(view, under_way);
         }
     }
     if let Some(state) = args.state {
@@ -116,7 +129,10 @@ async fn show(
     only::Viewer(caller): only::Viewer,
     Part(id): Part<JobKey>,
 ) -> Result<Json<JobView>, Rejection> {
-    Ok(Json(visible(&jobs, &caller, id).await?))
+    let mut view = visible(&jobs, &caller, id).await?;
+    let card = jobs.0.store.card(id).await.map_err(refused)?;
+    view.task = card.map(|card| (*card.spec).clone());
+    Ok(Json(view))
 }
 
 /// Cancel every task of a job that has not ended. Running ones are stopped.

@@ -14,19 +14,18 @@ use mutirao_core::id::{JobKey, QueueName, TaskKey, WorkerId};
 use mutirao_core::job::{JobSpec, JobState, JobView, WorkerView};
 use mutirao_core::task::Needs;
 use mutirao_core::{Clock, Dice, Problem};
-use mutirao_store::{Sqlite, StoreError};
+use mutirao_store::{Database, StoreError};
 use mutirao_surface::{BlobGuard, Capability, Ready};
 use sha2::{Digest, Sha256};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::desk::ledger::Ledger;
-use crate::desk::{Desk, Now};
+use crate::desk::{Desk, Now, UnderWay};
 use crate::dispatch::Dispatch;
 use crate::entries::{Kind, pack};
 use crate::foreman::{Ask, Channels, Foreman, Vitals};
 use crate::settings::JobsSettings;
-use crate::store::sqlite::SqliteJobs;
-use crate::store::{Created, NewJob, Shared as Store};
+use crate::store::{self, Created, Forgotten, NewJob, Shared as Store};
 use crate::{reports, routes};
 
 const ASKS_MAX: usize = 1_024;
@@ -36,7 +35,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 const STOP_WAIT: Duration = Duration::from_secs(10);
 
 pub struct JobsParts {
-    pub store: Sqlite,
+    /// Has had [`crate::MIGRATIONS`] or [`crate::POSTGRES_MIGRATIONS`] applied.
+    pub store: Database,
     pub broker: Broker,
     pub blobs: Arc<dyn Blobs>,
     pub clock: Arc<dyn Clock>,
@@ -76,7 +76,7 @@ impl Jobs {
     /// Reads back what is unfinished and goes on with it.
     pub async fn start(parts: JobsParts) -> Result<Self, JobsError> {
         let JobsParts { store, broker, blobs, clock, dice, settings } = parts;
-        let store: Store = Arc::new(SqliteJobs(store));
+        let store: Store = store::open(&store);
         let generation = store.next_generation().await?;
         let mut desk = Desk::new(generation, settings.lease, dice.u64());
         let mut recalled = 0;
@@ -94,23 +94,22 @@ impl Jobs {
         let (ask, asks) = mpsc::channel(ASKS_MAX);
         let (incoming_in, incoming) = mpsc::channel(reports::CREDIT as usize);
         let (outgoing, outgoing_out) = mpsc::channel(OUTGOING_MAX);
-        let (undelivered_in, undelivered) = mpsc::channel(OUTGOING_MAX);
-        let (settled, settled_out) = watch::channel(0);
+        let (back_in, back) = mpsc::channel(OUTGOING_MAX);
+        let (settled, settled_out) = watch::channel(reports::Mark::default());
         let (changes, _) = broadcast::channel(CHANGES_MAX);
         let vitals = Arc::new(Vitals::default());
         let results = results_of(&QueueName::default());
         tokio::spawn(reports::run(broker.clone(), results, clock.clone(), incoming_in, settled_out));
-        tokio::spawn(Dispatch::new(store.clone(), broker.clone()).run(outgoing_out, undelivered_in));
+        tokio::spawn(Dispatch::new(store.clone(), broker, clock.clone()).run(outgoing_out, back_in));
         let foreman = Foreman {
             desk,
             store: store.clone(),
-            broker,
             clock: clock.clone(),
             settings: settings.clone(),
             vitals: vitals.clone(),
             changes: changes.clone(),
         };
-        tokio::spawn(foreman.run(Channels { asks, incoming, outgoing, undelivered, settled }));
+        tokio::spawn(foreman.run(Channels { asks, incoming, outgoing, back, settled }));
         let ending = watch::Sender::new(false);
         let jobs = Self(Arc::new(Inner { store, blobs, clock, settings, asks: ask, vitals, changes, ending }));
         tokio::spawn(jobs.clone().sweep());
@@ -154,12 +153,21 @@ impl Jobs {
         let job = tokio::task::spawn_blocking(move || new_job(spec, owner, idempotency, trace, created_at))
             .await
             .map_err(|_| Problem::internal())?;
-        match self.0.store.create(job).await.map_err(refused)? {
+        let jobs = self.clone();
+        let ledger = Box::new(Ledger::new(queue, first, total, retry, needs));
+        // A caller that hangs up must not leave a job that is written and never looked at.
+        let created = unstoppable(async move {
+            let created = jobs.0.store.create(job).await.map_err(refused)?;
+            if let Created::New(key) = created {
+                // Were the foreman gone, the job would be found at the next start: it is accepted either way.
+                let _ = jobs.0.asks.send(Ask::Admit(key, ledger)).await;
+            }
+            Ok(created)
+        })
+        .await?;
+        match created {
             Created::New(key) => {
                 metrics::counter!("mutirao_jobs_submitted_total").increment(1);
-                let ledger = Box::new(Ledger::new(queue, first, total, retry, needs));
-                // Were the foreman gone, the job would be found at the next start: it is accepted either way.
-                let _ = self.0.asks.send(Ask::Admit(key, ledger)).await;
                 Ok(Submitted::New(self.job(key).await?.0))
             }
             Created::Before(key) => Ok(Submitted::Before(self.job(key).await?.0)),
@@ -176,7 +184,7 @@ impl Jobs {
             self.look(move |desk, _| (desk.knows_queue(&asked), desk.largest_worker(&asked))).await?;
         if !known {
             return Err(Problem::invalid("queue", format!("there is no queue \"{queue}\""))
-                .remedy(format!("start a worker for it (mutirao role worker --queue {queue}) or use \"default\"")));
+                .remedy(format!("`mutirao worker invite --queue {queue}` says how to start a worker for it")));
         }
         match largest {
             Some(most) if needs.cpus > most.cpus => Err(Problem::invalid(
@@ -198,20 +206,28 @@ impl Jobs {
         let found = self.0.store.job(key).await.map_err(refused)?;
         let (mut view, namespace) = found.ok_or_else(|| Problem::not_found(format!("there is no job {key}")))?;
         if view.finished_at.is_none() {
-            let (dispatched, running) = self.look(move |desk, _| desk.out_of(key)).await?;
-            stand(&mut view, dispatched, running);
+            let under_way = self.look(move |desk, _| desk.under_way(key)).await?;
+            stand(&mut view, under_way);
         }
         Ok((view, namespace))
     }
 
     pub async fn cancel_job(&self, key: JobKey) -> Result<JobView, Problem> {
         let (view, _) = self.job(key).await?;
-        if self.0.store.cancel(key, self.0.clock.now()).await.map_err(refused)? {
-            let _ = self.0.asks.send(Ask::CancelJob(key, view.queue)).await;
-        }
+        let jobs = self.clone();
+        unstoppable(async move {
+            if jobs.0.store.cancel(key, jobs.0.clock.now()).await.map_err(refused)? {
+                let ended = view.tasks - view.counts.ended();
+                metrics::counter!("mutirao_tasks_ended_total", "state" => "cancelled").increment(ended);
+                let _ = jobs.0.asks.send(Ask::CancelJob(key, view.queue)).await;
+            }
+            Ok(())
+        })
+        .await?;
         Ok(self.job(key).await?.0)
     }
 
+    /// Answers once it is written; false when there was nothing to cancel.
     pub async fn cancel_task(&self, task: TaskKey) -> Result<bool, Problem> {
         let (done, answer) = oneshot::channel();
         self.0.asks.send(Ask::CancelTask(task, done)).await.map_err(|_| stopping())?;
@@ -270,19 +286,19 @@ impl Jobs {
             let keep_ms = self.0.settings.keep.as_millis() as i64;
             let before = mutirao_core::Timestamp(self.0.clock.now().0.saturating_sub(keep_ms));
             loop {
-                let gone = match self.0.store.forget(before).await {
-                    Ok(gone) => gone,
+                let Forgotten { jobs, done } = match self.0.store.forget(before).await {
+                    Ok(forgotten) => forgotten,
                     Err(error) => {
                         tracing::warn!(%error, "old jobs could not be removed");
                         break;
                     }
                 };
-                for job in &gone {
+                for job in &jobs {
                     if let Err(error) = self.0.blobs.remove_all(&format!("logs/{job}/")).await {
                         tracing::warn!(%job, %error, "logs of an old job could not be removed");
                     }
                 }
-                if gone.is_empty() {
+                if done {
                     break;
                 }
             }
@@ -290,12 +306,23 @@ impl Jobs {
     }
 }
 
+/// Goes on to its end even when whoever waits for it goes away, as a client may at any await.
+async fn unstoppable<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::spawn(work).await.unwrap_or_else(|_| Err(Problem::internal()))
+}
+
 /// Fits what the desk knows of tasks under way into what the store knows of those that ended.
-pub(crate) fn stand(view: &mut JobView, dispatched: u64, running: u64) {
+pub(crate) fn stand(view: &mut JobView, under_way: Option<UnderWay>) {
     let open = view.tasks.saturating_sub(view.counts.ended());
-    view.counts.running = running.min(open);
-    view.counts.dispatched = dispatched.min(open - view.counts.running);
-    view.counts.ready = open - view.counts.running - view.counts.dispatched;
+    if let Some(desk) = under_way {
+        // What ended a moment ago and is not written yet still counts as running: counts never go backwards.
+        let ending = open.saturating_sub(desk.open);
+        view.counts.running = (desk.running + ending).min(open);
+        view.counts.dispatched = desk.dispatched.min(open - view.counts.running);
+        view.counts.ready = open - view.counts.running - view.counts.dispatched;
+    }
     if view.state != JobState::Cancelled {
         view.state = view.counts.state();
     }
@@ -343,6 +370,11 @@ pub(crate) fn refused(error: StoreError) -> Problem {
             .remedy("free some space there and try again"),
         StoreError::Busy { waiting } => Problem::busy(format!("{waiting} writes wait for the store"), 1),
         StoreError::Closed => stopping(),
+        StoreError::Unreachable { why } => {
+            tracing::warn!(why, "the database cannot be reached");
+            Problem::unavailable("the server's database cannot be reached; whether this was written is not known")
+                .remedy("try again, with the same Idempotency-Key if there was one")
+        }
         other => {
             tracing::error!(error = %other, "the store failed");
             Problem::internal()

@@ -1,8 +1,10 @@
-//! What jobs must remember, as a trait of its own; [`sqlite`] keeps it in SQLite.
+//! What jobs must remember, as a trait of its own; [`sqlite`] and [`postgres`] keep it, and one suite of behaviours holds
+//! them to the same promises.
 //!
 //! The store arbitrates: a task's row becomes final once, and counters move only with rows that did. Even two owners
 //! who both believed in themselves could not count a task twice.
 
+pub mod postgres;
 pub mod sqlite;
 
 use std::sync::Arc;
@@ -14,13 +16,21 @@ use mutirao_core::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId}
 use mutirao_core::job::{JobState, JobView, TaskView};
 use mutirao_core::outcome::Output;
 use mutirao_core::task::{Needs, Retry, TaskSpec};
-use mutirao_store::StoreError;
+use mutirao_store::{Database, StoreError};
 
 use crate::desk::ledger::Trace;
 use crate::desk::{Again, Ended, SessionChange};
 use crate::entries::{Kind, Segment};
 
 pub type Shared = Arc<dyn JobStore>;
+
+/// The jobs of a database that has had the engine's migrations applied.
+pub fn open(database: &Database) -> Shared {
+    match database {
+        Database::Sqlite(sqlite) => Arc::new(sqlite::SqliteJobs(sqlite.clone())),
+        Database::Postgres(postgres) => Arc::new(postgres::PostgresJobs(postgres.clone())),
+    }
+}
 
 /// A job that was checked and may be written.
 pub struct NewJob {
@@ -72,6 +82,8 @@ pub struct Card {
 #[derive(Debug, Default, Clone)]
 pub struct Settlement {
     pub ended: Vec<Ended>,
+    /// What cancelled tasks still said. Completes their rows; changes no state and no count.
+    pub late: Vec<Ended>,
     pub again: Vec<Again>,
     pub sessions: Vec<SessionChange>,
     pub at: Timestamp,
@@ -79,7 +91,7 @@ pub struct Settlement {
 
 impl Settlement {
     pub fn is_empty(&self) -> bool {
-        self.ended.is_empty() && self.again.is_empty() && self.sessions.is_empty()
+        self.ended.is_empty() && self.late.is_empty() && self.again.is_empty() && self.sessions.is_empty()
     }
 }
 
@@ -89,8 +101,19 @@ pub struct JobFilter {
     pub namespace: String,
     pub state: Option<JobState>,
     pub queue: Option<QueueName>,
+    pub name: Option<String>,
+    /// A label that the job has, and its value.
+    pub label: Option<(String, String)>,
     pub before: Option<JobKey>,
     pub limit: u32,
+}
+
+/// What one step of removing did. A large job takes many.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Forgotten {
+    /// Jobs of which nothing is left.
+    pub jobs: Vec<JobKey>,
+    pub done: bool,
 }
 
 /// One stream of a task's output as an outcome brought it, and the attempt it is of.
@@ -122,6 +145,6 @@ pub trait JobStore: Send + Sync + 'static {
     /// Tasks of a job that have a row, with indexes in [`from`, `from + size`).
     async fn tasks(&self, job: JobKey, from: u32, size: u32) -> Result<Vec<TaskView>, StoreError>;
     async fn output(&self, task: TaskKey, stream: LogStream) -> Result<Option<KeptOutput>, StoreError>;
-    /// Removes jobs that finished before `before`, a few at a time, and names them.
-    async fn forget(&self, before: Timestamp) -> Result<Vec<JobKey>, StoreError>;
+    /// Removes a bounded number of rows of jobs that finished before `before`.
+    async fn forget(&self, before: Timestamp) -> Result<Forgotten, StoreError>;
 }

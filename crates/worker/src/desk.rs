@@ -96,7 +96,7 @@ impl Desk {
             } else if self.draining {
                 self.end_unstarted(task, Outcome::new(Verdict::Returned, now));
             } else if let Some(why) = self.too_big(task.spec.needs) {
-                self.end_unstarted(task, Outcome::new(Verdict::Refused, now).because(why));
+                self.end_unstarted(task, Outcome::new(Verdict::Unfit, now).because(why));
             } else {
                 self.waiting.join(task.takes(), task);
             }

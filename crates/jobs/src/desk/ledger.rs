@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use mutirao_core::id::{Attempt, QueueName};
 use mutirao_core::life::{Change, Event, Life, Phase};
+use mutirao_core::limits::PARCEL_TASKS_MAX;
 use mutirao_core::task::{Needs, Retry};
 use mutirao_core::{Dice, Timestamp};
 
@@ -14,6 +15,8 @@ pub struct Ledger {
     total: u32,
     retry: Retry,
     pub needs: Needs,
+    /// Tasks in one parcel, when they turned out to be so large that fewer must do.
+    pub parcel_max: usize,
     ended: Bits,
     ended_count: u32,
     /// Tasks that are neither fresh nor ended.
@@ -44,6 +47,7 @@ impl Ledger {
             total,
             retry,
             needs,
+            parcel_max: PARCEL_TASKS_MAX,
             ended: Bits::default(),
             ended_count: 0,
             live: HashMap::new(),
@@ -129,11 +133,13 @@ impl Ledger {
         self.live.iter().filter_map(|(offset, live)| Some((self.first + offset, date(live)?))).collect()
     }
 
-    /// The task may go out now. The desk says so when its wait is over.
+    /// The task may go out now. The desk says so when its wait is over, and it is over for good: the clock may step back.
     pub fn back_in_line(&mut self, index: u32) {
-        if let Some(offset) = self.offset(index) {
-            self.again.push_back(offset);
+        let Some(offset) = self.offset(index) else { return };
+        if let Some(Live { life: Life { phase: Phase::Ready { not_before }, .. }, .. }) = self.live.get_mut(&offset) {
+            *not_before = Timestamp(0);
         }
+        self.again.push_back(offset);
     }
 
     /// Makes an entry for a task that somebody is known to run, so that it is not taken for fresh.
@@ -154,8 +160,9 @@ impl Ledger {
 
     fn next_offset(&mut self) -> Option<u32> {
         while let Some(offset) = self.again.pop_front() {
-            // An entry may be stale: the task ended, or went out by another way, since it was put here.
-            let ready = self.live.get(&offset).is_some_and(|live| matches!(live.life.phase, Phase::Ready { .. }));
+            // An entry may be stale: the task ended, went out by another way, or failed and waits, since it was put here.
+            let due = |live: &Live| matches!(live.life.phase, Phase::Ready { not_before: Timestamp(0) });
+            let ready = self.live.get(&offset).is_some_and(due);
             if ready && !self.ended.get(offset) {
                 return Some(offset);
             }

@@ -1,7 +1,8 @@
 //! Which worker process holds what, and until when its lease runs. Leases run on the monotonic clock, so a stepped wall
 //! clock neither kills the living nor keeps the dead.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use mutirao_core::Mono;
 use mutirao_core::envelope::Beat;
@@ -11,6 +12,10 @@ use mutirao_core::task::Needs;
 use super::window::Seats;
 
 pub struct Session {
+    /// It was alive under an earlier owner of the queue, and may speak of what that one handed out.
+    pub recalled: bool,
+    /// It is written down, so that a next owner will expect it. Until then it is given nothing.
+    pub known_to_store: bool,
     pub worker: WorkerId,
     pub queue: QueueName,
     pub until: Mono,
@@ -22,10 +27,16 @@ pub struct Session {
     pub held: HashMap<TaskKey, Attempt>,
 }
 
+/// Former holders remembered.
+const GHOSTS_MAX: usize = 100_000;
+
 #[derive(Default)]
 pub struct Sessions {
     sessions: HashMap<SessionId, Session>,
     holders: HashMap<(TaskKey, Attempt), SessionId>,
+    /// Who held what when its lease ran out: its `ok` would still count.
+    ghosts: HashMap<(TaskKey, Attempt), SessionId>,
+    ghosts_order: VecDeque<(TaskKey, Attempt)>,
 }
 
 impl Sessions {
@@ -38,19 +49,22 @@ impl Sessions {
     }
 
     pub fn expect(&mut self, session: SessionId, worker: WorkerId, queue: QueueName, until: Mono) {
-        self.insert(session, worker, queue, until, Heard::NotYet);
+        self.insert(session, worker, queue, until, Origin::Recalled);
     }
 
     pub fn came(&mut self, session: &SessionId, worker: &WorkerId, queue: &QueueName, until: Mono) {
-        self.insert(session.clone(), worker.clone(), queue.clone(), until, Heard::Yes);
+        self.insert(session.clone(), worker.clone(), queue.clone(), until, Origin::New);
     }
 
-    fn insert(&mut self, session: SessionId, worker: WorkerId, queue: QueueName, until: Mono, heard: Heard) {
+    fn insert(&mut self, session: SessionId, worker: WorkerId, queue: QueueName, until: Mono, origin: Origin) {
+        let recalled = matches!(origin, Origin::Recalled);
         self.sessions.entry(session).or_insert_with(|| Session {
+            recalled,
+            known_to_store: recalled,
             worker,
             queue,
             until,
-            heard: matches!(heard, Heard::Yes),
+            heard: !recalled,
             host: String::new(),
             pid: 0,
             capacity: Needs::default(),
@@ -87,12 +101,29 @@ impl Sessions {
         }
     }
 
-    /// Whoever holds it, in whatever attempt.
-    pub fn drop_task(&mut self, task: TaskKey) {
-        let attempts: Vec<Attempt> = self.sessions.values().filter_map(|s| s.held.get(&task).copied()).collect();
-        for attempt in attempts {
+    /// It is no longer held, but whoever held it may still say how it stopped.
+    pub fn part(&mut self, task: TaskKey, attempt: Attempt) {
+        if let Some(holder) = self.holders.get(&(task, attempt)).cloned() {
             self.drop_hold(task, attempt);
+            self.remember(task, attempt, holder);
         }
+    }
+
+    fn remember(&mut self, task: TaskKey, attempt: Attempt, session: SessionId) {
+        if self.ghosts.insert((task, attempt), session).is_none() {
+            self.ghosts_order.push_back((task, attempt));
+        }
+        if self.ghosts_order.len() > GHOSTS_MAX
+            && let Some(oldest) = self.ghosts_order.pop_front()
+        {
+            self.ghosts.remove(&oldest);
+        }
+    }
+
+    pub fn holds_or_held(&self, worker: &WorkerId, task: TaskKey, attempt: Attempt) -> bool {
+        let key = (task, attempt);
+        let session = self.holders.get(&key).or_else(|| self.ghosts.get(&key));
+        session.and_then(|session| self.worker_of(session)) == Some(worker)
     }
 
     pub fn holder(&self, task: TaskKey, attempt: Attempt) -> Option<&SessionId> {
@@ -108,8 +139,30 @@ impl Sessions {
         let held: Vec<_> = gone.held.into_iter().collect();
         for (task, attempt) in &held {
             self.holders.remove(&(*task, *attempt));
+            self.remember(*task, *attempt, session.clone());
         }
         held
+    }
+
+    pub fn held_once(&self, session: &SessionId, task: TaskKey, attempt: Attempt) -> bool {
+        self.ghosts.get(&(task, attempt)) == Some(session)
+    }
+
+    pub fn get(&self, session: &SessionId) -> Option<&Session> {
+        self.sessions.get(session)
+    }
+
+    pub fn written(&mut self, session: &SessionId) {
+        if let Some(known) = self.sessions.get_mut(session) {
+            known.known_to_store = true;
+        }
+    }
+
+    /// Time during which nobody could be heard does not count against a lease.
+    pub fn forgive(&mut self, by: Duration) {
+        for session in self.sessions.values_mut() {
+            session.until = session.until.plus(by);
+        }
     }
 
     pub fn of_process(&self, host: &str, pid: u32) -> Vec<SessionId> {
@@ -127,7 +180,7 @@ impl Sessions {
         let mut seats = Seats::default();
         for session in self.sessions.values().filter(|s| s.queue == *queue) {
             seats.awaited |= !session.heard;
-            if session.heard && !session.draining {
+            if session.heard && session.known_to_store && !session.draining {
                 seats.sessions += 1;
                 seats.slots += slots(session.capacity, needs);
             }
@@ -150,7 +203,7 @@ fn slots(capacity: Needs, needs: Needs) -> usize {
     by_cpus.min(by_memory).clamp(1, SLOTS_MAX) as usize
 }
 
-enum Heard {
-    Yes,
-    NotYet,
+enum Origin {
+    New,
+    Recalled,
 }

@@ -155,8 +155,8 @@ impl World {
         if self.mail.is_empty() {
             return;
         }
-        let pick = self.dice.below(self.mail.len() as u64) as usize;
-        let parcel = if self.chance(3) { self.mail[pick].clone() } else { self.mail.remove(pick) };
+        // First in, first out, but for what comes back to the head.
+        let parcel = if self.chance(3) { self.mail[0].clone() } else { self.mail.remove(0) };
         let worker = &mut self.workers[at];
         let mut reports = Reports::new(worker.session.clone(), WorkerId("w".into()));
         reports.taken.push(parcel.id);
@@ -173,7 +173,8 @@ impl World {
             0..70 => Verdict::Ok,
             70..88 => Verdict::Failed,
             88..94 => Verdict::TimedOut,
-            94..98 => Verdict::Returned,
+            94..97 => Verdict::Returned,
+            97 => Verdict::Unfit,
             _ => Verdict::Refused,
         };
         let dice = &self.dice;
@@ -190,6 +191,11 @@ impl World {
 
     fn settle(&mut self) {
         for effects in std::mem::take(&mut self.unwritten) {
+            for change in &effects.sessions {
+                if let super::SessionChange::Came(session, ..) = change {
+                    self.desk.written(session);
+                }
+            }
             self.written.write(effects);
         }
     }
@@ -217,9 +223,10 @@ impl World {
         self.now.mono = self.now.mono.plus(by);
         self.now.wall = self.now.wall.plus(by);
         self.desk.tick(self.now);
-        for (_, parcel) in self.desk.overdue(PATIENCE, self.now) {
-            if !self.mail.iter().any(|handed| handed.id == parcel) {
-                self.desk.unpost(parcel, self.now);
+        self.desk.take_back_lost(PATIENCE, self.now);
+        for queue in self.desk.overdue(PATIENCE, self.now) {
+            if self.mail.is_empty() {
+                self.desk.found_empty(&queue, PATIENCE, self.now);
             }
         }
     }
@@ -335,8 +342,94 @@ fn a_desk_ends_a_task_once() {
                     assert!(ended.insert(end.task), "seed {seed}: {} ended twice", end.task);
                 }
             }
-            world.unwritten.clear();
+            world.settle();
         }
         assert!(!ended.is_empty());
     }
+}
+
+/// Two workers, one task with the first: what the rest of the tests start from.
+fn one_task_out() -> (World, TaskKey, Attempt) {
+    let mut world = World::new(1);
+    world.unwritten.extend([world.desk.effects()]);
+    world.settle();
+    let parcel = world.desk.hand_out(world.now).remove(0);
+    let mut reports = Reports::new(world.workers[0].session.clone(), WorkerId("w".into()));
+    reports.taken.push(parcel.id);
+    world.desk.report(reports, world.now);
+    let pick = parcel.picks[0];
+    (world, pick.task, pick.attempt)
+}
+
+fn claim(world: &mut World, session: &str, task: TaskKey, attempt: Attempt, verdict: Verdict) {
+    let mut reports = Reports::new(SessionId(session.into()), WorkerId("w".into()));
+    let outcome = Outcome::new(verdict, world.now.wall);
+    reports.done.push(Done { task, attempt, trace: String::new(), outcome });
+    world.desk.report(reports, world.now);
+}
+
+#[test]
+fn nobody_ends_a_task_that_is_not_theirs() {
+    let (mut world, task, attempt) = one_task_out();
+    let made_up = Attempt { generation: 9, n: 99 };
+    let earlier = Attempt { generation: 0, n: 1 };
+    for (session, attempt) in [("s2", attempt), ("evil", made_up), ("s2", made_up), ("s2", earlier), ("evil", attempt)]
+    {
+        claim(&mut world, session, task, attempt, Verdict::Ok);
+    }
+    assert!(world.desk.effects().ended.is_empty());
+    claim(&mut world, "s1", task, attempt, Verdict::Ok);
+    assert_eq!(world.desk.effects().ended.len(), 1);
+}
+
+#[test]
+fn the_ok_of_a_session_that_was_given_up_still_counts() {
+    let (mut world, task, attempt) = one_task_out();
+    world.pass(LEASE + Duration::from_secs(1));
+    assert_eq!(world.desk.standing(task).unwrap().life.losses, 1);
+    claim(&mut world, "s1", task, attempt, Verdict::Ok);
+    assert_eq!(world.desk.effects().ended[0].how, Final::Ok);
+}
+
+#[test]
+fn time_in_which_nobody_could_be_heard_counts_against_no_lease() {
+    let (mut world, task, _) = one_task_out();
+    world.desk.forgive(LEASE * 3);
+    world.pass(LEASE * 2);
+    assert_eq!(world.desk.standing(task).unwrap().life.losses, 0);
+    world.pass(LEASE * 3);
+    assert_eq!(world.desk.standing(task).unwrap().life.losses, 1);
+}
+
+#[test]
+fn a_session_that_is_not_written_down_is_given_nothing() {
+    let mut world = World::new(1);
+    assert!(world.desk.hand_out(world.now).is_empty());
+    world.unwritten.extend([world.desk.effects()]);
+    world.settle();
+    assert!(!world.desk.hand_out(world.now).is_empty());
+}
+
+#[test]
+fn a_parcel_that_is_too_long_goes_out_in_smaller_ones_and_one_task_alone_is_refused() {
+    let (mut world, ..) = one_task_out();
+    let (job, queue, now) = (JobKey(1), QueueName::default(), world.now);
+    let ledger = world.desk.jobs.get_mut(&job).unwrap();
+    let dice = Dice::seeded(1);
+    let out = std::iter::from_fn(|| ledger.hand_out_next(1, now.wall, &dice)).take(8);
+    let picks: Vec<_> = out.map(|(index, attempt)| super::Pick { task: TaskKey { job, index }, attempt }).collect();
+    let id = mutirao_core::envelope::ParcelId { generation: 1, n: 1_000 };
+    for (n, most) in [(8, 4), (1, 4)] {
+        let picks = picks[..n].to_vec();
+        world.desk.posted.insert(id, super::Posted { queue: queue.clone(), picks, since: now.mono, passed: None });
+        world.desk.split(id, now);
+        assert_eq!(world.desk.jobs[&job].parcel_max, most);
+    }
+    // The eight went back in line; the one that was alone is given up only once it is out again.
+    assert!(world.desk.effects().ended.is_empty());
+    let alone = world.desk.jobs.get_mut(&job).unwrap().hand_out_next(1, now.wall, &dice).unwrap();
+    let picks = vec![super::Pick { task: TaskKey { job, index: alone.0 }, attempt: alone.1 }];
+    world.desk.posted.insert(id, super::Posted { queue, picks, since: now.mono, passed: None });
+    world.desk.split(id, now);
+    assert_eq!(world.desk.effects().ended[0].how, Final::Dead);
 }

@@ -24,6 +24,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct LogArgs {
     stream: LogStream,
     /// Where to begin.

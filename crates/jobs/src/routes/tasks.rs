@@ -21,6 +21,7 @@ const CHUNK: u32 = 1_000;
 
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ListArgs {
     /// Only tasks in this state.
     state: Option<TaskState>,

@@ -14,14 +14,14 @@ use mutirao_core::job::{JobView, TaskView};
 use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::{OptionalExtension, params};
 
-use super::{Card, Created, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, Settlement};
+use super::{Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, Settlement};
 use crate::entries::{Kind, Segment, unpack};
 
 pub const MIGRATIONS: &[Migration] =
     &[Migration { component: "jobs", version: 1, sql: include_str!("sqlite/001_jobs.sql") }];
 
-/// Jobs removed in one go by retention: bounds how long other writers wait.
-const FORGET_AT_ONCE: u32 = 20;
+/// Rows removed in one go by retention: bounds how long other writers wait.
+const FORGET_ROWS: usize = 5_000;
 
 pub struct SqliteJobs(pub Sqlite);
 
@@ -128,27 +128,39 @@ impl JobStore for SqliteJobs {
         self.0.read(move |db| look::output(db, task, stream)).await
     }
 
-    async fn forget(&self, before: Timestamp) -> Result<Vec<JobKey>, StoreError> {
-        self.0
-            .write(move |db| {
-                let keys: Vec<i64> = db
-                    .prepare_cached("SELECT key FROM jobs WHERE finished_at < ?1 ORDER BY finished_at LIMIT ?2")?
-                    .query_map(params![before.0, FORGET_AT_ONCE], |row| row.get(0))?
-                    .collect::<Result<_, _>>()?;
-                for key in &keys {
-                    for statement in [
-                        "DELETE FROM outputs WHERE job = ?1",
-                        "DELETE FROM tasks WHERE job = ?1",
-                        "DELETE FROM segments WHERE job = ?1",
-                        "DELETE FROM jobs WHERE key = ?1",
-                    ] {
-                        db.prepare_cached(statement)?.execute([key])?;
-                    }
-                }
-                Ok(keys.into_iter().map(|key| JobKey(key as u64)).collect())
-            })
-            .await
+    async fn forget(&self, before: Timestamp) -> Result<Forgotten, StoreError> {
+        self.0.write(move |db| forget(db, before)).await
     }
+}
+
+fn forget(db: &rusqlite::Connection, before: Timestamp) -> rusqlite::Result<Forgotten> {
+    let mut forgotten = Forgotten::default();
+    let mut room = FORGET_ROWS;
+    while room > 0 {
+        let oldest: Option<i64> = db
+            .prepare_cached("SELECT key FROM jobs WHERE finished_at < ?1 ORDER BY finished_at LIMIT 1")?
+            .query_row([before.0], |row| row.get(0))
+            .optional()?;
+        let Some(job) = oldest else {
+            forgotten.done = true;
+            break;
+        };
+        for statement in [
+            "DELETE FROM outputs WHERE (job, idx, stream) IN
+                (SELECT job, idx, stream FROM outputs WHERE job = ?1 LIMIT ?2)",
+            "DELETE FROM tasks WHERE (job, idx) IN (SELECT job, idx FROM tasks WHERE job = ?1 LIMIT ?2)",
+            "DELETE FROM segments WHERE (job, first) IN (SELECT job, first FROM segments WHERE job = ?1 LIMIT ?2)",
+        ] {
+            room -= db.prepare_cached(statement)?.execute(params![job, room as i64])?;
+        }
+        // The job's own row goes last: until then the next step finds it again.
+        if room > 0 {
+            db.prepare_cached("DELETE FROM jobs WHERE key = ?1")?.execute([job])?;
+            forgotten.jobs.push(JobKey(job as u64));
+            room -= 1;
+        }
+    }
+    Ok(forgotten)
 }
 
 fn create(db: &rusqlite::Connection, job: &NewJob) -> rusqlite::Result<Created> {

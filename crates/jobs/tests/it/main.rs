@@ -1,4 +1,6 @@
-//! Jobs against a real SQLite file and a real broker, with a worker played by the test.
+//! Jobs against real databases and a real broker, with a worker played by the test.
 
+mod engine;
+mod outage;
 mod service;
 mod store;

@@ -19,14 +19,14 @@ use mutirao_core::task::{Action, Needs, Retry, TaskSpec};
 use mutirao_core::{Clock, Dice, JobKey, SystemClock};
 use mutirao_jobs::service::Submitted;
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
-use mutirao_store::Sqlite;
 use mutirao_store::blobs::FileBlobs;
+use mutirao_store::{Database, Sqlite};
 
-struct House {
+pub struct House {
     folder: tempfile::TempDir,
-    store: Sqlite,
+    store: Database,
     broker: Arc<Memory>,
-    jobs: Jobs,
+    pub jobs: Jobs,
 }
 
 async fn house() -> House {
@@ -35,6 +35,10 @@ async fn house() -> House {
 
 async fn house_in(folder: tempfile::TempDir) -> House {
     let store = Sqlite::open(&folder.path().join("store.db"), mutirao_jobs::MIGRATIONS).unwrap();
+    house_on(folder, store.into()).await
+}
+
+pub async fn house_on(folder: tempfile::TempDir, store: Database) -> House {
     let broker = Memory::new(None, Limits::default());
     let parts = JobsParts {
         store: store.clone(),
@@ -48,14 +52,14 @@ async fn house_in(folder: tempfile::TempDir) -> House {
 }
 
 impl House {
-    async fn submit(&self, spec: JobSpec) -> JobView {
+    pub async fn submit(&self, spec: JobSpec) -> JobView {
         let owner = Principal { id: "ana".into(), role: Role::Operator, namespace: DEFAULT_NAMESPACE.into() };
         match self.jobs.submit(&owner, spec, None, "0".repeat(32)).await.unwrap() {
             Submitted::New(view) | Submitted::Before(view) => view,
         }
     }
 
-    async fn worker(&self) -> Played {
+    pub async fn worker(&self) -> Played {
         let tasks = self.broker.consume(&tasks_of(&QueueName::default()), 100).await.unwrap();
         let voice = Voice { session: SessionId::random(), broker: self.broker.clone(), held: Arc::default() };
         voice.beat().await;
@@ -71,7 +75,7 @@ impl House {
         Played { voice, tasks, beating }
     }
 
-    async fn until(&self, job: JobKey, what: &str, check: impl Fn(&JobView) -> bool) -> JobView {
+    pub async fn until(&self, job: JobKey, what: &str, check: impl Fn(&JobView) -> bool) -> JobView {
         let mut last = None;
         for _ in 0..500 {
             let (view, _) = self.jobs.job(job).await.unwrap();
@@ -141,7 +145,7 @@ impl Voice {
     }
 }
 
-struct Played {
+pub struct Played {
     voice: Voice,
     tasks: Box<dyn Consumer>,
     beating: tokio::task::JoinHandle<()>,
@@ -154,7 +158,7 @@ impl Drop for Played {
 }
 
 impl Played {
-    async fn take(&mut self) -> Vec<Parcel> {
+    pub async fn take(&mut self) -> Vec<Parcel> {
         let deliveries = self.tasks.next().await.unwrap();
         self.tasks.ack_through(deliveries.last().unwrap().tag).await.unwrap();
         let parcels: Vec<Parcel> = deliveries.iter().map(|d| open(&d.body).unwrap()).collect();
@@ -166,7 +170,7 @@ impl Played {
         parcels
     }
 
-    async fn finish_all(&self, parcels: &[Parcel], verdict: Verdict) {
+    pub async fn finish_all(&mut self, parcels: &[Parcel], verdict: Verdict) {
         self.voice.finish_all(parcels, verdict).await;
     }
 }
@@ -182,7 +186,7 @@ fn handed(parcels: &[Parcel]) -> Vec<(TaskKey, Attempt)> {
     parcels.iter().flat_map(tasks).collect()
 }
 
-fn noop(spread: Spread) -> JobSpec {
+pub fn noop(spread: Spread) -> JobSpec {
     JobSpec { spread, ..JobSpec::new(TaskSpec::new(Action::Noop {})) }
 }
 

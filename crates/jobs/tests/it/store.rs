@@ -1,4 +1,4 @@
-//! What the job store promises, whichever engine is behind it.
+//! What the job store promises, whichever engine is behind it: every behaviour here runs on SQLite and on PostgreSQL.
 
 use std::sync::Arc;
 
@@ -12,12 +12,24 @@ use mutirao_core::task::{Action, TaskSpec};
 use mutirao_jobs::desk::ledger::Trace;
 use mutirao_jobs::desk::{Again, Ended, SessionChange};
 use mutirao_jobs::entries::{Kind, Segment, pack};
-use mutirao_jobs::store::sqlite::SqliteJobs;
-use mutirao_jobs::store::{Created, JobFilter, JobStore, NewJob, Settlement};
-use mutirao_store::Sqlite;
+use mutirao_jobs::store::{Created, Forgotten, JobFilter, NewJob, Settlement, Shared};
 
-fn open(folder: &tempfile::TempDir) -> SqliteJobs {
-    SqliteJobs(Sqlite::open(&folder.path().join("store.db"), mutirao_jobs::MIGRATIONS).unwrap())
+use crate::engine::{Engine, on_both};
+
+on_both! {
+    an_end_counts_once_however_often_it_is_settled,
+    a_retry_never_undoes_an_end,
+    only_the_last_word_on_a_retry_and_on_a_session_is_kept,
+    a_cancelled_job_takes_no_more_ends_and_adds_up,
+    the_same_request_makes_one_job_and_another_is_told_apart,
+    the_same_request_many_times_at_once_makes_one_job,
+    entries_sessions_outputs_and_generations_survive_a_reopening,
+    lists_are_newest_first_filtered_and_paged,
+    retention_removes_finished_jobs_whole_and_leaves_the_rest,
+    what_a_cancelled_task_said_when_it_stopped_is_kept_and_changes_no_count,
+    jobs_are_found_by_name_and_label,
+    settling_and_cancelling_at_once_always_add_up,
+    whatever_a_worker_says_can_be_written,
 }
 
 fn new_job(total: u32) -> NewJob {
@@ -38,7 +50,7 @@ fn new_job(total: u32) -> NewJob {
     }
 }
 
-async fn create(store: &SqliteJobs, total: u32) -> JobKey {
+async fn create(store: &Shared, total: u32) -> JobKey {
     match store.create(new_job(total)).await.unwrap() {
         Created::New(key) => key,
         other => panic!("{other:?}"),
@@ -60,15 +72,13 @@ fn ended(job: JobKey, index: u32, how: Final) -> Ended {
     }
 }
 
-async fn settle(store: &SqliteJobs, ended: Vec<Ended>, again: Vec<Again>) {
-    let settlement = Settlement { ended, again, sessions: Vec::new(), at: Timestamp(10) };
+async fn settle(store: &Shared, ended: Vec<Ended>, again: Vec<Again>) {
+    let settlement = Settlement { ended, again, at: Timestamp(10), ..Settlement::default() };
     store.settle(Arc::new(settlement)).await.unwrap();
 }
 
-#[tokio::test]
-async fn an_end_counts_once_however_often_it_is_settled() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder);
+async fn an_end_counts_once_however_often_it_is_settled(engine: &Engine) {
+    let store = engine.open().await;
     let job = create(&store, 2).await;
     settle(&store, vec![ended(job, 1, Final::Ok), ended(job, 1, Final::Failed)], vec![]).await;
     settle(&store, vec![ended(job, 1, Final::Ok)], vec![]).await;
@@ -80,10 +90,8 @@ async fn an_end_counts_once_however_often_it_is_settled() {
     assert!(store.open_jobs().await.unwrap().is_empty());
 }
 
-#[tokio::test]
-async fn a_retry_never_undoes_an_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder);
+async fn a_retry_never_undoes_an_end(engine: &Engine) {
+    let store = engine.open().await;
     let job = create(&store, 2).await;
     let task = TaskKey { job, index: 1 };
     let again = Again { task, tries: 1, failures: 1, losses: 0, not_before: Timestamp(77) };
@@ -96,10 +104,39 @@ async fn a_retry_never_undoes_an_end() {
     assert_eq!((rows.len(), rows[0].state, rows[0].not_before), (1, TaskState::Ok, None));
 }
 
-#[tokio::test]
-async fn a_cancelled_job_takes_no_more_ends_and_adds_up() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder);
+async fn only_the_last_word_on_a_retry_and_on_a_session_is_kept(engine: &Engine) {
+    let store = engine.open().await;
+    let job = create(&store, 2).await;
+    let again = |tries, at| Again {
+        task: TaskKey { job, index: 1 },
+        tries,
+        failures: tries,
+        losses: 0,
+        not_before: Timestamp(at),
+    };
+    let session = |name: &str| SessionId(name.into());
+    let came =
+        |name: &str, worker: &str| SessionChange::Came(session(name), WorkerId(worker.into()), QueueName::default());
+    let sessions = vec![
+        came("a", "w1"),
+        came("b", "w1"),
+        SessionChange::Went(session("a")),
+        came("b", "w2"),
+        SessionChange::Went(session("c")),
+        came("c", "w3"),
+    ];
+    let settlement = Settlement { again: vec![again(1, 70), again(2, 80)], sessions, ..Settlement::default() };
+    store.settle(Arc::new(settlement)).await.unwrap();
+    let traces = &store.open_jobs().await.unwrap()[0].traces;
+    assert!(matches!(traces[..], [Trace::Again { tries: 2, not_before: Timestamp(80), .. }]), "{traces:?}");
+    let mut kept: Vec<(String, String)> =
+        store.sessions().await.unwrap().into_iter().map(|(session, worker, _)| (session.0, worker.0)).collect();
+    kept.sort();
+    assert_eq!(kept, [("b".into(), "w2".into()), ("c".into(), "w3".into())]);
+}
+
+async fn a_cancelled_job_takes_no_more_ends_and_adds_up(engine: &Engine) {
+    let store = engine.open().await;
     let job = create(&store, 10).await;
     settle(&store, vec![ended(job, 1, Final::Ok), ended(job, 2, Final::Failed)], vec![]).await;
     assert!(store.cancel(job, Timestamp(20)).await.unwrap());
@@ -110,10 +147,8 @@ async fn a_cancelled_job_takes_no_more_ends_and_adds_up() {
     assert_eq!((view.state, view.counts.total(), view.finished_at), (JobState::Cancelled, 10, Some(Timestamp(20))));
 }
 
-#[tokio::test]
-async fn the_same_request_makes_one_job_and_another_is_told_apart() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder);
+async fn the_same_request_makes_one_job_and_another_is_told_apart(engine: &Engine) {
+    let store = engine.open().await;
     let keyed = |digest: u8| NewJob { idempotency: Some(("k".into(), vec![digest])), ..new_job(1) };
     let Created::New(first) = store.create(keyed(1)).await.unwrap() else { panic!() };
     assert_eq!(store.create(keyed(1)).await.unwrap(), Created::Before(first));
@@ -122,10 +157,32 @@ async fn the_same_request_makes_one_job_and_another_is_told_apart() {
     assert!(matches!(store.create(other_owner).await.unwrap(), Created::New(_)));
 }
 
-#[tokio::test]
-async fn entries_sessions_outputs_and_generations_survive_a_reopening() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder);
+async fn the_same_request_many_times_at_once_makes_one_job(engine: &Engine) {
+    let store = engine.open().await;
+    let asking: Vec<_> = (0..8)
+        .map(|_| {
+            let (store, job) = (store.clone(), NewJob { idempotency: Some(("k".into(), vec![1])), ..new_job(1) });
+            tokio::spawn(async move { store.create(job).await })
+        })
+        .collect();
+    let (mut new, mut keys) = (0, Vec::new());
+    for asked in asking {
+        match asked.await.unwrap().unwrap() {
+            Created::New(key) => {
+                new += 1;
+                keys.push(key);
+            }
+            Created::Before(key) => keys.push(key),
+            other => panic!("{other:?}"),
+        }
+    }
+    keys.dedup();
+    assert_eq!((new, keys.len()), (1, 1));
+    assert_eq!(store.open_jobs().await.unwrap().len(), 1);
+}
+
+async fn entries_sessions_outputs_and_generations_survive_a_reopening(engine: &Engine) {
+    let store = engine.open().await;
     let spread = mutirao_core::job::Spread::Entries((0..1_500).map(|n| format!("line {n}")).collect());
     let job = NewJob { kind: Kind::Entry, segments: pack(&spread), ..new_job(1_500) };
     let Created::New(job) = store.create(job).await.unwrap() else { panic!() };
@@ -134,9 +191,9 @@ async fn entries_sessions_outputs_and_generations_survive_a_reopening() {
         Settlement { ended: vec![ended(job, 3, Final::Ok)], sessions: vec![came], ..Settlement::default() };
     store.settle(Arc::new(settlement)).await.unwrap();
     let before = store.next_generation().await.unwrap();
-    store.0.close().await;
+    drop(store);
 
-    let store = open(&folder);
+    let store = engine.reopen().await;
     let Some(Segment::Entries(second)) = store.segment(job, Kind::Entry, 1_024).await.unwrap() else { panic!() };
     assert_eq!((second.len(), second[0].as_str()), (476, "line 1024"));
     assert_eq!(store.sessions().await.unwrap().len(), 1);
@@ -146,17 +203,15 @@ async fn entries_sessions_outputs_and_generations_survive_a_reopening() {
     assert!(store.output(TaskKey { job, index: 3 }, LogStream::Stderr).await.unwrap().is_none());
 }
 
-#[tokio::test]
-async fn lists_are_newest_first_filtered_and_paged() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder);
+async fn lists_are_newest_first_filtered_and_paged(engine: &Engine) {
+    let store = engine.open().await;
     let mut jobs = Vec::new();
     for _ in 0..5 {
         jobs.push(create(&store, 1).await);
     }
     settle(&store, vec![ended(jobs[1], 1, Final::Ok), ended(jobs[2], 1, Final::Dead)], vec![]).await;
     let list = async |state, before, limit| {
-        let filter = JobFilter { namespace: "default".into(), state, queue: None, before, limit };
+        let filter = JobFilter { namespace: "default".into(), state, before, limit, ..JobFilter::default() };
         store.jobs(filter).await.unwrap().into_iter().map(|job| job.id).collect::<Vec<_>>()
     };
     assert_eq!(list(None, None, 2).await, [jobs[4], jobs[3]]);
@@ -168,15 +223,116 @@ async fn lists_are_newest_first_filtered_and_paged() {
     assert!(store.jobs(elsewhere).await.unwrap().is_empty());
 }
 
-#[tokio::test]
-async fn retention_removes_finished_jobs_whole_and_leaves_the_rest() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder);
+async fn retention_removes_finished_jobs_whole_and_leaves_the_rest(engine: &Engine) {
+    let store = engine.open().await;
     let (old, open_job) = (create(&store, 1).await, create(&store, 1).await);
     settle(&store, vec![ended(old, 1, Final::Ok)], vec![]).await;
-    assert_eq!(store.forget(Timestamp(10)).await.unwrap(), []);
-    assert_eq!(store.forget(Timestamp(11)).await.unwrap(), [old]);
+    assert_eq!(store.forget(Timestamp(10)).await.unwrap(), Forgotten { jobs: vec![], done: true });
+    let mut gone = Vec::new();
+    loop {
+        let Forgotten { jobs, done } = store.forget(Timestamp(11)).await.unwrap();
+        gone.extend(jobs);
+        if done {
+            break;
+        }
+    }
+    assert_eq!(gone, [old]);
     assert!(store.job(old).await.unwrap().is_none() && store.tasks(old, 1, 1).await.unwrap().is_empty());
     assert!(store.output(TaskKey { job: old, index: 1 }, LogStream::Stdout).await.unwrap().is_none());
     assert!(store.job(open_job).await.unwrap().is_some());
+}
+
+async fn what_a_cancelled_task_said_when_it_stopped_is_kept_and_changes_no_count(engine: &Engine) {
+    let store = engine.open().await;
+    let job = create(&store, 3).await;
+    settle(&store, vec![ended(job, 1, Final::Ok)], vec![]).await;
+    store.cancel(job, Timestamp(20)).await.unwrap();
+    let before = store.job(job).await.unwrap().unwrap().0;
+    let late = |index| Ended { at: Timestamp(21), ..ended(job, index, Final::Cancelled) };
+    let settlement = Settlement { late: vec![late(1), late(2), late(2)], ..Settlement::default() };
+    store.settle(Arc::new(settlement)).await.unwrap();
+    assert_eq!(store.job(job).await.unwrap().unwrap().0, before);
+    let states: Vec<_> = store.tasks(job, 1, 3).await.unwrap().iter().map(|t| (t.id.index, t.state)).collect();
+    assert_eq!(states, [(1, TaskState::Ok), (2, TaskState::Cancelled)]);
+    let kept = store.output(TaskKey { job, index: 2 }, LogStream::Stdout).await.unwrap().unwrap();
+    assert_eq!(kept.output.tail, b"hello");
+
+    // In a job that goes on, only a task that was cancelled itself has more to say.
+    let open_job = create(&store, 3).await;
+    let cancelled = Ended { worker: None, outcome: None, ..ended(open_job, 1, Final::Cancelled) };
+    settle(&store, vec![cancelled], vec![]).await;
+    let late = |index| Ended { at: Timestamp(21), ..ended(open_job, index, Final::Cancelled) };
+    let settlement = Settlement { late: vec![late(1), late(2)], ..Settlement::default() };
+    store.settle(Arc::new(settlement)).await.unwrap();
+    let rows = store.tasks(open_job, 1, 3).await.unwrap();
+    assert_eq!((rows.len(), rows[0].worker.as_deref()), (1, Some("w1")));
+}
+
+async fn jobs_are_found_by_name_and_label(engine: &Engine) {
+    let store = engine.open().await;
+    let named = NewJob { name: Some("a".into()), labels: r#"{"team":"x","k\"q":"'"}"#.into(), ..new_job(1) };
+    let Created::New(job) = store.create(named).await.unwrap() else { panic!() };
+    create(&store, 1).await;
+    let find = async |name: Option<&str>, label: Option<(&str, &str)>| {
+        let label = label.map(|(label, value)| (label.to_owned(), value.to_owned()));
+        let filter = JobFilter {
+            namespace: "default".into(),
+            name: name.map(Into::into),
+            label,
+            limit: 9,
+            ..JobFilter::default()
+        };
+        store.jobs(filter).await.unwrap().into_iter().map(|job| job.id).collect::<Vec<_>>()
+    };
+    assert_eq!(find(Some("a"), None).await, [job]);
+    assert_eq!(find(None, Some(("team", "x"))).await, [job]);
+    assert_eq!(find(Some("a"), Some(("k\"q", "'"))).await, [job]);
+    assert!(find(Some("b"), None).await.is_empty() && find(None, Some(("team", "y"))).await.is_empty());
+}
+
+async fn settling_and_cancelling_at_once_always_add_up(engine: &Engine) {
+    let store = engine.open().await;
+    for round in 0..20 {
+        let job = create(&store, 100).await;
+        let settling = tokio::spawn({
+            let store = store.clone();
+            async move {
+                for index in 1..=50 {
+                    // Twice each, as two owners who both believe in themselves would.
+                    let (a, b) = (vec![ended(job, index, Final::Ok)], vec![ended(job, index, Final::Failed)]);
+                    tokio::join!(settle(&store, a, vec![]), settle(&store, b, vec![]));
+                }
+            }
+        });
+        tokio::task::yield_now().await;
+        assert!(store.cancel(job, Timestamp(20)).await.unwrap(), "round {round}");
+        settling.await.unwrap();
+        let (view, _) = store.job(job).await.unwrap().unwrap();
+        let rows = store.tasks(job, 1, 100).await.unwrap().len() as u64;
+        assert_eq!((view.counts.total(), view.counts.ready, view.state), (100, 0, JobState::Cancelled));
+        assert_eq!(view.counts.cancelled + rows, 100, "a row without a count, or a count without a row: {view:?}");
+    }
+}
+
+async fn whatever_a_worker_says_can_be_written(engine: &Engine) {
+    let store = engine.open().await;
+    let job = create(&store, 1).await;
+    let mut end = ended(job, 1, Final::Failed);
+    end.failures = u32::MAX;
+    end.worker = Some(WorkerId("w\0".into()));
+    if let Some(outcome) = &mut end.outcome {
+        outcome.reason = Some("a\0b\u{1f980}\n".into());
+        outcome.usage.memory_peak_bytes = Some(u64::MAX);
+        outcome.stdout = Output { tail: vec![0, 255, 128], bytes: u64::MAX, truncated: true, in_blobs: true };
+    }
+    let odd = SessionChange::Came(SessionId("s\0".into()), WorkerId("\0".into()), QueueName::default());
+    let settlement = Settlement { ended: vec![end], sessions: vec![odd], ..Settlement::default() };
+    store.settle(Arc::new(settlement)).await.unwrap();
+    let rows = store.tasks(job, 1, 1).await.unwrap();
+    assert!(rows[0].reason.as_ref().is_some_and(|why| why.ends_with("b\u{1f980}\n")), "{rows:?}");
+    let kept = store.output(TaskKey { job, index: 1 }, LogStream::Stdout).await.unwrap().unwrap();
+    assert_eq!((kept.output.tail, kept.output.truncated, kept.output.in_blobs), (vec![0, 255, 128], true, true));
+    let went = SessionChange::Went(SessionId("s\0".into()));
+    store.settle(Arc::new(Settlement { sessions: vec![went], ..Settlement::default() })).await.unwrap();
+    assert!(store.sessions().await.unwrap().is_empty());
 }

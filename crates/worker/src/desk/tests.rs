@@ -93,7 +93,7 @@ fn a_task_that_can_never_fit_is_refused_with_the_reason() {
     spec.needs.memory = Bytes(2 << 30);
     desk.accept(parcel_of(1, 1, spec, 1), Timestamp(0));
     let (_, reports) = desk.take_reports().unwrap();
-    assert_eq!(reports.done[0].outcome.verdict, Verdict::Refused);
+    assert_eq!(reports.done[0].outcome.verdict, Verdict::Unfit);
     let reason = reports.done[0].outcome.reason.as_deref();
     assert_eq!(reason, Some("it needs 2GiB of memory, and its worker has 1GiB"));
 }

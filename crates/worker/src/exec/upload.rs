@@ -17,6 +17,8 @@ use tokio::task::JoinHandle;
 
 use crate::patience::Patience;
 
+/// Refusals in a row after which an upload is given up.
+const REFUSALS_MAX: u32 = 5;
 const CHUNK_BYTES: usize = 256 << 10;
 /// Chunks in memory at once, over all tasks.
 const CHUNKS_MAX: usize = 8;
@@ -106,6 +108,7 @@ impl Uploads {
     async fn carry(self: Arc<Self>, key: String, spool: Arc<Spool>, progress: Arc<Progress>) {
         let mut patience = Patience::new();
         let mut sent = 0;
+        let mut refusals = 0;
         loop {
             let len = spool.len();
             if len.is_some_and(|len| sent >= len) {
@@ -120,11 +123,16 @@ impl Uploads {
             match self.send(&key, &spool, sent, written).await {
                 Ok(now) => {
                     patience.reset();
+                    refusals = 0;
                     progress.sent_any.store(true, Ordering::Release);
                     sent = now;
                 }
                 Err(BlobError::Gap { len, .. }) if len < sent => sent = len,
+                // The task is no longer ours: it was cancelled, or handed to another. A manager that has just come back
+                // may say so too, until it has heard from us.
+                Err(BlobError::Refused(_)) if refusals >= REFUSALS_MAX => return,
                 Err(error) => {
+                    refusals += u32::from(matches!(error, BlobError::Refused(_)));
                     tracing::debug!(%key, %error, "output not uploaded, trying again");
                     patience.wait(&*self.clock, &self.dice).await;
                 }

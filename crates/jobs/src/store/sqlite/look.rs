@@ -89,6 +89,7 @@ fn view(row: &Row<'_>) -> Result<JobView> {
         created_at: Timestamp(row.get(12)?),
         finished_at: row.get::<_, Option<i64>>(13)?.map(Timestamp),
         trace: row.get(14)?,
+        task: None,
     })
 }
 
@@ -114,12 +115,26 @@ pub fn jobs(db: &Connection, filter: &JobFilter) -> Result<Vec<JobView>> {
         }
     };
     let sql = format!(
-        "SELECT {JOB_COLUMNS} FROM jobs WHERE namespace = ?1 AND key < ?2 AND (?3 IS NULL OR queue = ?3) AND {state}
+        "SELECT {JOB_COLUMNS} FROM jobs WHERE namespace = ?1 AND key < ?2 AND (?3 IS NULL OR queue = ?3)
+           AND (?5 IS NULL OR name = ?5)
+           AND (?6 IS NULL OR EXISTS (SELECT 1 FROM json_each(labels) WHERE key = ?6 AND value = ?7)) AND {state}
          ORDER BY key DESC LIMIT ?4"
     );
     let before = filter.before.map_or(i64::MAX, |key| key.0 as i64);
+    let (label, value) = filter.label.as_ref().map(|(label, value)| (label, value)).unzip();
     db.prepare_cached(&sql)?
-        .query_map(params![filter.namespace, before, filter.queue.as_ref().map(QueueName::as_str), filter.limit], view)?
+        .query_map(
+            params![
+                filter.namespace,
+                before,
+                filter.queue.as_ref().map(QueueName::as_str),
+                filter.limit,
+                filter.name,
+                label,
+                value
+            ],
+            view,
+        )?
         .collect()
 }
 

@@ -30,11 +30,17 @@ pub fn settle(db: &Connection, settlement: &Settlement) -> Result<()> {
             count(db, job, &sum, settlement.at.0)?;
         }
     }
+    for late in &settlement.late {
+        complete(db, late)?;
+    }
     let mut again = db.prepare_cached(
         "INSERT INTO tasks (job, idx, state, n, failures, losses, not_before) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6)
          ON CONFLICT DO UPDATE SET n = ?3, failures = ?4, losses = ?5, not_before = ?6 WHERE state = 0",
     )?;
     for a in &settlement.again {
+        if !is_open(db, a.task.job)? {
+            continue;
+        }
         again.execute(params![a.task.job.0 as i64, a.task.index, a.tries, a.failures, a.losses, a.not_before.0])?;
     }
     for change in &settlement.sessions {
@@ -56,6 +62,45 @@ fn is_open(db: &Connection, job: JobKey) -> Result<bool> {
         .query_row([job.0 as i64], |_| Ok(()))
         .optional()?;
     Ok(found.is_some())
+}
+
+/// Adds what a cancelled task said when it stopped.
+fn complete(db: &Connection, late: &Ended) -> Result<()> {
+    let (Some(outcome), Some(attempt)) = (&late.outcome, late.attempt) else { return Ok(()) };
+    let changed = db
+        .prepare_cached(
+            "INSERT INTO tasks (job, idx, state, generation, n, failures, losses, worker, exit, signal, reason,
+                                started_at, ended_at, wall_us, cpu_user_us, cpu_system_us, memory_peak)
+             SELECT ?1, ?2, ?3, ?4, ?5, 0, 0, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15 FROM jobs
+             WHERE key = ?1 AND (cancelled_at IS NOT NULL
+                                 OR EXISTS (SELECT 1 FROM tasks WHERE job = ?1 AND idx = ?2 AND state = ?3))
+             ON CONFLICT DO UPDATE SET state = ?3, generation = ?4, n = ?5, worker = ?6, exit = ?7, signal = ?8,
+                reason = ?9, started_at = ?10, ended_at = coalesce(ended_at, ?11), wall_us = ?12, cpu_user_us = ?13,
+                cpu_system_us = ?14, memory_peak = ?15, not_before = NULL
+             WHERE state = 0 OR (state = ?3 AND worker IS NULL)",
+        )?
+        .execute(params![
+            late.task.job.0 as i64,
+            late.task.index,
+            late.how.code(),
+            attempt.generation as i64,
+            attempt.n,
+            late.worker.as_ref().map(|w| w.0.as_str()),
+            outcome.exit,
+            outcome.signal,
+            outcome.reason,
+            outcome.started_at.0,
+            late.at.0,
+            outcome.usage.wall_us as i64,
+            outcome.usage.cpu_user_us as i64,
+            outcome.usage.cpu_system_us as i64,
+            outcome.usage.memory_peak_bytes.map(|m| m as i64),
+        ])?;
+    if changed == 1 {
+        keep_output(db, late, LogStream::Stdout, &outcome.stdout)?;
+        keep_output(db, late, LogStream::Stderr, &outcome.stderr)?;
+    }
+    Ok(())
 }
 
 /// False when the task had ended before.

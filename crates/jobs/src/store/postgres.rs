@@ -1,0 +1,223 @@
+//! Jobs in PostgreSQL. Batches travel as arrays, one statement for each table; statements are prepared once for each
+//! connection. Several managers may write at once: rows decide, not who came first.
+
+mod columns;
+mod firsts;
+mod look;
+mod rows;
+mod settle;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mutirao_core::Timestamp;
+use mutirao_core::blobs::LogStream;
+use mutirao_core::id::{JobKey, QueueName, SessionId, TaskKey, WorkerId};
+use mutirao_core::job::{JobView, TaskView};
+use mutirao_store::postgres::{Ask, Transaction};
+use mutirao_store::{Migration, Postgres, StoreError};
+
+use super::{Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, Settlement};
+use crate::entries::{Kind, Segment, unpack};
+
+pub const MIGRATIONS: &[Migration] =
+    &[Migration { component: "jobs", version: 1, sql: include_str!("postgres/001_jobs.sql") }];
+
+/// Rows removed in one go by retention, of so many jobs: bounds how long their locks are held.
+const FORGET_ROWS: i64 = 5_000;
+const FORGET_JOBS: i64 = 100;
+/// Segments written by one statement: about 4 MB of ordinary lines.
+const SEGMENTS_AT_ONCE: usize = 256;
+
+pub struct PostgresJobs(pub Postgres);
+
+#[async_trait]
+impl JobStore for PostgresJobs {
+    async fn next_generation(&self) -> Result<u64, StoreError> {
+        let row = self
+            .0
+            .connection()
+            .await?
+            .row(
+                "INSERT INTO generations (name, n) VALUES ('jobs', 1)
+                 ON CONFLICT (name) DO UPDATE SET n = generations.n + 1 RETURNING n",
+                &[],
+            )
+            .await?;
+        let row = row.ok_or_else(|| StoreError::Postgres("an upsert returned nothing".into()))?;
+        Ok(row.try_get::<_, i64>(0)? as u64)
+    }
+
+    async fn create(&self, job: NewJob) -> Result<Created, StoreError> {
+        let mut connection = self.0.connection().await?;
+        let tx = connection.begin().await?;
+        let created = create(&tx, &job).await?;
+        if let Created::New(_) = created {
+            tx.commit().await?;
+        }
+        Ok(created)
+    }
+
+    async fn open_jobs(&self) -> Result<Vec<OpenJob>, StoreError> {
+        look::open_jobs(&self.0).await
+    }
+
+    async fn sessions(&self) -> Result<Vec<(SessionId, WorkerId, QueueName)>, StoreError> {
+        let rows = self.0.connection().await?.rows("SELECT session, worker, queue FROM sessions", &[]).await?;
+        rows.iter()
+            .map(|row| Ok((SessionId(row.try_get(0)?), WorkerId(row.try_get(1)?), rows::parsed(row, 2)?)))
+            .collect()
+    }
+
+    async fn card(&self, job: JobKey) -> Result<Option<Card>, StoreError> {
+        const CARD: &str = "SELECT spec, trace, kind, first FROM jobs WHERE key = $1";
+        let row = self.0.connection().await?.row(CARD, &[&(job.0 as i64)]).await?;
+        row.map(|row| {
+            Ok(Card {
+                spec: Arc::new(rows::json(&row, 0)?),
+                trace: row.try_get(1)?,
+                kind: rows::kind(&row, 2)?,
+                first: rows::whole(&row, 3)?,
+            })
+        })
+        .transpose()
+    }
+
+    async fn segment(&self, job: JobKey, kind: Kind, first: u32) -> Result<Option<Segment>, StoreError> {
+        const SEGMENT: &str = "SELECT body FROM segments WHERE job = $1 AND first = $2";
+        let row = self.0.connection().await?.row(SEGMENT, &[&(job.0 as i64), &i64::from(first)]).await?;
+        row.map(|row| unpack(job, kind, row.try_get(0)?).map_err(rows::unreadable)).transpose()
+    }
+
+    async fn settle(&self, settlement: Arc<Settlement>) -> Result<(), StoreError> {
+        settle::settle(&self.0, &settlement).await
+    }
+
+    async fn cancel(&self, job: JobKey, at: Timestamp) -> Result<bool, StoreError> {
+        let changed = self
+            .0
+            .connection()
+            .await?
+            .run(
+                "UPDATE jobs SET cancelled = total - ok - failed - timed_out - lost - dead,
+                                 cancelled_at = $2, finished_at = $2
+                 WHERE key = $1 AND finished_at IS NULL",
+                &[&(job.0 as i64), &at.0],
+            )
+            .await?;
+        Ok(changed == 1)
+    }
+
+    async fn job(&self, job: JobKey) -> Result<Option<(JobView, String)>, StoreError> {
+        look::job(&self.0, job).await
+    }
+
+    async fn jobs(&self, filter: JobFilter) -> Result<Vec<JobView>, StoreError> {
+        look::jobs(&self.0, &filter).await
+    }
+
+    async fn extent(&self, job: JobKey) -> Result<Option<(u32, u64)>, StoreError> {
+        const EXTENT: &str = "SELECT first, total FROM jobs WHERE key = $1";
+        let row = self.0.connection().await?.row(EXTENT, &[&(job.0 as i64)]).await?;
+        row.map(|row| Ok((rows::whole(&row, 0)?, row.try_get::<_, i64>(1)? as u64))).transpose()
+    }
+
+    async fn tasks(&self, job: JobKey, from: u32, size: u32) -> Result<Vec<TaskView>, StoreError> {
+        look::tasks(&self.0, job, from, size).await
+    }
+
+    async fn output(&self, task: TaskKey, stream: LogStream) -> Result<Option<KeptOutput>, StoreError> {
+        look::output(&self.0, task, stream).await
+    }
+
+    async fn forget(&self, before: Timestamp) -> Result<Forgotten, StoreError> {
+        let mut connection = self.0.connection().await?;
+        let tx = connection.begin().await?;
+        let forgotten = forget(&tx, before).await?;
+        tx.commit().await?;
+        Ok(forgotten)
+    }
+}
+
+async fn forget(tx: &Transaction<'_>, before: Timestamp) -> Result<Forgotten, StoreError> {
+    // Several managers sweep: each takes what the others have not.
+    let rows = tx
+        .rows(
+            "SELECT key FROM jobs WHERE finished_at < $1 ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED",
+            &[&before.0, &FORGET_JOBS],
+        )
+        .await?;
+    let keys: Vec<i64> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    if keys.is_empty() {
+        return Ok(Forgotten { done: true, ..Forgotten::default() });
+    }
+    let mut room = FORGET_ROWS;
+    for statement in [
+        "DELETE FROM outputs WHERE ctid = ANY (ARRAY (SELECT ctid FROM outputs WHERE job = ANY ($1) LIMIT $2))",
+        "DELETE FROM tasks WHERE ctid = ANY (ARRAY (SELECT ctid FROM tasks WHERE job = ANY ($1) LIMIT $2))",
+        "DELETE FROM segments WHERE ctid = ANY (ARRAY (SELECT ctid FROM segments WHERE job = ANY ($1) LIMIT $2))",
+    ] {
+        room -= tx.run(statement, &[&keys, &room]).await? as i64;
+    }
+    // The jobs' own rows go last: until then the next step finds them again.
+    if room == 0 {
+        return Ok(Forgotten::default());
+    }
+    tx.run("DELETE FROM jobs WHERE key = ANY ($1)", &[&keys]).await?;
+    Ok(Forgotten { jobs: keys.into_iter().map(|key| JobKey(key as u64)).collect(), done: false })
+}
+
+async fn create(tx: &Transaction<'_>, job: &NewJob) -> Result<Created, StoreError> {
+    let (idempotency, digest) = job.idempotency.as_ref().map(|(k, d)| (k, d)).unzip();
+    let inserted = tx
+        .row(
+            "INSERT INTO jobs (namespace, owner, queue, name, labels, spec, kind, first, total, trace, created_at,
+                               idempotency, digest)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+             ON CONFLICT (namespace, owner, idempotency) WHERE idempotency IS NOT NULL DO NOTHING RETURNING key",
+            &[
+                &job.namespace,
+                &job.owner,
+                &job.queue.as_str(),
+                &job.name,
+                &job.labels,
+                &job.spec,
+                &(job.kind as i16),
+                &i64::from(job.first),
+                &i64::from(job.total),
+                &job.trace,
+                &job.created_at.0,
+                &idempotency,
+                &digest,
+            ],
+        )
+        .await?;
+    let Some(row) = inserted else { return came_before(tx, job).await };
+    let key: i64 = row.try_get(0)?;
+    for some in job.segments.chunks(SEGMENTS_AT_ONCE) {
+        let (firsts, bodies): (Vec<i64>, Vec<&[u8]>) =
+            some.iter().map(|(first, body)| (i64::from(*first), body.as_slice())).unzip();
+        tx.run(
+            "INSERT INTO segments (job, first, body) SELECT $1, s.* FROM unnest($2::bigint[], $3::bytea[]) s",
+            &[&key, &firsts, &bodies],
+        )
+        .await?;
+    }
+    Ok(Created::New(JobKey(key as u64)))
+}
+
+/// The job that was made with the same idempotency key.
+async fn came_before(tx: &Transaction<'_>, job: &NewJob) -> Result<Created, StoreError> {
+    let (key, digest) = job.idempotency.as_ref().map(|(k, d)| (k.as_str(), d.as_slice())).unwrap_or_default();
+    let row = tx
+        .row(
+            "SELECT key, digest FROM jobs WHERE namespace = $1 AND owner = $2 AND idempotency = $3",
+            &[&job.namespace, &job.owner, &key],
+        )
+        .await?;
+    // Removed by retention in this very moment: the caller may simply ask again.
+    let row = row.ok_or_else(|| StoreError::Unreachable { why: "a job with this key is being removed".into() })?;
+    let (found, asked): (i64, &[u8]) = (row.try_get(0)?, row.try_get(1)?);
+    let found = JobKey(found as u64);
+    Ok(if asked == digest { Created::Before(found) } else { Created::Clash(found) })
+}

@@ -1,0 +1,168 @@
+//! Reading jobs and tasks back.
+
+use std::collections::HashMap;
+use std::pin::pin;
+
+use futures_util::TryStreamExt;
+use mutirao_core::Timestamp;
+use mutirao_core::blobs::LogStream;
+use mutirao_core::id::{Attempt, JobKey, QueueName, TaskKey};
+use mutirao_core::job::{Counts, JobState, JobView, TaskView};
+use mutirao_core::outcome::Output;
+use mutirao_core::task::TaskSpec;
+use mutirao_store::postgres::{Ask, Row, ToSql, text};
+use mutirao_store::{Postgres, StoreError};
+
+use super::rows;
+use crate::desk::ledger::Trace;
+use crate::store::{JobFilter, KeptOutput, OpenJob};
+
+pub async fn open_jobs(store: &Postgres) -> Result<Vec<OpenJob>, StoreError> {
+    let mut connection = store.connection().await?;
+    // Jobs and their tasks must be of one moment.
+    let tx = connection.snapshot().await?;
+    let found =
+        tx.rows("SELECT key, queue, first, total, spec FROM jobs WHERE finished_at IS NULL ORDER BY key", &[]).await?;
+    let mut jobs = found.iter().map(open_job).collect::<Result<Vec<_>, _>>()?;
+    let places: HashMap<i64, usize> = jobs.iter().enumerate().map(|(i, job)| (job.key.0 as i64, i)).collect();
+    let statement = tx
+        .prepare_cached(
+            "SELECT t.job, t.idx, t.state, t.n, t.failures, t.losses, t.not_before
+             FROM jobs j JOIN tasks t ON t.job = j.key WHERE j.finished_at IS NULL",
+        )
+        .await?;
+    // There may be millions: they are taken as they come.
+    let mut tasks = pin!(tx.query_raw(&statement, std::iter::empty::<&(dyn ToSql + Sync)>()).await?);
+    while let Some(row) = tasks.try_next().await? {
+        let Some(place) = places.get(&row.try_get(0)?) else { continue };
+        jobs[*place].traces.push(trace(&row)?);
+    }
+    Ok(jobs)
+}
+
+fn open_job(row: &Row) -> Result<OpenJob, StoreError> {
+    let spec: TaskSpec = rows::json(row, 4)?;
+    Ok(OpenJob {
+        key: JobKey(row.try_get::<_, i64>(0)? as u64),
+        queue: rows::parsed(row, 1)?,
+        first: rows::whole(row, 2)?,
+        total: rows::whole(row, 3)?,
+        retry: spec.retry,
+        needs: spec.needs,
+        traces: Vec::new(),
+    })
+}
+
+fn trace(row: &Row) -> Result<Trace, StoreError> {
+    let index = rows::whole(row, 1)?;
+    Ok(match row.try_get::<_, i16>(2)? {
+        0 => Trace::Again {
+            index,
+            tries: rows::count(row, 3)?,
+            failures: rows::count(row, 4)?,
+            losses: rows::count(row, 5)?,
+            not_before: Timestamp(row.try_get::<_, Option<i64>>(6)?.unwrap_or(0)),
+        },
+        _ => Trace::Ended(index),
+    })
+}
+
+const JOB_COLUMNS: &str = "key, queue, name, labels, owner, total, ok, failed, timed_out, cancelled, lost, dead,
+    created_at, finished_at, trace, namespace, cancelled_at";
+
+/// A job as the store knows it: what has not ended counts as ready, the desk knows better.
+fn view(row: &Row) -> Result<JobView, StoreError> {
+    let count = |at: usize| row.try_get::<_, i64>(at).map(|n| n as u64);
+    let mut counts = Counts {
+        ok: count(6)?,
+        failed: count(7)?,
+        timed_out: count(8)?,
+        cancelled: count(9)?,
+        lost: count(10)?,
+        dead: count(11)?,
+        ..Counts::default()
+    };
+    let tasks = count(5)?;
+    counts.ready = tasks.saturating_sub(counts.ended());
+    let cancelled: Option<i64> = row.try_get(16)?;
+    Ok(JobView {
+        id: JobKey(row.try_get::<_, i64>(0)? as u64),
+        queue: rows::parsed(row, 1)?,
+        name: row.try_get(2)?,
+        labels: rows::json(row, 3)?,
+        owner: row.try_get(4)?,
+        state: if cancelled.is_some() { JobState::Cancelled } else { counts.state() },
+        tasks,
+        counts,
+        created_at: Timestamp(row.try_get(12)?),
+        finished_at: row.try_get::<_, Option<i64>>(13)?.map(Timestamp),
+        trace: row.try_get(14)?,
+        task: None,
+    })
+}
+
+pub async fn job(store: &Postgres, job: JobKey) -> Result<Option<(JobView, String)>, StoreError> {
+    let sql = format!("SELECT {JOB_COLUMNS} FROM jobs WHERE key = $1");
+    let row = store.connection().await?.row(&sql, &[&(job.0 as i64)]).await?;
+    row.map(|row| Ok((view(&row)?, row.try_get(15)?))).transpose()
+}
+
+pub async fn jobs(store: &Postgres, filter: &JobFilter) -> Result<Vec<JobView>, StoreError> {
+    let state = match filter.state {
+        None => "true",
+        Some(JobState::Waiting) => "finished_at IS NULL AND ok + failed + timed_out + cancelled + lost + dead = 0",
+        Some(JobState::Running) => "finished_at IS NULL",
+        Some(JobState::Ok) => "finished_at IS NOT NULL AND ok = total",
+        Some(JobState::Cancelled) => {
+            "finished_at IS NOT NULL AND (cancelled_at IS NOT NULL OR (cancelled > 0 AND ok + cancelled = total))"
+        }
+        Some(JobState::Failed) => "finished_at IS NOT NULL AND cancelled_at IS NULL AND ok + cancelled < total",
+    };
+    let sql = format!(
+        "SELECT {JOB_COLUMNS} FROM jobs
+         WHERE namespace = $1 AND key < $2 AND ($3::text IS NULL OR queue = $3)
+           AND ($5::text IS NULL OR name = $5)
+           AND ($6::text IS NULL OR labels::jsonb ->> $6 = $7) AND {state}
+         ORDER BY key DESC LIMIT $4"
+    );
+    let before = filter.before.map_or(i64::MAX, |key| key.0 as i64);
+    let queue = filter.queue.as_ref().map(QueueName::as_str);
+    let connection = store.connection().await?;
+    let name = filter.name.as_deref().map(text);
+    let (label, value) = filter.label.as_ref().map(|(label, value)| (text(label), text(value))).unzip();
+    let limit = i64::from(filter.limit);
+    let rows = connection.rows(&sql, &[&filter.namespace, &before, &queue, &limit, &name, &label, &value]).await?;
+    rows.iter().map(view).collect()
+}
+
+pub async fn tasks(store: &Postgres, job: JobKey, from: u32, size: u32) -> Result<Vec<TaskView>, StoreError> {
+    let sql =
+        format!("SELECT {} FROM tasks WHERE job = $1 AND idx >= $2 AND idx < $3 ORDER BY idx", rows::TASK_COLUMNS);
+    let (from, end) = (i64::from(from), i64::from(from) + i64::from(size));
+    let rows = store.connection().await?.rows(&sql, &[&(job.0 as i64), &from, &end]).await?;
+    rows.iter().map(rows::task).collect()
+}
+
+pub async fn output(store: &Postgres, task: TaskKey, stream: LogStream) -> Result<Option<KeptOutput>, StoreError> {
+    let row = store
+        .connection()
+        .await?
+        .row(
+            "SELECT generation, n, bytes, truncated, in_blobs, tail FROM outputs
+             WHERE job = $1 AND idx = $2 AND stream = $3",
+            &[&(task.job.0 as i64), &i64::from(task.index), &(stream as i16)],
+        )
+        .await?;
+    row.map(|row| {
+        Ok(KeptOutput {
+            attempt: Attempt { generation: row.try_get::<_, i64>(0)? as u64, n: rows::count(&row, 1)? },
+            output: Output {
+                bytes: row.try_get::<_, i64>(2)? as u64,
+                truncated: row.try_get(3)?,
+                in_blobs: row.try_get(4)?,
+                tail: row.try_get(5)?,
+            },
+        })
+    })
+    .transpose()
+}

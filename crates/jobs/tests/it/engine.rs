@@ -1,0 +1,80 @@
+//! The engines a behaviour is tried on, each with a place of its own.
+
+use mutirao_jobs::store::{Shared, open};
+use mutirao_jobs::{MIGRATIONS, POSTGRES_MIGRATIONS};
+use mutirao_store::suite::schema::Schema;
+use mutirao_store::{Database, Postgres, Sqlite};
+use mutirao_testkit::services::{POSTGRES_VARIABLE, shared};
+use parking_lot::Mutex;
+
+enum Place {
+    Folder(tempfile::TempDir),
+    Schema(Schema),
+}
+
+pub struct Engine {
+    place: Place,
+    opened: Mutex<Option<Database>>,
+}
+
+impl Engine {
+    pub fn sqlite() -> Self {
+        Self { place: Place::Folder(tempfile::tempdir().unwrap()), opened: Mutex::default() }
+    }
+
+    /// None, with a notice, when the run has no PostgreSQL.
+    pub async fn postgres() -> Option<Self> {
+        let server = shared(POSTGRES_VARIABLE)?;
+        Some(Self { place: Place::Schema(Schema::in_database(&server).await), opened: Mutex::default() })
+    }
+
+    pub async fn database(&self) -> Database {
+        let database: Database = match &self.place {
+            Place::Folder(folder) => Sqlite::open(&folder.path().join("store.db"), MIGRATIONS).unwrap().into(),
+            Place::Schema(schema) => Postgres::open(&schema.url(), POSTGRES_MIGRATIONS).await.unwrap().into(),
+        };
+        *self.opened.lock() = Some(database.clone());
+        database
+    }
+
+    pub async fn open(&self) -> Shared {
+        open(&self.database().await)
+    }
+
+    /// What was opened last is closed, as by a manager that stops.
+    pub async fn reopen(&self) -> Shared {
+        let before = self.opened.lock().take();
+        if let Some(database) = before {
+            database.close().await;
+        }
+        self.open().await
+    }
+
+    pub async fn remove(self) {
+        if let Place::Schema(schema) = self.place {
+            schema.remove().await;
+        }
+    }
+}
+
+/// Makes of each behaviour a module with a test for each engine.
+macro_rules! on_both {
+    ($($behaviour:ident),+ $(,)?) => { $(
+        mod $behaviour {
+            use crate::engine::Engine;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                super::$behaviour(&Engine::sqlite()).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn postgres() {
+                let Some(engine) = Engine::postgres().await else { return };
+                super::$behaviour(&engine).await;
+                engine.remove().await;
+            }
+        }
+    )+ };
+}
+pub(crate) use on_both;

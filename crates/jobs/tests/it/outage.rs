@@ -1,0 +1,68 @@
+//! A PostgreSQL that is killed in the middle of the work, and comes back.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use mutirao_core::auth::{DEFAULT_NAMESPACE, Principal, Role};
+use mutirao_core::job::Spread;
+use mutirao_core::outcome::Verdict;
+use mutirao_jobs::POSTGRES_MIGRATIONS;
+use mutirao_jobs::service::Submitted;
+use mutirao_store::Postgres;
+use mutirao_surface::Ready;
+use mutirao_testkit::services::{POSTGRES_VARIABLE, Service, shared};
+use mutirao_testkit::wait::eventually;
+
+use crate::service::{House, house_on, noop};
+
+const TASKS: u32 = 5_000;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// PostgreSQL runs as another user, who must be able to pass.
+fn folder() -> tempfile::TempDir {
+    let passable = std::fs::Permissions::from_mode(0o711);
+    tempfile::Builder::new().permissions(passable).tempdir().unwrap()
+}
+
+async fn submit_one(house: &House, key: &str) -> Result<Submitted, mutirao_core::Problem> {
+    let owner = Principal { id: "ana".into(), role: Role::Operator, namespace: DEFAULT_NAMESPACE.into() };
+    house.jobs.submit(&owner, noop(Spread::Single), Some(key.into()), "0".repeat(32)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_database_loses_no_answer_and_the_work_goes_on_by_itself() {
+    if shared(POSTGRES_VARIABLE).is_none() {
+        return;
+    }
+    let servers = folder();
+    let mut server = Service::postgres(servers.path()).unwrap();
+    let store = Postgres::open(server.url(), POSTGRES_MIGRATIONS).await.unwrap();
+    let house = house_on(tempfile::tempdir().unwrap(), store.into()).await;
+    let mut worker = house.worker().await;
+    let entries = (1..=TASKS).map(|n| format!("entry {n}")).collect();
+    let job = house.submit(noop(Spread::Entries(entries))).await;
+    let working = tokio::spawn(async move {
+        loop {
+            let parcels = worker.take().await;
+            worker.finish_all(&parcels, Verdict::Ok).await;
+        }
+    });
+    let ok = async || house.jobs.job(job.id).await.map(|(view, _)| view.counts.ok);
+    eventually("some tasks to end", PATIENCE, async || ok().await.is_ok_and(|ok| ok > 200)).await;
+    let Submitted::New(before) = submit_one(&house, "before").await.unwrap() else { panic!("a new key") };
+    server.kill9();
+
+    let refusal = submit_one(&house, "during").await.err().expect("nothing can be written");
+    assert_eq!((refusal.status, refusal.kind.as_str()), (503, "unavailable"), "{refusal}");
+    eventually("the trouble to be told", PATIENCE, async || house.jobs.ready().await.is_err()).await;
+    server.restart().unwrap();
+
+    eventually("every task to end", PATIENCE, async || ok().await.is_ok_and(|ok| ok == u64::from(TASKS))).await;
+    let (view, _) = house.jobs.job(job.id).await.unwrap();
+    assert_eq!((view.counts.total(), view.finished_at.is_some()), (u64::from(TASKS), true), "{view:?}");
+    eventually("the trouble to be over", PATIENCE, async || house.jobs.ready().await.is_ok()).await;
+    assert!(matches!(submit_one(&house, "before").await, Ok(Submitted::Before(view)) if view.id == before.id));
+    assert!(submit_one(&house, "during").await.is_ok());
+    working.abort();
+    house.jobs.stop().await;
+}
