@@ -1,6 +1,6 @@
 //! Who is it, and may they come in: bearer tokens for people, signed requests for workers, one-time tokens to enrol.
 //!
-//! - [`registry`]: what must be remembered, as a trait; [`sqlite`] is its first implementation.
+//! - [`registry`]: what must be remembered, as a trait, implemented in [`sqlite`] and [`postgres`].
 //! - [`secret`]: the texts, and what is kept of them. [`signature`] and [`nonces`]: one signed request, and whether it was
 //!   seen before. [`cache`]: what was looked up a moment ago. [`admin`]: the token of the first start.
 //!
@@ -9,6 +9,7 @@
 mod admin;
 pub mod cache;
 pub mod nonces;
+pub mod postgres;
 pub mod registry;
 pub mod secret;
 pub mod signature;

@@ -29,6 +29,10 @@ pub(crate) fn store_problem(error: StoreError) -> Problem {
             tracing::error!(%error, "the store refuses writes");
             Problem::busy("the server's disk is full; nothing was written", 30)
         }
+        StoreError::Unreachable { why } => {
+            tracing::warn!(why, "the database cannot be reached");
+            Problem::unavailable("the server's database cannot be reached; try again")
+        }
         StoreError::Closed => Problem::unavailable("the server is going down"),
         error => {
             tracing::error!(error = &error as &dyn std::error::Error, "the store failed");

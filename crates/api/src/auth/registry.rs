@@ -1,12 +1,25 @@
 //! What must be remembered about tokens and workers, as a trait: one implementation for each engine. Each change writes
 //! its audit line in the same transaction.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use mutirao_core::auth::{Principal, Role, TokenView};
 use mutirao_core::{QueueName, Timestamp, WorkerId};
-use mutirao_store::StoreError;
+use mutirao_store::{Database, StoreError};
 
 use super::secret::Digest;
+
+/// Spent and expired one-time tokens are kept this long, for whoever wonders why one was refused.
+pub(super) const ENROLMENT_KEPT_MS: i64 = 7 * 86_400_000;
+
+/// The registry in a database that has had the engine's migrations applied.
+pub fn open(database: &Database) -> Arc<dyn Registry> {
+    match database {
+        Database::Sqlite(sqlite) => Arc::new(sqlite.clone()),
+        Database::Postgres(postgres) => Arc::new(postgres.clone()),
+    }
+}
 
 /// A token as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]

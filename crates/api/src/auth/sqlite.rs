@@ -6,13 +6,10 @@ use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::registry::{By, Newcomer, Registry, Token, Worker};
+use super::registry::{By, ENROLMENT_KEPT_MS, Newcomer, Registry, Token, Worker};
 use super::secret::Digest;
 
 pub const MIGRATIONS: &[Migration] = &[Migration { component: "api", version: 1, sql: include_str!("001_auth.sql") }];
-
-/// Spent and expired one-time tokens are kept this long, for whoever wonders why one was refused.
-const ENROLMENT_KEPT_MS: i64 = 7 * 86_400_000;
 
 #[async_trait]
 impl Registry for Sqlite {

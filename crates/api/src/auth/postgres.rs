@@ -1,0 +1,178 @@
+//! The [`Registry`] in PostgreSQL, where several managers share it.
+
+use async_trait::async_trait;
+use mutirao_core::{QueueName, Timestamp, WorkerId};
+use mutirao_store::postgres::{Ask, Row, Transaction, text};
+use mutirao_store::{Migration, Postgres, StoreError};
+
+use super::registry::{By, ENROLMENT_KEPT_MS, Newcomer, Registry, Token, Worker};
+use super::secret::Digest;
+
+pub const MIGRATIONS: &[Migration] =
+    &[Migration { component: "api", version: 1, sql: include_str!("001_auth.postgres.sql") }];
+
+#[async_trait]
+impl Registry for Postgres {
+    async fn add_token(&self, token: Token, by: By) -> Result<(), StoreError> {
+        let mut connection = self.connection().await?;
+        let tx = connection.begin().await?;
+        tx.run(
+            "INSERT INTO api_tokens (id, name, role, namespace, secret_hash, created_at, expires_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            &[
+                &token.id,
+                &token.name,
+                &token.role.as_str(),
+                &token.namespace,
+                &token.secret.0.as_slice(),
+                &token.created_at.0,
+                &token.expires_at.map(|at| at.0),
+            ],
+        )
+        .await?;
+        audit(&tx, &by, "token.create", &format!("{} ({})", token.id, token.role.as_str())).await?;
+        Ok(tx.commit().await?)
+    }
+
+    async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {
+        let sql = format!("SELECT {TOKEN} FROM api_tokens WHERE id = $1");
+        let row = self.connection().await?.row(&sql, &[&text(id)]).await?;
+        row.map(|row| Ok(token(&row)?.1)).transpose()
+    }
+
+    async fn tokens(&self, after: i64, rows: u32) -> Result<Vec<(i64, Token)>, StoreError> {
+        let sql = format!("SELECT {TOKEN} FROM api_tokens WHERE seq > $1 ORDER BY seq LIMIT $2");
+        let rows = self.connection().await?.rows(&sql, &[&after, &i64::from(rows)]).await?;
+        rows.iter().map(token).collect()
+    }
+
+    async fn revoke_token(&self, id: &str, by: By) -> Result<bool, StoreError> {
+        let id = text(id);
+        let mut connection = self.connection().await?;
+        let tx = connection.begin().await?;
+        let revoke = "UPDATE api_tokens SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL";
+        if tx.run(revoke, &[&id, &by.at.0]).await? == 0 {
+            return Ok(tx.row("SELECT 1 FROM api_tokens WHERE id = $1", &[&id]).await?.is_some());
+        }
+        audit(&tx, &by, "token.revoke", &id).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    async fn token_used(&self, id: &str, at: Timestamp) -> Result<(), StoreError> {
+        let note = "UPDATE api_tokens SET last_used_at = $2 WHERE id = $1";
+        self.connection().await?.run(note, &[&text(id), &at.0]).await?;
+        Ok(())
+    }
+
+    async fn worker(&self, id: &WorkerId) -> Result<Option<Worker>, StoreError> {
+        let row = self
+            .connection()
+            .await?
+            .row(
+                "SELECT id, public_key, name, namespace, queue, enrolled_at, revoked_at FROM api_workers WHERE id = $1",
+                &[&text(&id.0)],
+            )
+            .await?;
+        row.map(|row| worker(&row)).transpose()
+    }
+
+    async fn add_enrolment(
+        &self,
+        token: Digest,
+        queue: QueueName,
+        namespace: &str,
+        expires_at: Timestamp,
+        by: By,
+    ) -> Result<(), StoreError> {
+        let mut connection = self.connection().await?;
+        let tx = connection.begin().await?;
+        let old = by.at.0 - ENROLMENT_KEPT_MS;
+        tx.run("DELETE FROM api_enrolments WHERE expires_at < $1", &[&old]).await?;
+        tx.run(
+            "INSERT INTO api_enrolments (token_hash, namespace, queue, expires_at) VALUES ($1, $2, $3, $4)",
+            &[&token.0.as_slice(), &namespace, &queue.as_str(), &expires_at.0],
+        )
+        .await?;
+        audit(&tx, &by, "enrolment.create", queue.as_str()).await?;
+        Ok(tx.commit().await?)
+    }
+
+    async fn enrol(&self, token: Digest, newcomer: Newcomer, at: Timestamp) -> Result<Option<Worker>, StoreError> {
+        let mut connection = self.connection().await?;
+        let tx = connection.begin().await?;
+        // Whoever comes second waits for the row, and finds it used.
+        let spent = tx
+            .row(
+                "UPDATE api_enrolments SET used_at = $2
+                 WHERE token_hash = $1 AND used_at IS NULL AND expires_at > $2 RETURNING namespace, queue",
+                &[&token.0.as_slice(), &at.0],
+            )
+            .await?;
+        let Some(spent) = spent else { return Ok(None) };
+        let (namespace, queue): (String, _) = (spent.try_get(0)?, queue_in(&spent, 1)?);
+        let Newcomer { id, public_key, name } = newcomer;
+        tx.run(
+            "INSERT INTO api_workers (id, public_key, name, namespace, queue, enrolled_at)
+             VALUES ($1, $2, $3, $4, $5, $6)",
+            &[&id.0, &public_key.as_slice(), &name, &namespace, &queue.as_str(), &at.0],
+        )
+        .await?;
+        audit(&tx, &By { who: id.0.clone(), at }, "worker.enrol", queue.as_str()).await?;
+        tx.commit().await?;
+        Ok(Some(Worker { id, public_key, name, namespace, queue, enrolled_at: at, revoked_at: None }))
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.connection().await?.row("SELECT 1", &[]).await.map(drop)
+    }
+}
+
+async fn audit(tx: &Transaction<'_>, by: &By, what: &str, target: &str) -> Result<(), StoreError> {
+    let line = "INSERT INTO api_audit (at, who, what, target) VALUES ($1, $2, $3, $4)";
+    tx.run(line, &[&by.at.0, &by.who, &what, &target]).await?;
+    Ok(())
+}
+
+const TOKEN: &str = "seq, id, name, role, namespace, secret_hash, created_at, expires_at, revoked_at, last_used_at";
+
+fn token(row: &Row) -> Result<(i64, Token), StoreError> {
+    let stamp = |at: usize| row.try_get::<_, Option<i64>>(at).map(|at| at.map(Timestamp));
+    let token = Token {
+        id: row.try_get(1)?,
+        name: row.try_get(2)?,
+        role: row.try_get::<_, &str>(3)?.parse().map_err(unreadable)?,
+        namespace: row.try_get(4)?,
+        secret: Digest(bytes(row, 5)?),
+        created_at: Timestamp(row.try_get(6)?),
+        expires_at: stamp(7)?,
+        revoked_at: stamp(8)?,
+        last_used_at: stamp(9)?,
+    };
+    Ok((row.try_get(0)?, token))
+}
+
+fn worker(row: &Row) -> Result<Worker, StoreError> {
+    Ok(Worker {
+        id: WorkerId(row.try_get(0)?),
+        public_key: bytes(row, 1)?,
+        name: row.try_get(2)?,
+        namespace: row.try_get(3)?,
+        queue: queue_in(row, 4)?,
+        enrolled_at: Timestamp(row.try_get(5)?),
+        revoked_at: row.try_get::<_, Option<i64>>(6)?.map(Timestamp),
+    })
+}
+
+fn queue_in(row: &Row, column: usize) -> Result<QueueName, StoreError> {
+    row.try_get::<_, &str>(column)?.parse().map_err(unreadable)
+}
+
+fn bytes(row: &Row, column: usize) -> Result<[u8; 32], StoreError> {
+    row.try_get::<_, &[u8]>(column)?.try_into().map_err(unreadable)
+}
+
+/// What is written there is not what this program writes.
+fn unreadable(why: impl std::fmt::Display) -> StoreError {
+    StoreError::Unusable { path: "the database".into(), why: why.to_string() }
+}

@@ -1,0 +1,101 @@
+//! What the registry promises, on SQLite and on PostgreSQL.
+
+use std::sync::Arc;
+
+use mutirao_api::auth::registry::{By, Newcomer, Registry, Token, open};
+use mutirao_api::auth::secret::Digest;
+use mutirao_api::{MIGRATIONS, POSTGRES_MIGRATIONS};
+use mutirao_core::auth::Role;
+use mutirao_core::{QueueName, Timestamp, WorkerId};
+use mutirao_store::postgres::Ask;
+use mutirao_store::suite::schema::Schema;
+use mutirao_store::{Postgres, Sqlite};
+use mutirao_testkit::services::{POSTGRES_VARIABLE, shared};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sqlite_keeps_the_registry() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Sqlite::open(&folder.path().join("store.db"), MIGRATIONS).unwrap();
+    all_of_it(open(&store.into())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_keeps_the_registry() {
+    let Some(server) = shared(POSTGRES_VARIABLE) else { return };
+    let schema = Schema::in_database(&server).await;
+    let store = Postgres::open(&schema.url(), POSTGRES_MIGRATIONS).await.unwrap();
+    all_of_it(open(&store.clone().into())).await;
+    let audit = store.connection().await.unwrap().rows("SELECT what FROM api_audit ORDER BY seq", &[]).await.unwrap();
+    let audit: Vec<String> = audit.iter().map(|row| row.get(0)).collect();
+    assert_eq!(audit, ["token.create", "token.create", "token.revoke", "enrolment.create", "worker.enrol"]);
+    schema.remove().await;
+}
+
+async fn all_of_it(registry: Arc<dyn Registry>) {
+    registry.ping().await.unwrap();
+    tokens_come_back_as_they_were_kept(&*registry).await;
+    a_one_time_token_lets_one_worker_in(registry).await;
+}
+
+fn by(who: &str, at: i64) -> By {
+    By { who: who.into(), at: Timestamp(at) }
+}
+
+fn token(id: &str, expires_at: Option<Timestamp>) -> Token {
+    Token {
+        id: id.into(),
+        name: "für Ana".into(),
+        role: Role::Operator,
+        namespace: "default".into(),
+        secret: Digest::of(id),
+        created_at: Timestamp(5),
+        expires_at,
+        revoked_at: None,
+        last_used_at: None,
+    }
+}
+
+async fn tokens_come_back_as_they_were_kept(registry: &dyn Registry) {
+    let (a, b) = (token("a", None), token("b", Some(Timestamp(i64::MAX))));
+    registry.add_token(a.clone(), by("ana", 1)).await.unwrap();
+    registry.add_token(b.clone(), by("ana", 2)).await.unwrap();
+    assert!(registry.add_token(a.clone(), by("ana", 3)).await.is_err(), "an id is used once, and leaves no audit line");
+    assert_eq!(registry.token("a").await.unwrap(), Some(a.clone()));
+    assert_eq!(registry.token("c").await.unwrap(), None);
+    registry.token_used("b", Timestamp(70)).await.unwrap();
+    assert!(registry.revoke_token("a", by("ana", 80)).await.unwrap());
+    assert!(registry.revoke_token("a", by("ana", 90)).await.unwrap(), "revoking again changes nothing");
+    for stranger in ["c", "a\0", "'; --"] {
+        assert!(!registry.revoke_token(stranger, by("ana", 90)).await.unwrap(), "{stranger:?}");
+    }
+    let first = registry.tokens(0, 1).await.unwrap();
+    assert_eq!(first[0].1, Token { revoked_at: Some(Timestamp(80)), ..a });
+    let rest = registry.tokens(first[0].0, 9).await.unwrap();
+    assert_eq!(
+        rest.iter().map(|(_, token)| token.clone()).collect::<Vec<_>>(),
+        [Token { last_used_at: Some(Timestamp(70)), ..b }]
+    );
+}
+
+async fn a_one_time_token_lets_one_worker_in(registry: Arc<dyn Registry>) {
+    let digest = Digest::of("once");
+    let queue: QueueName = "gpu".parse().unwrap();
+    registry.add_enrolment(digest, queue.clone(), "default", Timestamp(100), by("ana", 10)).await.unwrap();
+    let newcomer = |n: u8| Newcomer { id: WorkerId(format!("w{n}")), public_key: [n; 32], name: "w".into() };
+    assert!(registry.enrol(digest, newcomer(9), Timestamp(100)).await.unwrap().is_none(), "too late");
+    assert!(registry.enrol(Digest::of("other"), newcomer(9), Timestamp(50)).await.unwrap().is_none());
+    let racing: Vec<_> = (0..4)
+        .map(|n| {
+            let (registry, newcomer) = (registry.clone(), newcomer(n));
+            tokio::spawn(async move { registry.enrol(digest, newcomer, Timestamp(50)).await.unwrap() })
+        })
+        .collect();
+    let mut let_in = Vec::new();
+    for racer in racing {
+        let_in.extend(racer.await.unwrap());
+    }
+    let [worker] = &let_in[..] else { panic!("{let_in:?}") };
+    assert_eq!((&worker.queue, worker.enrolled_at), (&queue, Timestamp(50)));
+    assert_eq!(registry.worker(&worker.id).await.unwrap().as_ref(), Some(worker));
+    assert_eq!(registry.worker(&WorkerId("w9\0".into())).await.unwrap(), None);
+}
