@@ -63,7 +63,7 @@ async fn one_run(tasks: u32) -> anyhow::Result<Run> {
     let broker = Memory::new(None, Limits::default());
     let blobs = Arc::new(FileBlobs::open(&folder.path().join("blobs"))?);
     let jobs = Jobs::start(JobsParts {
-        store: store.clone(),
+        store: store.clone().into(),
         broker: broker.clone(),
         blobs: blobs.clone(),
         clock: clock.clone(),
