@@ -399,6 +399,11 @@ impl Ready for Jobs {
 /// A worker writes the logs of what it holds, and of nothing else.
 #[async_trait]
 impl BlobGuard for Jobs {
+    /// What a worker keeps of a stream, and the line that says where it was cut.
+    fn bytes_max(&self) -> u64 {
+        mutirao_core::limits::OUTPUT_BYTES_MAX + 1_024
+    }
+
     async fn may_append(&self, caller: &Principal, key: &str) -> Result<(), Problem> {
         let bad = || Problem::forbidden(format!("\"{key}\" is not the log of a task"));
         let mut parts = key.split('/');

@@ -13,6 +13,9 @@ use utoipa_axum::router::OpenApiRouter;
 pub trait BlobGuard: Send + Sync + 'static {
     async fn may_append(&self, caller: &Principal, key: &str) -> Result<(), Problem>;
 
+    /// Bytes that one blob may grow to.
+    fn bytes_max(&self) -> u64;
+
     /// Whoever may write a blob may read it back, unless said otherwise.
     async fn may_read(&self, caller: &Principal, key: &str) -> Result<(), Problem> {
         self.may_append(caller, key).await

@@ -52,7 +52,12 @@ pub async fn put(
     if body.len() > CHUNK_BYTES_MAX {
         return Err(crate::layers::bodies::too_large(CHUNK_BYTES_MAX).into());
     }
-    guard_of(&parts, &key)?.may_append(&caller, &key).await?;
+    let guard = guard_of(&parts, &key)?;
+    guard.may_append(&caller, &key).await?;
+    let most = guard.bytes_max();
+    if place.offset.saturating_add(body.len() as u64) > most {
+        return Err(Problem::forbidden(format!("a blob of this kind has at most {most} bytes")).into());
+    }
     match parts.blobs.append(&key, place.offset, body).await {
         Ok(len) => Ok((StatusCode::NO_CONTENT, len_header(Some(len))).into_response()),
         Err(BlobError::Gap { len, .. }) => {

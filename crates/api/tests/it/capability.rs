@@ -70,6 +70,10 @@ struct ByName;
 
 #[async_trait]
 impl BlobGuard for ByName {
+    fn bytes_max(&self) -> u64 {
+        8 << 20
+    }
+
     async fn may_append(&self, caller: &Principal, key: &str) -> Result<(), Problem> {
         match key.split('/').nth(1) {
             Some(owner) if owner == caller.id => Ok(()),

@@ -2,11 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use mutirao_testkit::{Installation, wait};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::said::{SOON, Said, run};
+use crate::said::{SOON, Said, mutirao, run};
 
 /// Ends with the test, whichever way that goes.
 struct Worker(Child);
@@ -50,6 +51,23 @@ fn an_invited_worker_serves_its_queue_and_is_known_ever_after() {
     let again = Worker::start(&up, &dir, "gpu", None);
     assert_eq!(Said::from(up.cli(&["submit", "--wait", "--queue", "gpu", "--", "echo", "again"])).out, "again\n");
     assert_eq!(again.stop(), Some(0));
+}
+
+#[test]
+fn a_worker_finds_the_manager_of_its_own_machine() {
+    let up = Installation::setup().workers(0).start();
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("w").display().to_string();
+    let token = up.ok(&["worker", "invite"]);
+    let mut command = up.command(&["role", "worker", "--dir", &dir]);
+    command.env("MUTIRAO_ENROL_TOKEN", token.trim()).stdout(Stdio::null()).stderr(Stdio::null());
+    let worker = Worker(command.spawn().unwrap());
+    assert_eq!(Said::from(up.cli(&["submit", "--wait", "--", "echo", "hi"])).out, "hi\n");
+    assert_eq!(worker.stop(), Some(0));
+
+    let empty = folder.path().join("empty").display().to_string();
+    let nowhere = run(mutirao(&["role", "worker", "--dir", &dir, "--data", &empty]));
+    assert!(nowhere.code == Some(2) && nowhere.err.contains("--url") && nowhere.err.contains(&empty), "{nowhere:?}");
 }
 
 #[test]
@@ -106,4 +124,25 @@ fn what_a_dead_worker_held_goes_out_again_without_waiting_for_its_lease() {
     let waited = Said::from(up.cli(&["job", "wait", job.trim()]));
     assert_eq!(waited.code, Some(0), "{waited:?}");
     assert_eq!(std::fs::read_to_string(begun).unwrap(), "1\n2\n");
+}
+
+#[test]
+fn a_frozen_manager_loses_nobody() {
+    let up = Installation::setup().workers(1).set("jobs.lease", "3s").start();
+    let folder = tempfile::tempdir().unwrap();
+    let begun = folder.path().join("begun");
+    let script = format!("echo $MUTIRAO_ATTEMPT >> {}; sleep 8", begun.display());
+    let job = up.ok(&["submit", "--", "sh", "-c", &script]);
+    wait::until("the task to begin", SOON, || begun.is_file());
+    let manager = Pid::from_raw(up.pid() as i32).unwrap();
+    kill_process(manager, Signal::STOP).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "the freeze itself is what takes time")]
+    std::thread::sleep(Duration::from_secs(6));
+    kill_process(manager, Signal::CONT).unwrap();
+    let waited = Said::from(up.cli(&["job", "wait", job.trim()]));
+    assert_eq!(waited.code, Some(0), "{waited:?}");
+    assert_eq!(std::fs::read_to_string(begun).unwrap(), "1\n", "it was run twice");
+    let task: serde_json::Value =
+        serde_json::from_str(&up.ok(&["--json", "task", "show", &format!("{}.1", job.trim())])).unwrap();
+    assert_eq!(task["losses"], 0, "{task}");
 }
