@@ -111,6 +111,7 @@ pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
         links,
         drain: settings.drain,
         connections_max: settings.connections_max,
+        tls: settings.tls,
     };
     Ok(Api { router, auth, serve, document, _tidying: Tidying::start(metrics, clock) })
 }

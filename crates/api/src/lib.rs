@@ -4,7 +4,7 @@
 //!
 //! - [`auth`]: tokens, enrolled workers, signatures. Its tables are this crate's only ones: [`MIGRATIONS`].
 //! - `layers`: what every request passes through. `routes`: the API's own. `openapi`: the document.
-//! - `serve`: the socket.
+//! - `serve`: the socket. `tls`: what comes before HTTP when there is a certificate.
 
 pub mod auth;
 mod build;
@@ -16,12 +16,14 @@ mod routes;
 mod serve;
 mod settings;
 mod throttle;
+mod tls;
 
 pub use auth::Auth;
 pub use auth::sqlite::MIGRATIONS;
 pub use build::{Api, ApiParts, build};
 pub use error::ApiError;
 pub use mutirao_surface::Capability;
+pub use mutirao_tls::Serving;
 pub use serve::{Serve, serve};
 pub use settings::Settings;
 pub use throttle::Rate;

@@ -14,6 +14,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mutirao_core::Clock;
 use mutirao_core::clock::ClockExt;
+use mutirao_tls::Serving;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use crate::ApiError;
+use crate::tls::{self, Greeting};
 
 /// How long a client may take to send a request's head; also how long an idle connection is kept. Longer than clients
 /// keep theirs (90 s is common), so that it is mostly they who close, and no request meets a closing connection.
@@ -38,6 +41,8 @@ pub struct Serve {
     /// How long open requests may take to end after the shutdown.
     pub drain: Duration,
     pub connections_max: usize,
+    /// The certificate to show; without one, plain HTTP is spoken.
+    pub tls: Option<Serving>,
 }
 
 /// Serves until the shutdown; then stops accepting, lets what is open end, and after the drain time cuts what has not.
@@ -55,11 +60,11 @@ pub async fn serve(listener: TcpListener, router: Router, how: Serve) -> Result<
         };
         match accepted {
             Ok((socket, peer, place)) => {
-                let (router, shutdown, cut) = (router.clone(), how.shutdown.clone(), cut.clone());
+                let (router, how, cut) = (router.clone(), how.clone(), cut.clone());
                 connections.spawn(async move {
                     let _place = place;
                     tokio::select! {
-                        () = connection(socket, peer, router, shutdown) => {}
+                        () = welcome(socket, peer, router, how) => {}
                         () = cut.cancelled() => {}
                     }
                 });
@@ -90,9 +95,26 @@ async fn accept(
     Ok((socket, peer, place))
 }
 
-async fn connection(socket: TcpStream, peer: SocketAddr, router: Router, shutdown: CancellationToken) {
+async fn welcome(socket: TcpStream, peer: SocketAddr, router: Router, how: Serve) {
     // Answers are written whole, so waiting for more to send only delays them.
     let _ = socket.set_nodelay(true);
+    let Some(serving) = &how.tls else { return connection(socket, peer, router, how.shutdown).await };
+    let greeting = tokio::select! {
+        greeting = tls::greet(socket, serving, &*how.clock) => greeting,
+        // Nothing was asked yet, so there is nothing to end in order.
+        () = how.shutdown.cancelled() => return,
+    };
+    match greeting {
+        Ok(Greeting::Tls(stream)) => connection(*stream, peer, router, how.shutdown).await,
+        Ok(Greeting::Plain(socket)) => connection(socket, peer, tls::only_tls(), how.shutdown).await,
+        Err(error) => tracing::debug!(%peer, %error, "no TLS came about"),
+    }
+}
+
+async fn connection<S>(socket: S, peer: SocketAddr, router: Router, shutdown: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(ConnectInfo(peer));

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use mutirao_tls::Serving;
+
 use crate::throttle::Rate;
 
 #[derive(Clone, Debug)]
@@ -22,6 +24,8 @@ pub struct Settings {
     pub connections_max: usize,
     /// Bytes of large bodies held at once.
     pub body_bytes_held_max: usize,
+    /// The certificate to show; without one, plain HTTP is spoken.
+    pub tls: Option<Serving>,
 }
 
 impl Default for Settings {
@@ -35,6 +39,7 @@ impl Default for Settings {
             requests_max: 1_024,
             connections_max: 4_096,
             body_bytes_held_max: 512 << 20,
+            tls: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! broker behind a socket, [`Link`] is a broker that is reached through one.
 //!
 //! What the link adds to the trait: a [`Permit`] for each connection, and surviving the loss of the connection. What it
-//! does not do: check who is there (the API does, before the upgrade) or encrypt (TLS ends in front of it).
+//! does not do: check who calls (the API does, before the upgrade) or know about certificates (`tls` does).
 //!
 //! Nothing on either side grows without bound. The client's reader never waits (deliveries are bounded by credit,
 //! announcements by a backlog, answers by what was asked), so the server's outbox always drains while the peer lives;

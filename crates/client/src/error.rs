@@ -1,6 +1,7 @@
 //! Why a request brought nothing back: one line each, with what to do about it.
 
 use mutirao_core::Problem;
+use mutirao_tls::{Fault, TlsError};
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ClientError {
@@ -10,6 +11,11 @@ pub enum ClientError {
     /// No connection came about, so nothing was asked.
     #[error("nothing answers at {url} ({why}); start it with `mutirao up` or set MUTIRAO_URL")]
     Unreachable { url: String, why: String },
+    /// Something answers, and nothing was asked of it: it could be anybody.
+    #[error("{url} cannot be spoken with: {fault}")]
+    Unsafe { url: String, fault: Fault },
+    #[error("tls.ca: {0}")]
+    BadCa(#[from] TlsError),
     /// The connection was there and went away, so what was asked may or may not have been done.
     #[error("the connection to {url} broke before the answer was complete ({why}); try again")]
     Broken { url: String, why: String },

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use mutirao_core::{Clock, Dice, Problem, SystemClock};
+use mutirao_tls::{Believe, Fault, Trust};
 
 use crate::credentials::Credentials;
 use crate::error::{ClientError, root_cause};
@@ -107,21 +108,27 @@ struct Inner {
 }
 
 impl Client {
-    /// Connects to nothing yet.
+    /// Connects to nothing yet. An `https` server must be known to the system's authorities.
     pub fn new(url: &str, credentials: Credentials) -> Result<Self, ClientError> {
-        Self::with_clock(url, credentials, SystemClock::shared(), Arc::new(Dice::from_os()))
+        Self::trusting(url, credentials, &Trust::for_url(url, &Believe::default())?)
+    }
+
+    /// For servers that the system's authorities do not know.
+    pub fn trusting(url: &str, credentials: Credentials, trust: &Trust) -> Result<Self, ClientError> {
+        Self::with_clock(url, credentials, trust, SystemClock::shared(), Arc::new(Dice::from_os()))
     }
 
     pub fn with_clock(
         url: &str,
         credentials: Credentials,
+        trust: &Trust,
         clock: Arc<dyn Clock>,
         dice: Arc<Dice>,
     ) -> Result<Self, ClientError> {
         let bad = |why: String| ClientError::BadUrl { url: url.into(), why };
         let base = reqwest::Url::parse(url).map_err(|e| bad(e.to_string()))?;
-        if base.scheme() != "http" {
-            return Err(bad(format!("{}: is not spoken yet, only http:", base.scheme())));
+        if !matches!(base.scheme(), "http" | "https") {
+            return Err(bad(format!("{}: is not spoken, only http: and https:", base.scheme())));
         }
         if base.path() != "/" || base.query().is_some() {
             return Err(bad("it goes on after the port".into()));
@@ -131,6 +138,7 @@ impl Client {
         }
         let http = reqwest::Client::builder()
             .no_proxy()
+            .tls_backend_preconfigured(rustls::ClientConfig::clone(trust.config()))
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(Duration::from_secs(CONNECT_S_MAX))
             .tcp_keepalive(Duration::from_secs(KEEPALIVE_S))
@@ -242,7 +250,9 @@ impl Client {
 
     fn explain(&self, error: &reqwest::Error, limit_s: u64) -> ClientError {
         let (url, why) = (self.inner.shown.clone(), root_cause(error));
-        if error.is_connect() {
+        if let Some(fault) = Fault::find(error) {
+            ClientError::Unsafe { url, fault }
+        } else if error.is_connect() {
             ClientError::Unreachable { url, why }
         } else if error.is_timeout() {
             ClientError::TimedOut { url, limit_s }

@@ -33,3 +33,4 @@ pub use credentials::{BadKey, Credentials, Signer, WorkerKey};
 pub use error::ClientError;
 pub use http::{ByteStream, Client};
 pub use jobs::{JobStream, LogsFrom, PageArgs, Reach};
+pub use mutirao_tls::{Believe, Trust};

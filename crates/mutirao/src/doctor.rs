@@ -2,8 +2,9 @@
 
 mod api;
 mod machine;
+mod tls;
 
-use mutirao_core::SystemClock;
+use mutirao_core::{Clock, SystemClock};
 use serde::Serialize;
 
 use crate::cli::{Globals, Out, Paint};
@@ -57,6 +58,7 @@ pub async fn run(globals: &Globals) -> Result<(), Failure> {
     let out = Out::new(globals.shape());
     let config = globals.config(vec![])?;
     let mut findings = machine::look(&config);
+    findings.extend(tls::files(&config.settings, SystemClock.now()));
     findings.extend(api::look(&config.settings, &SystemClock).await);
     let paint = Paint::for_stdout();
     out.answer(&findings, |all| all.iter().map(|finding| finding.line(paint)).collect::<Vec<_>>().join("\n"))?;

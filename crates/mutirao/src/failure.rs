@@ -60,10 +60,11 @@ impl Failure {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let exit = match &error {
-            ClientError::Unreachable { .. } | ClientError::Broken { .. } | ClientError::TimedOut { .. } => {
-                Exit::Unreachable
-            }
-            ClientError::BadUrl { .. } | ClientError::BadToken => Exit::Usage,
+            ClientError::Unreachable { .. }
+            | ClientError::Unsafe { .. }
+            | ClientError::Broken { .. }
+            | ClientError::TimedOut { .. } => Exit::Unreachable,
+            ClientError::BadUrl { .. } | ClientError::BadToken | ClientError::BadCa(_) => Exit::Usage,
             ClientError::Unexpected { .. } | ClientError::Unwritable(_) => Exit::Failed,
             ClientError::Problem(problem) => match problem.status {
                 401 | 403 => Exit::NotAllowed,

@@ -1,7 +1,7 @@
 //! The `mutirao` binary: the command line and the roles, nothing else. What they do is in the other crates.
 //!
 //! - `cli`: one file per noun. `up`, `role`, `manager`: the long-running parts. `doctor`: what is wrong with the set-up.
-//! - `config`: settings. `failure`: exit codes. `logs`, `signals`, `machine`: this process and the machine it is on.
+//! - `config`: settings. `failure`: exit codes. `tls`: certificates. `logs`, `signals`, `machine`: this process and the machine it is on.
 
 mod cli;
 mod config;
@@ -12,6 +12,7 @@ mod machine;
 mod manager;
 mod role;
 mod signals;
+mod tls;
 mod up;
 
 use std::io::Write;
@@ -23,6 +24,7 @@ use cli::{Cli, Noun, Shape};
 use failure::Failure;
 
 fn main() -> ExitCode {
+    mutirao_tls::install();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

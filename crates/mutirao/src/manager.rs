@@ -12,6 +12,7 @@ use mutirao_core::blobs::Blobs;
 use mutirao_core::{Clock, Dice, SystemClock};
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
 use mutirao_store::{FileBlobs, FolderLock, Migration, Sqlite};
+use mutirao_tls::Serving;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -19,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::ADDRESS_FILE;
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::machine;
 use crate::up::{Invite, Obituary};
+use crate::{machine, tls};
 
 /// How long open requests may take to end when the manager goes down.
 const REQUESTS_DRAIN: Duration = Duration::from_secs(5);
@@ -41,11 +42,19 @@ pub struct Manager {
 impl Manager {
     /// Everything is up, and the address is written, when this returns.
     pub async fn start(settings: &Settings) -> Result<Self, Failure> {
+        let tls = tls::serving(settings)?;
+        for line in tls::warnings(settings, tls.as_ref(), SystemClock.now()) {
+            tracing::warn!("{line}");
+        }
         let data = &settings.data.0;
         let lock = FolderLock::take(data).map_err(|error| Failure::failed(error.to_string()))?;
         let data = std::path::absolute(data)?;
         let listener = bind(settings.listen).await?;
         let address = listener.local_addr()?;
+        if let Some(tls) = &tls {
+            tls::keep_pin(&data, tls)?;
+        }
+        let scheme = if tls.is_some() { "https" } else { "http" };
 
         let (clock, dice): (Arc<dyn Clock>, _) = (SystemClock::shared(), Arc::new(Dice::from_os()));
         let store = open_store(&data.join("mutirao.db")).await?;
@@ -68,7 +77,7 @@ impl Manager {
             blobs,
             clock,
             capabilities: vec![jobs.capability()],
-            settings: api_settings(settings),
+            settings: api_settings(settings, tls),
             shutdown: shutdown.clone(),
         })
         .await
@@ -79,7 +88,7 @@ impl Manager {
             let api = api.clone();
             async move { api.serve(listener).await }
         });
-        let url = format!("http://{}", as_reached_from_here(address));
+        let url = format!("{scheme}://{}", as_reached_from_here(address));
         write_address(&data, &url)?;
         Ok(Self { url, token_file, data, api, jobs, store, shutdown, serving, _lock: lock })
     }
@@ -169,12 +178,13 @@ fn jobs_settings(settings: &Settings) -> JobsSettings {
     }
 }
 
-fn api_settings(settings: &Settings) -> mutirao_api::Settings {
+fn api_settings(settings: &Settings, tls: Option<Serving>) -> mutirao_api::Settings {
     let whole = |many: u64| u32::try_from(many).unwrap_or(u32::MAX);
     mutirao_api::Settings {
         hosts: settings.api_hosts.0.clone(),
         rate: Rate::new(whole(settings.api_rate.0), whole(settings.api_burst.0)),
         drain: REQUESTS_DRAIN,
+        tls,
         ..mutirao_api::Settings::default()
     }
 }

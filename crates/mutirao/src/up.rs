@@ -16,7 +16,7 @@ use crate::config::{Config, Given};
 use crate::failure::Failure;
 use crate::manager::Manager;
 use crate::signals::Asked;
-use crate::{logs, machine};
+use crate::{logs, machine, tls};
 use crew::{Crew, Order};
 pub use crew::{Invite, Obituary};
 
@@ -83,6 +83,7 @@ async fn run_with(globals: &Globals, given: Vec<Given>, company: Company) -> Res
     let crew = Crew::start(crew::Plan {
         workers,
         url: manager.url.clone(),
+        pin: tls::pin_file(&std::path::absolute(&settings.data.0)?),
         queue: settings.worker_queue.clone(),
         dir: settings.data.0.join("workers"),
         capacity,

@@ -8,11 +8,11 @@ use rustls::{CertificateError, Error};
 /// A fault that trying again does not mend: a setting is wrong, on one side or the other.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The server's certificate is not believed; why, in words.
+    /// The server's certificate is not believed; why, and what would help.
     #[error("its certificate is not trusted: {0}")]
     Distrusted(String),
     /// Something answered, in another language.
-    #[error("it does not speak TLS")]
+    #[error("it does not speak TLS; write http:// instead of https://, or give the server a certificate (tls.cert)")]
     NotTls,
 }
 

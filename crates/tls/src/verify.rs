@@ -16,17 +16,20 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, RootCer
 use crate::certificate::{stamp, until};
 use crate::{files, provider};
 
-/// Why a certificate is not believed.
+/// Why a certificate is not believed, and what would help.
 #[derive(Debug, thiserror::Error)]
 enum Distrust {
-    #[error("no authority that we trust has signed it")]
+    #[error("no authority that we trust has signed it; name the one that has with tls.ca or MUTIRAO_TLS_CA")]
     Stranger,
-    #[error("it expired on {0}")]
+    #[error("it expired on {0}; renew it where the server runs")]
     Expired(Timestamp),
-    #[error("it is good only from {0} on")]
+    #[error("it is good only from {0} on; are the clocks right?")]
     TooEarly(Timestamp),
-    #[error("it is not for {asked}{}", but_for(.names))]
+    #[error("it is not for {asked}{}; reach the server by a name that it is for", but_for(.names))]
     OtherName { asked: String, names: Vec<String> },
+    /// Most likely it may sign others, which a server's own should not.
+    #[error("it is not made for a server ({0}); if you know it, name it with tls.ca or MUTIRAO_TLS_CA")]
+    Unfit(OtherError),
     #[error("{0}")]
     Other(Error),
 }
@@ -85,6 +88,12 @@ fn is_about_time(error: &Error) -> bool {
     matches!(why, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. })
 }
 
+/// webpki writes `DnsName("lab.example")` and `IpAddress(127.0.0.1)`.
+fn plain(name: &str) -> String {
+    let inner = name.split_once('(').map_or(name, |(_kind, inner)| inner.trim_end_matches(')'));
+    inner.trim_matches('"').into()
+}
+
 /// The same error in words, where there are better ones.
 fn in_words(error: Error, name: &ServerName<'_>) -> Error {
     let why = match error {
@@ -99,9 +108,10 @@ fn in_words(error: Error, name: &ServerName<'_>) -> Error {
             Distrust::TooEarly(stamp(not_before))
         }
         Error::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }) => {
-            let plain = |name: String| name.split('"').nth(1).map(str::to_owned).unwrap_or(name);
-            Distrust::OtherName { asked: name.to_str().into(), names: presented.into_iter().map(plain).collect() }
+            let names = presented.iter().map(|name| plain(name)).collect();
+            Distrust::OtherName { asked: name.to_str().into(), names }
         }
+        Error::InvalidCertificate(CertificateError::Other(why)) => Distrust::Unfit(why),
         error => Distrust::Other(error),
     };
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(why))))

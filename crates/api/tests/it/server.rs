@@ -60,6 +60,7 @@ impl Server {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let serving = api.clone();
         let served = tokio::spawn(async move { serving.serve(listener).await });
+        mutirao_tls::install();
         let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(20)).build().unwrap();
         Self { api, url, http, clock, broker, store, mood, shutdown, served, data }
     }

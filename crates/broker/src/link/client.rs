@@ -15,6 +15,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use mutirao_core::{Clock, Dice};
+use mutirao_tls::Trust;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::AbortHandle;
@@ -45,6 +46,8 @@ pub enum LinkState {
     Down(String),
     /// The server knows us and says no, or does not know us; trying again, slowly.
     Refused(String),
+    /// What answers could be anybody: its certificate is not believed, or only one side speaks TLS. Trying again, slowly.
+    Unsafe(String),
     /// Closed by its owner, for good.
     Closed,
 }
@@ -72,6 +75,12 @@ impl Drop for Alive {
     }
 }
 
+/// Where to connect to, and whom to believe there.
+struct Server {
+    url: String,
+    trust: Option<Trust>,
+}
+
 /// What callers and the connection share.
 struct Core {
     state: Mutex<State>,
@@ -84,8 +93,24 @@ struct Core {
 }
 
 impl Link {
-    /// Returns at once and connects in the background, for ever. Must be called within a tokio runtime.
+    /// Returns at once and connects in the background, for ever. Must be called within a tokio runtime. A `wss` server
+    /// must be known to the system's authorities.
     pub fn connect(url: String, authorize: Authorize, clock: Arc<dyn Clock>, dice: Arc<Dice>) -> Arc<Self> {
+        Self::connect_to(Server { url, trust: None }, authorize, clock, dice)
+    }
+
+    /// As [`connect`](Self::connect), believing whom `trust` believes.
+    pub fn connect_trusting(
+        url: String,
+        trust: Trust,
+        authorize: Authorize,
+        clock: Arc<dyn Clock>,
+        dice: Arc<Dice>,
+    ) -> Arc<Self> {
+        Self::connect_to(Server { url, trust: Some(trust) }, authorize, clock, dice)
+    }
+
+    fn connect_to(server: Server, authorize: Authorize, clock: Arc<dyn Clock>, dice: Arc<Dice>) -> Arc<Self> {
         let core = Arc::new(Core {
             state: Mutex::default(),
             work: Notify::new(),
@@ -94,7 +119,7 @@ impl Link {
             requests_kib: Arc::new(Semaphore::new(REQUESTS_KIB_MAX)),
             reads: Arc::new(Semaphore::new(READS_MAX)),
         });
-        let task = tokio::spawn(dial::keep_up(core.clone(), url, authorize, clock, dice)).abort_handle();
+        let task = tokio::spawn(dial::keep_up(core.clone(), server, authorize, clock, dice)).abort_handle();
         Arc::new(Self(Arc::new(Alive { core, task })))
     }
 
@@ -206,7 +231,9 @@ impl Broker for Link {
             LinkState::Up => None,
             LinkState::Closed => Some(BrokerError::Closed),
             LinkState::Connecting => Some(BrokerError::Unreachable("not connected yet".into())),
-            LinkState::Down(why) | LinkState::Refused(why) => Some(BrokerError::Unreachable(why.clone())),
+            LinkState::Down(why) | LinkState::Refused(why) | LinkState::Unsafe(why) => {
+                Some(BrokerError::Unreachable(why.clone()))
+            }
         };
         if let Some(error) = away {
             return Err(error);

@@ -152,7 +152,7 @@ async fn revoking_needs_no_answer_but_yes() {
 
 #[test]
 fn addresses_that_are_none_are_refused_before_anything_is_sent() {
-    for url in ["", "127.0.0.1:7070", "https://example.org", "http://h/path", "http://h?q"] {
+    for url in ["", "127.0.0.1:7070", "ftp://example.org", "http://h/path", "http://h?q"] {
         let error = Client::new(url, Credentials::None).err().expect(url).to_string();
         assert!(error.contains("write it like http://127.0.0.1:7070"), "{error}");
     }

@@ -3,10 +3,11 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use mutirao_client::{Client, Credentials};
+use mutirao_client::{Client, Credentials, Trust};
 
 use crate::config::{Config, Settings};
 use crate::failure::{Exit, Failure};
+use crate::tls;
 
 /// Where a running installation writes the address of its API.
 pub const ADDRESS_FILE: &str = "address";
@@ -18,12 +19,14 @@ pub const TOKEN_FILE: &str = "admin.token";
 pub struct Found {
     pub url: String,
     pub credentials: Credentials,
+    /// Whom to believe there.
+    pub trust: Trust,
 }
 
 /// A client for commands.
 pub fn client(config: &Config) -> Result<Client, Failure> {
     let found = find(&config.settings)?;
-    Ok(Client::new(&found.url, found.credentials)?)
+    Ok(Client::trusting(&found.url, found.credentials, &found.trust)?)
 }
 
 pub fn find(settings: &Settings) -> Result<Found, Failure> {
@@ -34,16 +37,18 @@ pub fn find(settings: &Settings) -> Result<Found, Failure> {
         (None, Some(local)) => local.clone(),
         (None, None) => return Err(nothing_here(data)),
     };
+    let is_local = local.as_deref().is_some_and(|local| same(local, &url));
     let token = match settings.token.set() {
         Some(token) => token.0.clone(),
         // The admin token of this machine is shown to the installation it belongs to and to nobody else.
-        None if local.as_deref().is_some_and(|local| same(local, &url)) => read_token(data)?,
+        None if is_local => read_token(data)?,
         None => {
             let line = format!("no token for {url}; set MUTIRAO_TOKEN (`mutirao token create` makes one, over there)");
             return Err(Failure::new(Exit::NotAllowed, line));
         }
     };
-    Ok(Found { url, credentials: Credentials::Token(token) })
+    let trust = tls::trust(settings, &url, is_local.then(|| tls::pin_file(data)))?;
+    Ok(Found { url, credentials: Credentials::Token(token), trust })
 }
 
 fn same(a: &str, b: &str) -> bool {

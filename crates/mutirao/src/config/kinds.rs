@@ -19,7 +19,7 @@ macro_rules! kind {
     ($($kind:ty = $name:literal),+ $(,)?) => { $( impl Kind for $kind { const NAME: &'static str = $name; } )+ };
 }
 kind! {
-    Folder = "folder", SocketAddr = "address:port", Count = "count", Many = "count", Level = "level",
+    Folder = "folder", File = "file", SocketAddr = "address:port", Count = "count", Many = "count", Level = "level",
     Names = "names", LogFormat = "format", QueueName = "queue", Span = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url",
 }
 
@@ -32,6 +32,18 @@ impl FromStr for Folder {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() { Err("is empty; give the path of a folder".into()) } else { Ok(Self(text.into())) }
+    }
+}
+
+/// The path of a file. Whoever needs the file looks whether it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File(pub PathBuf);
+
+impl FromStr for File {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Err("is empty; give the path of a file".into()) } else { Ok(Self(text.into())) }
     }
 }
 
@@ -133,7 +145,7 @@ impl FromStr for ServerUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.starts_with("http://") {
+        if text.starts_with("http://") || text.starts_with("https://") {
             Ok(Self(text.into()))
         } else {
             Err(format!("\"{text}\" is not an address: write it like http://127.0.0.1:7070"))
@@ -193,6 +205,29 @@ impl<T: FromStr> FromStr for Auto<T> {
 }
 
 impl<T: Kind> Kind for Auto<T> {
+    const NAME: &'static str = T::NAME;
+    const SECRECY: Secrecy = T::SECRECY;
+}
+
+/// A value, or `none`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Maybe<T>(Option<T>);
+
+impl<T> Maybe<T> {
+    pub fn given(&self) -> Option<&T> {
+        self.0.as_ref()
+    }
+}
+
+impl<T: FromStr> FromStr for Maybe<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        if text == "none" { Ok(Self(None)) } else { text.parse().map(Some).map(Self) }
+    }
+}
+
+impl<T: Kind> Kind for Maybe<T> {
     const NAME: &'static str = T::NAME;
     const SECRECY: Secrecy = T::SECRECY;
 }

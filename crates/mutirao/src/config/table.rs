@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use mutirao_core::QueueName;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 
-use super::kinds::{Auto, Count, Folder, Kind, Level, LogFormat, Many, Names, Secret, ServerUrl};
+use super::kinds::{Auto, Count, File, Folder, Kind, Level, LogFormat, Many, Maybe, Names, Secret, ServerUrl};
 use super::{ConfigError, Values};
 
 /// Whether a value may be shown.
@@ -92,6 +92,12 @@ settings! {
     "api.burst" => api_burst: Many = "1000";
     /// Names, besides localhost and plain addresses, that clients may call the API by; separated by commas.
     "api.hosts" => api_hosts: Names = "none";
+    /// The certificate that the API shows, with its chain (PEM); with it, and tls.key, the API speaks https only.
+    "tls.cert" => tls_cert: Maybe<File> = "none";
+    /// The private key of that certificate (PEM, without a password). Only its owner should be able to read it.
+    "tls.key" => tls_key: Maybe<File> = "none";
+    /// Authorities (PEM) that commands and workers believe besides the system's, or the API's own certificate.
+    "tls.ca" => tls_ca: Maybe<File> = "none";
     /// A worker that has been silent for this long has lost what it held.
     "jobs.lease" => jobs_lease: Span = "10s";
     /// Tasks that may wait in all queues together; past it, submitting is refused until some have run.

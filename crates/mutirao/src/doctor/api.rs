@@ -4,7 +4,7 @@ use mutirao_client::{Client, ClientError, Credentials, PageArgs};
 use mutirao_core::auth::SIGNATURE_WINDOW_S;
 use mutirao_core::{Clock, Timestamp};
 
-use super::Finding;
+use super::{Finding, tls};
 use crate::cli::{Found, find};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -44,16 +44,17 @@ fn unwilling(error: ClientError) -> Finding {
 }
 
 async fn examine(found: Found, clock: &dyn Clock, findings: &mut Vec<Finding>) -> Result<(), ClientError> {
-    let open = Client::new(&found.url, Credentials::None)?;
+    let open = Client::trusting(&found.url, Credentials::None, &found.trust)?;
     let health = open.health().await?;
     findings.push(Finding::ok("API", "answers"));
+    findings.push(tls::connection(&found.url, found.trust.certificate_until(), clock.now()));
     findings.push(version(health.version.as_deref(), env!("CARGO_PKG_VERSION")));
     findings.extend(health.now.map(|there| skew(there, clock.now())));
     match open.ready().await {
         Ok(()) => findings.push(Finding::ok("ready", "store, broker and capabilities answer")),
         Err(error) => findings.push(Finding::fail("ready", error.to_string(), "look at the server's log")),
     }
-    let client = Client::new(&found.url, found.credentials)?;
+    let client = Client::trusting(&found.url, found.credentials, &found.trust)?;
     client.jobs(None, PageArgs { limit: Some(1), cursor: None }).await?;
     findings.push(Finding::ok("token", "is accepted"));
     findings.push(match client.workers().await?.iter().filter(|worker| !worker.draining).count() {

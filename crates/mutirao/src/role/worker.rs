@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use mutirao_broker::link::{Link, LinkState};
-use mutirao_client::{Client, Credentials, HttpBlobs, Signer};
+use mutirao_client::{Client, Credentials, HttpBlobs, Signer, Trust};
 use mutirao_core::{Clock, Dice, QueueName, SystemClock};
 use mutirao_store::{FolderLock, StoreError};
 use mutirao_worker::{Keeper, Stopper};
@@ -19,7 +19,7 @@ use crate::cli::Globals;
 use crate::config::Settings;
 use crate::failure::{Exit, Failure};
 use crate::signals::Asked;
-use crate::{logs, machine};
+use crate::{logs, machine, tls};
 
 /// The path of the link, which is also what its opening request signs.
 const LINK_PATH: &str = "/v1/link";
@@ -38,6 +38,9 @@ pub struct WorkerArgs {
     /// Started by `mutirao up`, which speaks over stdin
     #[arg(long, hide = true)]
     launched: bool,
+    /// Where the manager of this machine keeps its certificate
+    #[arg(long, hide = true, value_name = "FILE")]
+    pin: Option<PathBuf>,
 }
 
 pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
@@ -51,12 +54,13 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
     let dir = std::path::absolute(&args.dir)?;
     let _lock = take_folder(&dir)?;
     let url = url_of(&settings)?;
+    let trust = tls::trust(&settings, &url, args.pin.clone())?;
     let token = line_token.or_else(|| std::env::var("MUTIRAO_ENROL_TOKEN").ok().filter(|token| !token.is_empty()));
-    let identity = become_known(&url, &dir, &args, token).await?;
+    let identity = become_known(&url, &trust, &dir, &args, token).await?;
 
     let (clock, dice): (Arc<dyn Clock>, _) = (SystemClock::shared(), Arc::new(Dice::from_os()));
     let signer = Signer::new(identity.worker.clone(), identity.key.clone(), clock.clone());
-    let link = connect(&url, &signer, &clock, &dice);
+    let link = connect(&url, &trust, &signer, &clock, &dice);
     let mut state = link.state();
     let contact = tokio::select! {
         contact = first_contact(&mut state) => contact,
@@ -64,11 +68,14 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
         () = asked.next() => return Ok(()),
         () = gone(&mut parent) => return Ok(()),
     };
-    if let Contact::Refused(why) = contact {
-        return Err(turned_away(&dir, &args, &why));
+    match contact {
+        Contact::Made => {}
+        Contact::Refused(why) => return Err(turned_away(&dir, &args, &why)),
+        Contact::Unsafe(why) => return Err(not_safe(&url, &why)),
     }
 
-    let blobs = HttpBlobs::new(Client::with_clock(&url, Credentials::Key(signer), clock.clone(), dice.clone())?);
+    let blobs =
+        HttpBlobs::new(Client::with_clock(&url, Credentials::Key(signer), &trust, clock.clone(), dice.clone())?);
     let capacity = machine::share(&settings, 1);
     let mut config = mutirao_worker::Config::new(identity.worker, identity.queue, capacity, dir.join("work"));
     config.host = machine::host_name();
@@ -113,12 +120,18 @@ fn url_of(settings: &Settings) -> Result<String, Failure> {
 }
 
 /// The identity in the folder, else a new one for the one-time token.
-async fn become_known(url: &str, dir: &Path, args: &WorkerArgs, token: Option<String>) -> Result<Identity, Failure> {
+async fn become_known(
+    url: &str,
+    trust: &Trust,
+    dir: &Path,
+    args: &WorkerArgs,
+    token: Option<String>,
+) -> Result<Identity, Failure> {
     let identity = match (identity::load(dir)?, token) {
         (Some(identity), _) => identity,
         (None, Some(token)) => {
             let name = args.name.clone().unwrap_or_else(machine::host_name);
-            identity::enrol(&Client::new(url, Credentials::None)?, dir, name, token).await?
+            identity::enrol(&Client::trusting(url, Credentials::None, trust)?, dir, name, token).await?
         }
         (None, None) => return Err(identity::none_yet(dir)),
     };
@@ -133,17 +146,19 @@ async fn become_known(url: &str, dir: &Path, args: &WorkerArgs, token: Option<St
     Ok(identity)
 }
 
-fn connect(url: &str, signer: &Signer, clock: &Arc<dyn Clock>, dice: &Arc<Dice>) -> Arc<Link> {
-    let socket = format!("ws://{}{LINK_PATH}", url.trim_start_matches("http://"));
+fn connect(url: &str, trust: &Trust, signer: &Signer, clock: &Arc<dyn Clock>, dice: &Arc<Dice>) -> Arc<Link> {
+    // `http` is to `https` as `ws` to `wss`.
+    let socket = format!("{}{LINK_PATH}", url.replacen("http", "ws", 1));
     let signer = signer.clone();
     let authorize = Arc::new(move || signer.authorize("GET", LINK_PATH, b""));
-    Link::connect(socket, authorize, clock.clone(), dice.clone())
+    Link::connect_trusting(socket, trust.clone(), authorize, clock.clone(), dice.clone())
 }
 
 /// What came of the first try to reach the manager.
 enum Contact {
     Made,
     Refused(String),
+    Unsafe(String),
 }
 
 /// Waits for the first answer. A manager that is away is waited for; one that does not know us will not learn to.
@@ -151,6 +166,7 @@ async fn first_contact(state: &mut watch::Receiver<LinkState>) -> Contact {
     let answered = |state: &LinkState| !matches!(state, LinkState::Connecting | LinkState::Down(_));
     match state.wait_for(answered).await.as_deref() {
         Ok(LinkState::Refused(why)) => Contact::Refused(why.clone()),
+        Ok(LinkState::Unsafe(why)) => Contact::Unsafe(why.clone()),
         _ => Contact::Made,
     }
 }
@@ -161,6 +177,10 @@ async fn gone(parent: &mut Option<Parent<pipe::Receiver>>) {
         Some(parent) => parent.gone().await,
         None => std::future::pending().await,
     }
+}
+
+fn not_safe(url: &str, why: &str) -> Failure {
+    Failure::new(Exit::Unreachable, format!("{url} cannot be spoken with: {why}"))
 }
 
 fn turned_away(dir: &Path, args: &WorkerArgs, why: &str) -> Failure {

@@ -41,6 +41,8 @@ pub type Obituary = Box<dyn Fn(u32) -> Pin<Box<dyn Future<Output = ()> + Send>> 
 pub struct Plan {
     pub workers: u32,
     pub url: String,
+    /// Where the certificate of that address is, when it has one.
+    pub pin: PathBuf,
     pub queue: QueueName,
     /// Where each has a folder of its own.
     pub dir: PathBuf,
@@ -178,6 +180,8 @@ impl Place {
             .args(["role", "worker", "--launched", "--url", &plan.url, "--queue", plan.queue.as_str()])
             .arg("--dir")
             .arg(&self.dir)
+            .arg("--pin")
+            .arg(&plan.pin)
             .args(["--set", &format!("worker.cpus={}", plan.capacity.cpus)])
             .args(["--set", &format!("worker.memory={}", plan.capacity.memory)])
             .env_remove("MUTIRAO_TOKEN")

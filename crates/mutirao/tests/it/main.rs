@@ -5,4 +5,5 @@ mod attending;
 mod refusals;
 mod said;
 mod stopping;
+mod tls;
 mod workers;

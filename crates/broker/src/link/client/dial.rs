@@ -8,16 +8,17 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use mutirao_core::clock::{Clock, ClockExt};
 use mutirao_core::dice::Dice;
+use mutirao_tls::Fault;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use tokio_tungstenite::tungstenite::http::{HeaderValue, Response, StatusCode};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config};
 
 use super::state::Parting;
-use super::{Authorize, Core, LinkState};
+use super::{Authorize, Core, LinkState, Server};
 use crate::link::frame::{SUBPROTOCOL, WS_BYTES_MAX, pack, unpack};
 use crate::link::{PING_EVERY, Silence, WRITE_MAX};
 
@@ -35,19 +36,21 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 enum NoSocket {
     Away(String),
     Refused(String),
+    Unsafe(String),
 }
 
 /// Connects, and connects again, until it is aborted.
 pub(super) async fn keep_up(
     core: Arc<Core>,
-    url: String,
+    server: Server,
     authorize: Authorize,
     clock: Arc<dyn Clock>,
     dice: Arc<Dice>,
 ) {
     let mut failures = 0;
+    let url = &server.url;
     loop {
-        let wait = match dial(&url, &authorize, &*clock).await {
+        let wait = match dial(&server, &authorize, &*clock).await {
             Ok(socket) => {
                 let since = clock.monotonic();
                 core.state.lock().went_up();
@@ -71,6 +74,11 @@ pub(super) async fn keep_up(
                 core.status.send_replace(LinkState::Refused(why));
                 WAIT_LONGEST
             }
+            Err(NoSocket::Unsafe(why)) => {
+                tracing::warn!(url, why, "the link would not be safe");
+                core.status.send_replace(LinkState::Unsafe(why));
+                WAIT_LONGEST
+            }
         };
         failures += 1;
         clock.sleep(dice.jitter(wait)).await;
@@ -81,7 +89,8 @@ fn backoff(failures: u32) -> Duration {
     WAIT_FIRST.saturating_mul(1 << failures.min(16)).min(WAIT_LONGEST)
 }
 
-async fn dial(url: &str, authorize: &Authorize, clock: &dyn Clock) -> Result<Socket, NoSocket> {
+async fn dial(server: &Server, authorize: &Authorize, clock: &dyn Clock) -> Result<Socket, NoSocket> {
+    let url = &server.url;
     let mut request = url.into_client_request().map_err(|error| NoSocket::Away(format!("{url}: {error}")))?;
     let authorization = HeaderValue::from_str(&authorize())
         .map_err(|_| NoSocket::Away("the authorization cannot be put in a header".into()))?;
@@ -92,10 +101,14 @@ async fn dial(url: &str, authorize: &Authorize, clock: &dyn Clock) -> Result<Soc
         .max_frame_size(Some(WS_BYTES_MAX))
         .read_buffer_size(BUFFER_BYTES)
         .write_buffer_size(BUFFER_BYTES);
-    match clock.timeout(DIAL_MAX, connect_async_with_config(request, Some(config), true)).await {
+    let connector = server.trust.as_ref().map(|trust| Connector::Rustls(trust.config().clone()));
+    match clock.timeout(DIAL_MAX, connect_async_tls_with_config(request, Some(config), true, connector)).await {
         Ok(Ok((socket, _))) => Ok(socket),
         Ok(Err(Error::Http(response))) => Err(answered(&response)),
-        Ok(Err(error)) => Err(NoSocket::Away(error.to_string())),
+        Ok(Err(error)) => Err(match Fault::find(&error) {
+            Some(fault) => NoSocket::Unsafe(fault.to_string()),
+            None => NoSocket::Away(error.to_string()),
+        }),
         Err(_) => Err(NoSocket::Away(format!("no answer within {} s", DIAL_MAX.as_secs()))),
     }
 }
@@ -106,6 +119,8 @@ fn answered(response: &Response<Option<Vec<u8>>>) -> NoSocket {
     let why = format!("{} {}", response.status(), body.trim()).trim_end().to_owned();
     match response.status() {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => NoSocket::Refused(why),
+        // How a server that speaks TLS answers those who do not.
+        StatusCode::UPGRADE_REQUIRED => NoSocket::Unsafe(why),
         _ => NoSocket::Away(why),
     }
 }
