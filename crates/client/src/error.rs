@@ -1,5 +1,7 @@
 //! Why a request brought nothing back: one line each, with what to do about it.
 
+use std::time::Duration;
+
 use mutirao_core::Problem;
 use mutirao_tls::{Fault, TlsError};
 
@@ -38,6 +40,19 @@ impl ClientError {
         match self {
             ClientError::Problem(problem) => Some(problem.status),
             _ => None,
+        }
+    }
+
+    /// Whether the other side was asked too often, and said when to come back.
+    pub fn is_busy(&self) -> bool {
+        self.status() == Some(429)
+    }
+
+    /// How long the other side wants to be left alone; zero when it did not say.
+    pub(crate) fn retry_after(&self) -> Duration {
+        match self {
+            ClientError::Problem(problem) => Duration::from_secs(problem.retry_after_s.unwrap_or(0)),
+            _ => Duration::ZERO,
         }
     }
 

@@ -30,6 +30,8 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 const CONNECT_TRIES_MAX: u32 = 3;
 /// Tries when a repeatable request may have arrived: long enough for a manager to be started again.
 const REPEAT_TRIES_MAX: u32 = 8;
+/// How long, in all, one request stays away because the server asks for fewer of them.
+const BUSY_WAIT_MAX: Duration = Duration::from_secs(30);
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
@@ -48,6 +50,14 @@ pub(crate) enum Repeat {
 enum Answer {
     Whole,
     Stream,
+}
+
+/// What came of one request until now.
+#[derive(Debug, Default)]
+struct SoFar {
+    failed: u32,
+    /// Spent waiting because the server was asked too often.
+    busy: Duration,
 }
 
 /// One request.
@@ -160,22 +170,25 @@ impl Client {
     }
 
     pub(crate) async fn fetch_bytes(&self, call: Call) -> Result<(HeaderMap, Bytes), ClientError> {
-        let mut failed = 0;
+        let mut so_far = SoFar::default();
         loop {
             match self.try_once(&call).await {
                 Ok(answer) => return Ok(answer),
-                Err(error) => {
-                    failed += 1;
-                    let wait = self.wait_before_repeat(&call, &error, failed).ok_or(error)?;
-                    self.inner.clock.sleep(wait).await;
-                }
+                Err(error) => self.wait_or_give_up(&call, error, &mut so_far).await?,
             }
         }
     }
 
-    /// An answer that comes bit by bit. Not repeated: the reader knows how far it got.
+    /// An answer that comes bit by bit. Once it has begun it is not repeated: the reader knows how far it got.
     pub(crate) async fn open_stream(&self, call: Call) -> Result<ByteStream, ClientError> {
-        let response = self.send(&call, Answer::Stream).await?;
+        let mut so_far = SoFar::default();
+        let response = loop {
+            match self.send(&call, Answer::Stream).await {
+                Ok(response) => break response,
+                Err(error) if error.is_busy() => self.wait_or_give_up(&call, error, &mut so_far).await?,
+                Err(error) => return Err(error),
+            }
+        };
         let this = self.clone();
         Ok(Box::pin(response.bytes_stream().map(move |chunk| chunk.map_err(|e| this.explain(&e, ANSWER_S_MAX)))))
     }
@@ -229,23 +242,30 @@ impl Client {
         Ok(whole.freeze())
     }
 
-    fn wait_before_repeat(&self, call: &Call, error: &ClientError, failed: u32) -> Option<Duration> {
+    /// Waits until asking again makes sense; the error comes back when it does not.
+    async fn wait_or_give_up(&self, call: &Call, error: ClientError, so_far: &mut SoFar) -> Result<(), ClientError> {
+        so_far.failed += 1;
+        let wait = self.wait_before_repeat(call, &error, so_far).ok_or(error)?;
+        self.inner.clock.sleep(wait).await;
+        Ok(())
+    }
+
+    fn wait_before_repeat(&self, call: &Call, error: &ClientError, so_far: &mut SoFar) -> Option<Duration> {
+        let grown = FIRST_WAIT.saturating_mul(1 << so_far.failed.saturating_sub(1).min(10)).min(LONGEST_WAIT);
+        let wait = self.inner.dice.jitter(grown);
         let tries_max = match error {
             // Nothing was asked yet, so even what must not be asked twice may be tried again.
             ClientError::Unreachable { .. } => CONNECT_TRIES_MAX,
             _ if call.repeat == Repeat::Never => return None,
+            error if error.is_busy() => {
+                let wait = wait.max(error.retry_after());
+                so_far.busy = so_far.busy.saturating_add(wait);
+                return (so_far.busy <= BUSY_WAIT_MAX).then_some(wait);
+            }
             error if error.is_away() => REPEAT_TRIES_MAX,
             _ => return None,
         };
-        if failed >= tries_max {
-            return None;
-        }
-        let wait = FIRST_WAIT.saturating_mul(1 << failed.saturating_sub(1).min(10)).min(LONGEST_WAIT);
-        let asked = match error {
-            ClientError::Problem(problem) => Duration::from_secs(problem.retry_after_s.unwrap_or(0)).min(LONGEST_WAIT),
-            _ => Duration::ZERO,
-        };
-        Some(self.inner.dice.jitter(wait).max(asked))
+        (so_far.failed < tries_max).then(|| wait.max(error.retry_after().min(LONGEST_WAIT)))
     }
 
     fn explain(&self, error: &reqwest::Error, limit_s: u64) -> ClientError {

@@ -41,6 +41,15 @@ impl PageArgs {
     }
 }
 
+/// Which jobs of a list; every part that is given must fit.
+#[derive(Clone, Debug, Default)]
+pub struct JobFilter {
+    pub state: Option<JobState>,
+    pub name: Option<String>,
+    /// `team=physics`
+    pub label: Option<String>,
+}
+
 /// Where to begin reading a task's output.
 #[derive(Clone, Copy, Debug)]
 pub struct LogsFrom {
@@ -72,8 +81,11 @@ impl Client {
         self.fetch(call.header("idempotency-key", idempotency_key)).await
     }
 
-    pub async fn jobs(&self, state: Option<JobState>, page: PageArgs) -> Result<Page<JobView>, ClientError> {
-        let target = Target::new("/v1/jobs").arg("state", state.map(JobState::as_str));
+    pub async fn jobs(&self, filter: JobFilter, page: PageArgs) -> Result<Page<JobView>, ClientError> {
+        let target = Target::new("/v1/jobs")
+            .arg("state", filter.state.map(JobState::as_str))
+            .arg("name", filter.name)
+            .arg("label", filter.label);
         self.fetch(Call::get(page.of(target))).await
     }
 

@@ -32,5 +32,5 @@ pub use blobs::HttpBlobs;
 pub use credentials::{BadKey, Credentials, Signer, WorkerKey};
 pub use error::ClientError;
 pub use http::{ByteStream, Client};
-pub use jobs::{JobStream, LogsFrom, PageArgs, Reach};
+pub use jobs::{JobFilter, JobStream, LogsFrom, PageArgs, Reach};
 pub use mutirao_tls::{Believe, Trust};

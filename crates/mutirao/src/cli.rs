@@ -3,14 +3,18 @@
 
 mod completions;
 mod config;
+mod flags;
 mod job;
 mod logs;
+mod misuse;
 mod out;
+mod pipes;
 mod progress;
 mod reach;
 mod show;
 mod submit;
 mod task;
+mod text;
 mod token;
 mod verdict;
 mod wait;
@@ -24,9 +28,11 @@ use crate::config::{Config, ConfigError, FromFlags, Given};
 use crate::failure::{EXIT_CODES, Failure};
 use crate::{doctor, role, up};
 
+pub use flags::named as in_flags;
+pub use misuse::misuse;
 pub use out::{Out, Paint, Shape};
-pub use reach::{ADDRESS_FILE, Found, find};
-pub use show::size;
+pub use reach::{ADDRESS_FILE, Found, find, local_address};
+pub use show::{quoted, size};
 
 /// Runs work once, on one machine or many: jobs of tasks, handed to workers, each task ending exactly once.
 #[derive(Debug, Parser)]
@@ -71,10 +77,21 @@ impl Globals {
         given.extend(self.data.iter().map(|dir| path("--data", "data", dir)));
         given.extend(self.url.iter().map(|url| Given::flag("--url", "url", url)));
         given.extend(own);
-        let env =
-            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        Config::load(&FromFlags { file: self.config.clone(), given }, env)
+        Config::load(&FromFlags { file: self.config.clone(), given }, variables()?)
     }
+}
+
+/// Our environment, as texts. One of our own variables that is no text is not passed over: a command would go on with
+/// another value, or another token, than was meant.
+fn variables() -> Result<Vec<(String, String)>, ConfigError> {
+    let named = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    named
+        .filter(|(name, _)| name.starts_with("MUTIRAO_"))
+        .map(|(name, value)| match value.into_string() {
+            Ok(value) => Ok((name, value)),
+            Err(_) => Err(ConfigError::NotText { name }),
+        })
+        .collect()
 }
 
 #[derive(Debug, Subcommand)]

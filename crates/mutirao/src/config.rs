@@ -31,6 +31,8 @@ pub enum ConfigError {
     NotToml { file: PathBuf, line: usize, why: String },
     #[error("cannot read the configuration file {}: {why}", file.display())]
     Unreadable { file: PathBuf, why: String },
+    #[error("the variable {name} is not UTF-8; set it again or unset it")]
+    NotText { name: String },
     #[error("\"{text}\" is not key=value; write it like --set worker.count=4")]
     NotAPair { text: String },
 }

@@ -4,6 +4,7 @@ use std::io;
 
 use mutirao_client::ClientError;
 
+use crate::cli::in_flags;
 use crate::config::ConfigError;
 
 /// What exit codes mean. `submit --wait` and `job wait` end with the task's own code instead.
@@ -20,7 +21,8 @@ pub enum Exit {
 pub const EXIT_CODES: &str = "\
 Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 not allowed, 5 unreachable.
 `submit --wait` and `job wait` end as the job did: 0 when every task was ok, else the exit code of the first task \
-that was not (128 + n when signal n ended it, 124 timed out, 130 cancelled, 1 lost or dead).";
+that was not (128 + n when signal n ended it, 124 timed out, 130 cancelled, 1 lost or dead). \
+Ctrl-C leaves the job running and ends with 130.";
 
 #[derive(Debug)]
 pub enum Failure {
@@ -59,6 +61,10 @@ impl Failure {
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
+        let error = match error {
+            ClientError::Problem(problem) => in_flags(*problem).into(),
+            error => error,
+        };
         let exit = match &error {
             ClientError::Unreachable { .. }
             | ClientError::Unsafe { .. }

@@ -51,5 +51,15 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 /// An error of the file system, in the store's words.
 pub(crate) fn name(error: &io::Error, path: &Path) -> StoreError {
     let path = path.display().to_string();
-    if is_full(error) { StoreError::DiskFull { path } } else { StoreError::Unusable { path, why: error.to_string() } }
+    match error.kind() {
+        _ if is_full(error) => StoreError::DiskFull { path },
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            StoreError::Unusable { path, why: "a file is where a folder should be; choose another".into() }
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => StoreError::Unusable {
+            path,
+            why: format!("{error}; choose another folder, or let the user that runs this write to it"),
+        },
+        _ => StoreError::Unusable { path, why: error.to_string() },
+    }
 }

@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 
 use crate::{Rejection, body};
 
-/// Reads the query: `?limit=10&state=failed`.
+/// Reads the query: `?limit=10&state=failed`. Arguments are marked `#[serde(deny_unknown_fields)]`, so that a slip of the
+/// pen does not pass for a wider question.
 #[derive(Debug, Clone)]
 pub struct Args<T>(pub T);
 
@@ -78,6 +79,7 @@ mod tests {
     }
 
     #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
     struct Paged {
         state: Option<String>,
         #[serde(flatten)]
@@ -89,6 +91,8 @@ mod tests {
         let refusal = |query| read::<Search>(query).unwrap_err();
         assert_eq!(refusal("state=a&depth=deep").field.as_deref(), Some("depth"));
         assert_eq!(refusal("stat=a").field.as_deref(), Some("stat"));
+        assert_eq!(read::<Paged>("limit=1&stat=a").unwrap_err().field.as_deref(), Some("stat"));
+        assert_eq!(read::<PageArgs>("limits=1").unwrap_err().field.as_deref(), Some("limits"));
         assert!(read::<Search>("").is_ok());
     }
 

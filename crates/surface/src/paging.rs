@@ -19,6 +19,7 @@ const VERSION: u8 = 1;
 /// The two arguments that every list takes. May be flattened into a list's own arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub struct PageArgs {
     /// Rows in the page, at most 1000; 100 when left out.
     #[serde(default, deserialize_with = "number_in_text")]

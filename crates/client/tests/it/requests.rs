@@ -1,19 +1,23 @@
 //! What is sent, what is repeated, and what is said when it fails.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::routing::{delete, get, post};
-use mutirao_client::{Client, ClientError, Credentials, PageArgs};
+use futures_util::StreamExt;
+use mutirao_client::{Believe, Client, ClientError, Credentials, JobFilter, LogsFrom, PageArgs, Reach, Trust};
 use mutirao_core::auth::{Role, TokenSpec};
+use mutirao_core::blobs::LogStream;
+use mutirao_core::clock::{Clock, Mono, Sleep};
 use mutirao_core::job::{JobSpec, JobState, TaskState};
 use mutirao_core::task::{Action, TaskSpec};
-use mutirao_core::{JobKey, Problem};
+use mutirao_core::{Dice, JobKey, Problem, TaskKey, Timestamp};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::server::{client_of, job_view, refuse};
+use crate::server::{client_of, job_view, refuse, serve};
 
 fn noop() -> JobSpec {
     JobSpec::new(TaskSpec::new(Action::Noop {}))
@@ -103,6 +107,58 @@ async fn a_busy_server_is_asked_again() {
     assert_eq!(*asked.lock().unwrap(), 3);
 }
 
+/// A clock that says how long was slept, without sleeping.
+struct Hurried(Mutex<Duration>);
+
+impl Clock for Hurried {
+    fn now(&self) -> Timestamp {
+        Timestamp(0)
+    }
+    fn monotonic(&self) -> Mono {
+        Mono(*self.0.lock().unwrap())
+    }
+    fn sleep(&self, for_: Duration) -> Sleep<'_> {
+        *self.0.lock().unwrap() += for_;
+        Box::pin(async {})
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_asked_too_often_is_left_alone_for_as_long_as_it_says_and_not_for_ever() {
+    let asked = Arc::new(Mutex::new(0));
+    let counter = asked.clone();
+    // Every other request of the logs is one too many; the list of workers has always been asked for too often.
+    let routes = Router::new()
+        .route(
+            "/v1/jobs/{id}/tasks/{index}/logs",
+            get(move || async move {
+                let mut asked = counter.lock().unwrap();
+                *asked += 1;
+                if *asked % 2 == 1 {
+                    refuse(Problem::busy("too many requests", 3))
+                } else {
+                    axum::response::IntoResponse::into_response("hi")
+                }
+            }),
+        )
+        .route("/v1/workers", get(|| async { refuse(Problem::busy("too many requests", 7)) }));
+    let clock = Arc::new(Hurried(Mutex::default()));
+    let url = serve(routes).await;
+    let trust = Trust::for_url(&url, &Believe::default()).unwrap();
+    let dice = Arc::new(Dice::seeded(1));
+    let client = Client::with_clock(&url, Credentials::None, &trust, clock.clone(), dice).unwrap();
+
+    let from = LogsFrom { stream: LogStream::Stdout, offset: 0 };
+    let chunks = client.logs(TaskKey { job: JobKey(7), index: 1 }, from, Reach::SoFar).await.unwrap();
+    let chunks: Vec<_> = chunks.collect().await;
+    assert_eq!((&chunks[0].as_ref().unwrap()[..], clock.monotonic()), (&b"hi"[..], Mono(Duration::from_secs(3))));
+
+    let error = client.workers().await.unwrap_err();
+    let waited = clock.monotonic().0 - Duration::from_secs(3);
+    assert_eq!(error.status(), Some(429));
+    assert!((Duration::from_secs(14)..=Duration::from_secs(30)).contains(&waited), "{waited:?}");
+}
+
 #[tokio::test]
 async fn an_address_nobody_listens_on_is_one_line_with_a_remedy() {
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
@@ -137,8 +193,13 @@ async fn filters_pages_and_the_token_arrive_as_given() {
     });
     let client = client_of(routes).await;
     let page = || PageArgs { limit: Some(5), cursor: Some("a b/é".into()) };
-    let jobs = client.jobs(Some(JobState::Failed), page()).await.unwrap_err().to_string();
-    assert_eq!(jobs, "/v1/jobs?state=failed&limit=5&cursor=a%20b%2F%C3%A9 Bearer mut_1_secret");
+    let filter =
+        JobFilter { state: Some(JobState::Failed), name: Some("night run".into()), label: Some("team=x&y".into()) };
+    let jobs = client.jobs(filter, page()).await.unwrap_err().to_string();
+    assert_eq!(
+        jobs,
+        "/v1/jobs?state=failed&name=night%20run&label=team%3Dx%26y&limit=5&cursor=a%20b%2F%C3%A9 Bearer mut_1_secret"
+    );
     let tasks = client.tasks(JobKey(7), Some(TaskState::TimedOut), PageArgs::default()).await.unwrap_err().to_string();
     assert_eq!(tasks, format!("/v1/jobs/{}/tasks?state=timed_out Bearer mut_1_secret", JobKey(7)));
 }

@@ -1,7 +1,7 @@
 //! `mutirao job …`
 
 use clap::{Args, Subcommand, ValueEnum};
-use mutirao_client::{Client, PageArgs, Reach};
+use mutirao_client::{Client, JobFilter, PageArgs, Reach};
 use mutirao_core::blobs::LogStream;
 use mutirao_core::job::{JobState, JobView};
 use mutirao_core::{Clock, JobKey, SystemClock, TaskKey};
@@ -38,6 +38,12 @@ struct ListArgs {
     /// Only those in this state
     #[arg(long)]
     state: Option<StateArg>,
+    /// Only those of this name
+    #[arg(long)]
+    name: Option<String>,
+    /// Only those with this label
+    #[arg(long, value_name = "NAME=VALUE")]
+    label: Option<String>,
     /// How many
     #[arg(long, default_value_t = 50)]
     limit: u32,
@@ -113,9 +119,15 @@ pub async fn run(globals: &Globals, args: JobArgs) -> Result<u8, Failure> {
 
 async fn list(client: &Client, args: ListArgs, out: Out) -> Result<(), Failure> {
     let page = PageArgs { limit: Some(args.limit), cursor: args.cursor };
-    let jobs = client.jobs(args.state.map(Into::into), page).await?;
+    let filter = JobFilter { state: args.state.map(Into::into), name: args.name, label: args.label };
+    let choosy = filter.state.is_some() || filter.name.is_some() || filter.label.is_some();
+    let jobs = client.jobs(filter, page).await?;
     let now = SystemClock.now();
-    out.answer(&jobs, |jobs| show::jobs(&jobs.items, now))?;
+    out.answer(&jobs, |jobs| match jobs.items.as_slice() {
+        [] if choosy => "no such jobs".into(),
+        [] => "no jobs; `mutirao submit -- echo hello` makes one".into(),
+        some => show::jobs(some, now),
+    })?;
     if let Some(cursor) = &jobs.next {
         out.note(format!("there are more: add --cursor {cursor}"));
     }

@@ -31,11 +31,13 @@ pub fn client(config: &Config) -> Result<Client, Failure> {
 
 pub fn find(settings: &Settings) -> Result<Found, Failure> {
     let data = &settings.data.0;
-    let local = local_address(data);
-    let url = match (settings.url.set(), &local) {
-        (Some(url), _) => url.0.clone(),
-        (None, Some(local)) => local.clone(),
-        (None, None) => return Err(nothing_here(data)),
+    let (url, local) = match settings.url.set() {
+        // Somebody who names an API needs no folder here, not even one that may be looked into.
+        Some(url) => (url.0.clone(), local_address(data).unwrap_or_default()),
+        None => {
+            let local = local_address(data)?.ok_or_else(|| nothing_here(data))?;
+            (local.clone(), Some(local))
+        }
     };
     let is_local = local.as_deref().is_some_and(|local| same(local, &url));
     let token = match settings.token.set() {
@@ -55,9 +57,33 @@ fn same(a: &str, b: &str) -> bool {
     a.trim_end_matches('/') == b.trim_end_matches('/')
 }
 
-fn local_address(data: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(data.join(ADDRESS_FILE)).ok()?;
-    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+/// Where the installation in this folder listens; none when none runs there.
+pub fn local_address(data: &Path) -> Result<Option<String>, Failure> {
+    match std::fs::read_to_string(data.join(ADDRESS_FILE)) {
+        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        Err(error) => match unusable(data, error.kind()) {
+            Some(failure) => Err(failure),
+            None => Ok(None),
+        },
+    }
+}
+
+/// A folder that is there and of no use is another matter than one that is not there.
+fn unusable(data: &Path, why: ErrorKind) -> Option<Failure> {
+    let shown = data.display();
+    match why {
+        ErrorKind::PermissionDenied => Some(Failure::new(
+            Exit::NotAllowed,
+            format!(
+                "you may not look into {shown} (permission denied); ask its owner for a token and set MUTIRAO_URL and \
+                 MUTIRAO_TOKEN"
+            ),
+        )),
+        ErrorKind::NotADirectory => Some(Failure::usage(format!(
+            "{shown} is a file, not the folder of an installation; set MUTIRAO_DATA or MUTIRAO_URL"
+        ))),
+        _ => None,
+    }
 }
 
 fn nothing_here(data: &Path) -> Failure {
@@ -118,6 +144,17 @@ mod tests {
         assert_eq!(failure.code(), 4);
         let named = find(&settings(dir.path(), &[("url", "http://elsewhere:1"), ("token", "t")])).unwrap();
         assert!(matches!(named.credentials, Credentials::Token(token) if token == "t"));
+    }
+
+    #[test]
+    fn a_folder_that_may_not_be_looked_into_is_told_from_an_empty_one() {
+        let Some(Failure::Said { code, line }) = unusable(Path::new("/x"), ErrorKind::PermissionDenied) else {
+            panic!("nothing to say")
+        };
+        assert!(code == 4 && line.contains("permission denied") && line.contains("MUTIRAO_TOKEN"), "{line}");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(find(&settings(file.path(), &[])).unwrap_err().code(), 2);
+        assert!(find(&settings(file.path(), &[("url", "http://elsewhere:1"), ("token", "t")])).is_ok());
     }
 
     #[test]

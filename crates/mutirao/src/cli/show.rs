@@ -1,15 +1,19 @@
 //! How things look on a terminal: tables without rulers, ages instead of dates, dashes for nothing. Pure.
 
+mod job;
+
 use std::time::Duration;
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ContentArrangement, Row, Table, presets};
 use mutirao_core::Timestamp;
 use mutirao_core::auth::TokenView;
-use mutirao_core::job::{Counts, JobView, TaskState, TaskView, WorkerView};
+use mutirao_core::job::{TaskState, TaskView, WorkerView};
 use mutirao_core::quantity::Bytes;
 
+pub use job::{counts, job, jobs};
+
 /// Columns under a heading; no borders, so that it can be cut and grepped.
-pub fn table<const N: usize>(heading: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+pub fn table<R: Into<Row>>(heading: impl Into<Row>, rows: impl IntoIterator<Item = R>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(heading);
     for row in rows {
@@ -46,58 +50,6 @@ pub fn rough(span: Duration) -> String {
 
 pub fn or_dash(text: Option<impl ToString>) -> String {
     text.map_or_else(|| "-".into(), |text| text.to_string())
-}
-
-pub fn jobs(jobs: &[JobView], now: Timestamp) -> String {
-    if jobs.is_empty() {
-        return "no jobs; `mutirao submit -- echo hello` makes one".into();
-    }
-    let row = |job: &JobView| {
-        [
-            job.id.to_string(),
-            or_dash(job.name.as_deref().map(one_line)),
-            job.queue.to_string(),
-            job.state.as_str().into(),
-            format!("{}/{}", job.counts.ended(), job.tasks),
-            (job.counts.ended() - job.counts.ok).to_string(),
-            ago(job.created_at, now),
-        ]
-    };
-    table(["ID", "NAME", "QUEUE", "STATE", "DONE", "NOT OK", "AGE"], jobs.iter().map(row))
-}
-
-pub fn job(job: &JobView, now: Timestamp) -> String {
-    let ended = job.finished_at.map(|at| format!("{at} (after {})", rough(at.since(job.created_at))));
-    let labels: Vec<String> = job.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
-    facts(&[
-        ("id", job.id.to_string()),
-        ("name", or_dash(job.name.as_deref().map(one_line))),
-        ("queue", job.queue.to_string()),
-        ("state", job.state.as_str().into()),
-        ("tasks", format!("{}: {}", job.tasks, counts(&job.counts))),
-        ("created", format!("{} ({} ago)", job.created_at, ago(job.created_at, now))),
-        ("finished", or_dash(ended)),
-        ("labels", or_dash((!labels.is_empty()).then(|| one_line(&labels.join(" "))))),
-        ("owner", job.owner.clone()),
-        ("trace", job.trace.clone()),
-    ])
-}
-
-/// The counts that are not zero: `3 ok, 1 failed`.
-pub fn counts(counts: &Counts) -> String {
-    let all = [
-        (counts.ready, "ready"),
-        (counts.dispatched, "dispatched"),
-        (counts.running, "running"),
-        (counts.ok, "ok"),
-        (counts.failed, "failed"),
-        (counts.timed_out, "timed out"),
-        (counts.cancelled, "cancelled"),
-        (counts.lost, "lost"),
-        (counts.dead, "dead"),
-    ];
-    let some: Vec<String> = all.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-    if some.is_empty() { "none".into() } else { some.join(", ") }
 }
 
 pub fn state(state: TaskState) -> &'static str {
@@ -216,11 +168,14 @@ pub fn tokens(tokens: &[TokenView], now: Timestamp) -> String {
     table(["ID", "NAME", "ROLE", "STATE", "AGE", "LAST USED"], tokens.iter().map(row))
 }
 
-/// A size to one decimal: `1.5GiB`.
+/// A size to one decimal where it needs one: `2GiB`, `1.5GiB`. Written as sizes are read everywhere.
 pub fn size(bytes: u64) -> String {
     let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.iter().find(|(unit, _)| bytes >= *unit) {
-        Some((unit, name)) => format!("{:.1}{name}", bytes as f64 / *unit as f64),
+        Some((unit, name)) => {
+            let number = format!("{:.1}", bytes as f64 / *unit as f64);
+            format!("{}{name}", number.strip_suffix(".0").unwrap_or(&number))
+        }
         None => Bytes(bytes).to_string(),
     }
 }
@@ -230,50 +185,26 @@ pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// A word fit to be pasted into a shell.
+pub fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) { text.into() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
 #[cfg(test)]
 mod tests {
-    use mutirao_core::job::JobState;
-    use mutirao_core::{JobKey, QueueName};
-
     use super::*;
-
-    fn view() -> JobView {
-        JobView {
-            id: JobKey(7),
-            name: Some("two\nlines\x1b[31m".into()),
-            queue: QueueName::default(),
-            owner: "t1".into(),
-            state: JobState::Running,
-            tasks: 10,
-            counts: Counts { running: 2, ok: 7, failed: 1, ..Default::default() },
-            created_at: Timestamp(1_000),
-            finished_at: None,
-            labels: Default::default(),
-            trace: "ab".into(),
-        }
-    }
-
-    #[test]
-    fn a_list_of_jobs_is_one_line_each_under_a_heading() {
-        let text = jobs(&[view()], Timestamp(66_000));
-        let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
-        assert_eq!(lines.len(), 2, "{text}");
-        assert_eq!(lines[1][0], JobKey(7).to_string());
-        assert_eq!(lines[1][4..], ["default", "running", "8/10", "1", "65s"], "{text}");
-        assert!(!text.contains('\x1b'), "a job's name must not steer the terminal");
-    }
-
-    #[test]
-    fn only_counts_that_are_not_zero_are_shown() {
-        assert_eq!(counts(&view().counts), "2 running, 7 ok, 1 failed");
-        assert_eq!(counts(&Counts::default()), "none");
-    }
 
     #[test]
     fn ages_and_sizes_are_short() {
         let shown: Vec<String> = [0, 59, 119, 120, 7_199, 7_200, 172_800].map(|s| rough(Duration::from_secs(s))).into();
         assert_eq!(shown, ["0ms", "59s", "119s", "2m", "119m", "2h", "2d"]);
-        assert_eq!((size(1_536), size(10), size(3 << 29)), ("1.5KiB".into(), "10B".into(), "1.5GiB".into()));
+        assert_eq!([1_536, 10, 3 << 29, 1 << 20].map(size), ["1.5KiB", "10B", "1.5GiB", "1MiB"]);
         assert_eq!(ago(Timestamp(5_000), Timestamp(1_000)), "0ms", "a clock that was stepped back");
+    }
+
+    #[test]
+    fn a_word_survives_a_shell() {
+        assert_eq!(["plain", "", "a b", "it's"].map(quoted), ["plain", "''", "'a b'", r"'it'\''s'"]);
     }
 }

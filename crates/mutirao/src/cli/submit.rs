@@ -1,21 +1,21 @@
 //! `mutirao submit -- CMD…`: from flags to a job, and, with `--wait`, to its end.
 
-use std::collections::BTreeMap;
-use std::io::Read;
+mod input;
+
 use std::path::PathBuf;
 
 use clap::Args;
 use mutirao_client::{Client, Reach};
 use mutirao_core::exec::Exec;
 use mutirao_core::job::{JobSpec, JobView, Spread};
-use mutirao_core::limits::{BODY_BYTES_MAX, STDIN_BYTES_MAX};
+use mutirao_core::limits::{RETRIES_MAX, STDIN_BYTES_MAX};
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 use mutirao_core::task::{Action, Needs, Retry, TaskSpec};
 use mutirao_core::{QueueName, TaskKey};
 
 use super::logs::{self, Streams};
 use super::out::{Out, Shape};
-use super::{Globals, reach, wait};
+use super::{Globals, flags, reach, wait};
 use crate::failure::Failure;
 
 #[derive(Debug, Args)]
@@ -27,13 +27,13 @@ pub struct SubmitArgs {
     #[arg(long, default_value_t)]
     queue: QueueName,
     /// One task for each index from A to B, in $MUTIRAO_TASK_INDEX
-    #[arg(long, value_name = "A-B", value_parser = indexes, conflicts_with = "each_line")]
+    #[arg(long, value_name = "A-B", value_parser = input::indexes, conflicts_with = "each_line")]
     array: Option<(u32, u32)>,
-    /// One task for each line of a file (- is stdin), in $MUTIRAO_ENTRY
+    /// One task for each line of a text file (UTF-8; - is stdin), in $MUTIRAO_ENTRY
     #[arg(long, value_name = "FILE")]
     each_line: Option<PathBuf>,
     /// Tries after the first, when a try fails or times out
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=i64::from(RETRIES_MAX)))]
     retries: u32,
     /// How long one try may run, such as 30s, 5m or 2h
     #[arg(long)]
@@ -42,7 +42,7 @@ pub struct SubmitArgs {
     #[arg(long, default_value_t = Cpus::ONE)]
     cpus: Cpus,
     /// The memory each task needs and is held to, such as 512M or 2GiB
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = input::memory)]
     mem: Option<Bytes>,
     /// A variable for the tasks; without a value, the one it has here
     #[arg(long, value_name = "NAME[=VALUE]")]
@@ -50,7 +50,7 @@ pub struct SubmitArgs {
     /// The folder in which the tasks run, on the worker's machine; without it, each gets an empty one of its own
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// A file (- is stdin) that each task reads on its stdin
+    /// A text file (UTF-8; - is stdin) that each task reads on its stdin
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
     /// Something to know the job by
@@ -67,19 +67,12 @@ pub struct SubmitArgs {
     command: Vec<String>,
 }
 
-fn indexes(text: &str) -> Result<(u32, u32), String> {
-    let wrong = || format!("\"{text}\" is not a range of indexes: write it like 1-100");
-    let (first, last) = text.split_once('-').ok_or_else(wrong)?;
-    let range = (first.trim().parse().map_err(|_| wrong())?, last.trim().parse().map_err(|_| wrong())?);
-    if range.0 > range.1 { Err(format!("{text} is empty: write the smaller index first")) } else { Ok(range) }
-}
-
 pub async fn run(globals: &Globals, args: SubmitArgs) -> Result<u8, Failure> {
     let out = Out::new(globals.shape());
     let (wait, key) = (args.wait, args.idempotency_key.clone());
     let spec = args.into_spec(|name| std::env::var(name).ok())?;
-    // What can be refused here costs no round trip and names the flag's field.
-    spec.check().map_err(|problem| Failure::usage(problem.line()))?;
+    // What can be refused here costs no round trip.
+    spec.check().map_err(|problem| Failure::usage(flags::named(problem).line()))?;
     let client = reach::client(&globals.config(vec![])?)?;
     let job = match &key {
         Some(key) => client.submit_as(&spec, key).await?,
@@ -97,15 +90,18 @@ pub async fn run(globals: &Globals, args: SubmitArgs) -> Result<u8, Failure> {
     }
 }
 
-/// Stays with a single task as if it ran here: its output is ours. Ctrl-C leaves it alone.
+/// Stays with a single task as if it ran here: its output is ours. Ctrl-C leaves it alone. When nobody reads the output
+/// any more, the job's end is still waited for: whoever started us goes by our exit code.
 async fn attend(client: &Client, job: &JobView, out: Out) -> Result<u8, Failure> {
     out.note(format!("job {}", job.id));
     let task = TaskKey { job: job.id, index: Spread::Single.first() };
     let attended = async {
         let copied = logs::copy(client, task, Streams::Both, Reach::ToTheEnd, out);
         let (copied, ended) = tokio::join!(copied, wait::until_final(client, job.id, |_| {}));
-        copied?;
-        ended
+        match copied {
+            Ok(()) | Err(Failure::BrokenPipe) => ended,
+            Err(failure) => Err(failure),
+        }
     };
     let ended = tokio::select! {
         ended = attended => ended?,
@@ -124,13 +120,13 @@ impl SubmitArgs {
         let dir = self.dir.map(std::path::absolute).transpose()?;
         let exec = Exec {
             command: self.command,
-            env: self.env.iter().map(|text| variable(text, &env)).collect::<Result<_, _>>()?,
+            env: input::variables(&self.env, &env)?,
             dir: dir.map(|dir| dir.to_string_lossy().into_owned()),
-            stdin: self.stdin.map(|file| read_text("--stdin", &file, STDIN_BYTES_MAX)).transpose()?,
+            stdin: self.stdin.map(|file| input::text_of("--stdin", &file, STDIN_BYTES_MAX)).transpose()?,
         };
         let spread = match (self.array, self.each_line) {
             (Some((first, last)), _) => Spread::Array { first, last },
-            (None, Some(file)) => entries(&file)?,
+            (None, Some(file)) => input::entries(&file)?,
             (None, None) => Spread::Single,
         };
         let task = TaskSpec {
@@ -139,50 +135,9 @@ impl SubmitArgs {
             timeout: self.timeout,
             ..TaskSpec::new(Action::Exec(exec))
         };
-        let labels = self.label.iter().map(|text| label(text)).collect::<Result<BTreeMap<_, _>, _>>()?;
+        let labels = input::labels(&self.label)?;
         Ok(JobSpec { name: self.name, queue: self.queue, spread, labels, ..JobSpec::new(task) })
     }
-}
-
-fn variable(text: &str, env: &impl Fn(&str) -> Option<String>) -> Result<(String, String), Failure> {
-    if let Some((name, value)) = text.split_once('=') {
-        return Ok((name.into(), value.into()));
-    }
-    let unset = || Failure::usage(format!("--env {text}: the variable is not set here; write --env {text}=VALUE"));
-    Ok((text.into(), env(text).ok_or_else(unset)?))
-}
-
-fn label(text: &str) -> Result<(String, String), Failure> {
-    let wrong = || Failure::usage(format!("--label \"{text}\" is not NAME=VALUE"));
-    text.split_once('=').map(|(name, value)| (name.into(), value.into())).ok_or_else(wrong)
-}
-
-fn entries(file: &PathBuf) -> Result<Spread, Failure> {
-    let text = read_text("--each-line", file, BODY_BYTES_MAX)?;
-    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    if lines.is_empty() {
-        return Err(Failure::usage(format!("--each-line {}: there is no line in it", file.display())));
-    }
-    Ok(Spread::Entries(lines))
-}
-
-fn read_text(flag: &str, file: &PathBuf, bytes_max: usize) -> Result<String, Failure> {
-    let named = |why: String| Failure::usage(format!("{flag} {}: {why}", file.display()));
-    let mut bytes = Vec::new();
-    let read = if file.as_os_str() == "-" {
-        std::io::stdin().lock().take(bytes_max as u64 + 1).read_to_end(&mut bytes)
-    } else {
-        std::fs::File::open(file).and_then(|opened| opened.take(bytes_max as u64 + 1).read_to_end(&mut bytes))
-    };
-    read.map_err(|error| named(error.to_string()))?;
-    if bytes.len() > bytes_max {
-        return Err(named(format!("is longer than the {bytes_max} bytes that are taken")));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
-        named(format!("line {line} is not UTF-8"))
-    })
 }
 
 #[cfg(test)]
@@ -273,6 +228,10 @@ mod tests {
             (&["--array", "9-3", "--", "true"], "the smaller index first"),
             (&["--timeout", "soon", "--", "true"], "200ms, 30s, 5m"),
             (&["--mem", "lots", "--", "true"], "512M"),
+            (&["--mem", "4", "--", "true"], "4M or 4GiB"),
+            (&["--retries", "1001", "--", "true"], "0..=1000"),
+            (&["--env", "A=1", "--env", "A=2", "--", "true"], "--env A is given twice"),
+            (&["--label", "k=v", "--label", "k=w", "--", "true"], "--label k is given twice"),
             (&["--env", "NOTHERE", "--", "true"], "--env NOTHERE=VALUE"),
             (&["--label", "x", "--", "true"], "NAME=VALUE"),
             (&["--each-line", "-", "--stdin", "-", "--", "true"], "cannot both be -"),

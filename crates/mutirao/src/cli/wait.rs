@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use mutirao_client::{Client, ClientError};
+use mutirao_core::blobs::LogStream;
 use mutirao_core::job::JobView;
 use mutirao_core::{Clock, JobKey, SystemClock};
+use serde::Serialize;
 
 use super::out::{Out, Shape};
 use super::progress::Progress;
-use super::{show, verdict};
+use super::{logs, show, verdict};
 use crate::failure::{Exit, Failure};
 
 /// How long an absent manager is waited for.
@@ -72,11 +74,41 @@ pub async fn with_bar(client: &Client, job: &JobView, out: Out) -> Result<u8, Fa
     conclude(client, &ended?, out).await
 }
 
+/// How a job ended, for programs.
+#[derive(Serialize)]
+struct Ended<'a> {
+    #[serde(flatten)]
+    job: &'a JobView,
+    /// What this command ends with.
+    exit: u8,
+    #[serde(flatten)]
+    output: Option<Output>,
+}
+
+/// What a single task wrote.
+#[derive(Serialize)]
+struct Output {
+    stdout: String,
+    stderr: String,
+}
+
+/// A job of many tasks has no output of its own.
+async fn output(client: &Client, job: &JobView) -> Result<Option<Output>, Failure> {
+    if job.tasks != 1 {
+        return Ok(None);
+    }
+    let task = logs::only_task(client, job.id).await?;
+    let stdout = logs::whole(client, task, LogStream::Stdout).await?;
+    let stderr = logs::whole(client, task, LogStream::Stderr).await?;
+    Ok(Some(Output { stdout, stderr }))
+}
+
 /// Says how a job ended.
 pub async fn conclude(client: &Client, job: &JobView, out: Out) -> Result<u8, Failure> {
     let (code, culprit) = verdict::of_job(client, job).await?;
     if out.shape == Shape::Json {
-        out.answer(job, |_| String::new())?;
+        let ended = Ended { exit: code, output: output(client, job).await?, job };
+        out.answer(&ended, |_| String::new())?;
         return Ok(code);
     }
     let took = job.finished_at.map(|at| format!(" in {}", show::rough(at.since(job.created_at)))).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! What the API says of itself: there, ready, of our version, on time, letting us in, with workers.
 
-use mutirao_client::{Client, ClientError, Credentials, PageArgs};
+use mutirao_client::{Client, ClientError, Credentials, JobFilter, PageArgs};
 use mutirao_core::auth::SIGNATURE_WINDOW_S;
 use mutirao_core::{Clock, Timestamp};
 
@@ -55,7 +55,7 @@ async fn examine(found: Found, clock: &dyn Clock, findings: &mut Vec<Finding>) -
         Err(error) => findings.push(Finding::fail("ready", error.to_string(), "look at the server's log")),
     }
     let client = Client::trusting(&found.url, found.credentials, &found.trust)?;
-    client.jobs(None, PageArgs { limit: Some(1), cursor: None }).await?;
+    client.jobs(JobFilter::default(), PageArgs { limit: Some(1), cursor: None }).await?;
     findings.push(Finding::ok("token", "is accepted"));
     findings.push(match client.workers().await?.iter().filter(|worker| !worker.draining).count() {
         0 => Finding::warn(

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::identity::{self, Identity};
 use super::launched::{ORPHAN_WAIT, Parent};
-use crate::cli::Globals;
+use crate::cli::{Globals, local_address};
 use crate::config::Settings;
 use crate::failure::{Exit, Failure};
 use crate::signals::Asked;
@@ -53,8 +53,8 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
     };
     let dir = std::path::absolute(&args.dir)?;
     let _lock = take_folder(&dir)?;
-    let url = url_of(&settings)?;
-    let trust = tls::trust(&settings, &url, args.pin.clone())?;
+    let (url, pin) = manager_of(&settings, &args)?;
+    let trust = tls::trust(&settings, &url, pin)?;
     let token = line_token.or_else(|| std::env::var("MUTIRAO_ENROL_TOKEN").ok().filter(|token| !token.is_empty()));
     let identity = become_known(&url, &trust, &dir, &args, token).await?;
 
@@ -112,10 +112,19 @@ fn line() -> std::io::Result<pipe::Receiver> {
     pipe::Receiver::from_owned_fd(std::io::stdin().as_fd().try_clone_to_owned()?)
 }
 
-fn url_of(settings: &Settings) -> Result<String, Failure> {
-    match settings.url.set() {
-        Some(url) => Ok(url.0.trim_end_matches('/').to_owned()),
-        None => Err(Failure::usage("a worker must be told where its manager is: --url http://HOST:PORT")),
+/// Where the manager is, and where it keeps its certificate if it is on this machine.
+fn manager_of(settings: &Settings, args: &WorkerArgs) -> Result<(String, Option<PathBuf>), Failure> {
+    if let Some(url) = settings.url.set() {
+        return Ok((url.0.trim_end_matches('/').to_owned(), args.pin.clone()));
+    }
+    let data = &settings.data.0;
+    match local_address(data)? {
+        Some(url) => Ok((url, Some(tls::pin_file(data)))),
+        None => Err(Failure::usage(format!(
+            "no manager runs in {}; tell the worker where its manager is with --url http://HOST:PORT, or with --data DIR \
+             when it is on this machine",
+            data.display()
+        ))),
     }
 }
 

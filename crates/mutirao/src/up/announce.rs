@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use mutirao_core::quantity::Cpus;
 use mutirao_core::task::Needs;
 
-use crate::cli::{Globals, Out, Shape, size};
+use crate::cli::{Globals, Out, Shape, quoted, size};
 use crate::config::{Config, Origin};
 use crate::manager::Manager;
 
@@ -84,12 +84,6 @@ fn program() -> String {
 
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.into())
-}
-
-/// Fit to be pasted into a shell.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@,".contains(c);
-    if text.chars().all(plain) { text.into() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use mutirao_testkit::Installation;
+use mutirao_testkit::{Installation, wait};
 
-use crate::said::{Said, mutirao, run};
+use crate::said::{SOON, Said, mutirao, run};
 
 #[test]
 fn jobs_and_tasks_can_be_looked_at() {
@@ -32,6 +32,7 @@ fn jobs_and_tasks_can_be_looked_at() {
     );
     let shown = up.ok(&["job", "show", id]);
     assert!(shown.contains("3: 3 ok") && shown.contains("k=v"), "{shown}");
+    assert!(shown.contains("sh -c 'echo $MUTIRAO_TASK_INDEX'") && shown.contains("cpus 1"), "{shown}");
     assert_eq!(up.ok(&["task", "list", id, "--state", "ok"]).lines().count(), 4);
     assert!(up.ok(&["task", "show", &format!("{id}.2")]).contains("state     ok"));
     assert_eq!(up.ok(&["job", "logs", id, "--task", "2"]), "2\n");
@@ -40,6 +41,68 @@ fn jobs_and_tasks_can_be_looked_at() {
         serde_json::from_str(&up.ok(&["--json", "task", "list", id, "--limit", "2"])).unwrap();
     assert_eq!((page["items"].as_array().unwrap().len(), page["next"].is_string()), (2, true));
     assert!(up.ok(&["worker", "list"]).lines().count() == 3);
+}
+
+#[test]
+fn jobs_are_found_by_name_and_label() {
+    let up = Installation::start();
+    let mine = up.ok(&["submit", "--name", "night run", "--label", "team=x", "--", "true"]);
+    let other = up.ok(&["submit", "--name", "day", "--label", "team=y", "--", "true"]);
+    let (mine, other) = (mine.trim(), other.trim());
+    let all = up.ok(&["job", "list"]);
+    assert!(all.lines().next().is_some_and(|heading| heading.ends_with("LABELS")), "{all}");
+    for filter in [&["--label", "team=x"][..], &["--name", "night run"], &["--name", "night run", "--label", "team=x"]]
+    {
+        let found = up.ok(&[&["job", "list"], filter].concat());
+        assert!(found.contains(mine) && !found.contains(other), "{filter:?}: {found}");
+    }
+    assert!(up.ok(&["job", "list", "--name", "night run", "--label", "team=y"]).contains("no such jobs"));
+}
+
+#[test]
+fn a_job_of_many_tasks_is_read_in_order_although_the_api_is_asked_too_often() {
+    let up = Installation::setup().set("api.rate", "150").set("api.burst", "150").start();
+    // Every third is silent, and the first ones are the last to speak.
+    let script = "i=$MUTIRAO_TASK_INDEX; test $((i % 3)) = 0 || { echo out $i; echo err $i >&2; }";
+    let job = up.ok(&["submit", "--cpus", "0", "--array", "1-200", "--", "sh", "-c", script]);
+    let waited = Said::from(up.cli(&["job", "wait", job.trim()]));
+    assert_eq!(waited.code, Some(0), "{waited:?}");
+    let logs = Said::from(up.cli(&["job", "logs", job.trim()]));
+    let expected = |word: &str| (1..=200).filter(|i| i % 3 != 0).map(|i| format!("{word} {i}\n")).collect::<String>();
+    assert_eq!((logs.code, logs.out, logs.err), (Some(0), expected("out"), expected("err")));
+}
+
+#[test]
+fn programs_get_a_line_for_each_piece_of_output() {
+    let up = Installation::start();
+    let job = up.ok(&["submit", "--wait", "--array", "4-5", "--", "sh", "-c", "printf 'é\\377'; echo no >&2"]);
+    let logs = up.ok(&["--json", "job", "logs", job.trim()]);
+    let lines: Vec<serde_json::Value> = logs.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let piece = |index: u32, stream: &str, text: &str| serde_json::json!({"task": format!("{}.{index}", job.trim()), "stream": stream, "text": text});
+    let of = |index| [piece(index, "stdout", "é\u{fffd}"), piece(index, "stderr", "no\n")];
+    assert_eq!(lines, [of(4), of(5)].concat());
+}
+
+#[test]
+fn following_ends_with_its_reader_although_nothing_more_is_written() {
+    let up = Installation::start();
+    let job = up.ok(&["submit", "--", "sh", "-c", "echo one; echo two >&2; sleep 300"]);
+    let job = job.trim();
+    let follow = |args: &[&str]| {
+        let mut command = up.command(&[&["job", "logs", "-f", job], args].concat());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut out = follow(&[]);
+    let mut err = follow(&["--stream", "stderr"]);
+    let mut lines = [String::new(), String::new()];
+    BufReader::new(out.stdout.take().unwrap()).read_line(&mut lines[0]).unwrap();
+    BufReader::new(err.stderr.take().unwrap()).read_line(&mut lines[1]).unwrap();
+    assert_eq!(lines, ["one\n", "two\n"]);
+    for child in [&mut out, &mut err] {
+        wait::until("the command to end with its reader", SOON, || child.try_wait().unwrap().is_some());
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+    up.ok(&["job", "cancel", job]);
 }
 
 #[test]

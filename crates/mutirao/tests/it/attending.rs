@@ -1,6 +1,6 @@
 //! `submit --wait` and `job wait`: a job's end is the command's end.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -70,6 +70,23 @@ fn programs_get_one_document() {
     let said = Said::from(up.cli(&["--json", "submit", "--wait", "--", "sh", "-c", "echo noise; exit 3"]));
     let job: serde_json::Value = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"));
     assert_eq!((said.code, job["state"].as_str(), said.err.as_str()), (Some(3), Some("failed"), ""));
+    let parts = (job["exit"].as_u64(), job["stdout"].as_str(), job["stderr"].as_str());
+    assert_eq!(parts, (Some(3), Some("noise\n"), Some("")));
+
+    let many = up.ok(&["--json", "submit", "--wait", "--array", "1-2", "--", "echo", "noise"]);
+    let many: serde_json::Value = serde_json::from_str(&many).unwrap();
+    assert_eq!((many["exit"].as_u64(), many.get("stdout")), (Some(0), None), "many tasks have no one output");
+}
+
+#[test]
+fn a_job_is_waited_for_although_nobody_reads_its_output() {
+    let up = Installation::start();
+    let mut command = up.command(&["submit", "--wait", "--", "sh", "-c", "echo one; sleep 2; echo two; exit 9"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let said = Said::from(child.wait_with_output().unwrap());
+    assert_eq!((first.as_str(), said.code), ("one\n", Some(9)), "{said:?}");
 }
 
 #[test]
