@@ -15,6 +15,7 @@ mod checkup;
 mod connect;
 mod errors;
 mod migrate;
+mod tls;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -53,7 +54,7 @@ pub struct Connection<'a> {
 
 impl Postgres {
     /// Connects, looks whether the server will do, and applies the steps that are missing. The URL is that of libpq:
-    /// `postgres://user:password@host:5432/database?sslmode=require`.
+    /// `postgres://user:password@host:5432/database?sslmode=require&sslrootcert=/etc/ca.pem`.
     pub async fn open(url: &str, migrations: &[Migration]) -> Result<Postgres, StoreError> {
         let plan = connect::Plan::read(url)?;
         let address = plan.address.clone();

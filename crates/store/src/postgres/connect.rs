@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
 use tokio_postgres::config::Host;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config};
 
 use super::errors;
+use super::tls::Wanted;
 use crate::StoreError;
 
 /// Connections of one process. PostgreSQL allows a hundred by default: room for several managers, a person with a shell
@@ -30,13 +31,15 @@ const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false)
 
 pub(super) struct Plan {
     config: Config,
+    tls: Wanted,
     /// Without the password.
     pub address: String,
 }
 
 impl Plan {
     pub fn read(url: &str) -> Result<Plan, StoreError> {
-        let mut config = parse(url).map_err(|why| StoreError::Unusable { path: "the database".into(), why })?;
+        let parsed = parse(url).map_err(|why| StoreError::Unusable { path: "the database".into(), why });
+        let (mut config, tls) = parsed?;
         let address = address_of(&config);
         if config.get_application_name().is_none() {
             config.application_name("mutirao");
@@ -49,13 +52,15 @@ impl Plan {
             .keepalives_idle(KEEPALIVE_IDLE)
             .keepalives_interval(KEEPALIVE_INTERVAL)
             .keepalives_retries(KEEPALIVE_PROBES);
-        Ok(Plan { config, address })
+        Ok(Plan { config, tls, address })
     }
 
     pub fn pool(self) -> Result<Pool, StoreError> {
         // No question before each use: whoever gets a connection that has just died tries again anyway.
         let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(self.config, NoTls, manager_config);
+        let unusable = |why| StoreError::Unusable { path: self.address.clone(), why };
+        let connector = self.tls.connector().map_err(unusable)?;
+        let manager = Manager::from_config(self.config, connector, manager_config);
         let pool = Pool::builder(manager)
             .max_size(CONNECTIONS_MAX)
             .runtime(Runtime::Tokio1)
@@ -65,7 +70,7 @@ impl Plan {
                 Box::pin(async move { client.batch_execute(DURABLE).await.map_err(HookError::Backend) })
             }))
             .build();
-        pool.map_err(|error| StoreError::Unusable { path: self.address, why: error.to_string() })
+        pool.map_err(|error| unusable(error.to_string()))
     }
 }
 
@@ -74,20 +79,24 @@ pub fn check_url(url: &str) -> Result<(), String> {
     parse(url).map(drop)
 }
 
-fn parse(url: &str) -> Result<Config, String> {
+fn parse(url: &str) -> Result<(Config, Wanted), String> {
     let form = "write it like postgres://user:password@host:5432/database";
     // The text may hold a password, so it is never repeated.
     if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
         return Err(format!("is not the address of a PostgreSQL database; {form}"));
     }
-    let config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+    let (tls, rest) = Wanted::take_from(url)?;
+    let mut config: Config = rest.parse().map_err(|error: tokio_postgres::Error| {
         let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
         format!("is not the address of a PostgreSQL database ({why}); {form}")
     })?;
     match (config.get_hosts(), config.get_user()) {
         ([], _) => Err(format!("names no host; {form}")),
         (_, None) => Err(format!("names no user; {form}")),
-        _ => Ok(config),
+        _ => {
+            config.ssl_mode(tls.mode);
+            Ok((config, tls))
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::io;
 
 use deadpool_postgres::PoolError;
+use mutirao_tls::Fault;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
@@ -78,25 +79,29 @@ pub(super) fn while_opening(error: Error, address: &str) -> StoreError {
 }
 
 fn remedy_for(error: &Error) -> String {
-    match error.as_db_error() {
-        Some(said) => remedy_for_refusal(said.code(), said),
-        None if is_timeout(error) => "does not answer; is it running, and is the way to it open?".into(),
-        None if is_cut(error) => format!("{}; is it running there, and is the address right?", with_cause(error)),
-        None => {
-            let line = with_cause(error);
-            match line.contains("password missing") {
-                true => {
-                    "it asks for a password; put one into the address (postgres://user:password@host/database)".into()
-                }
-                false => line,
-            }
-        }
+    if let Some(said) = error.as_db_error() {
+        return remedy_for_refusal(said.code(), said);
     }
+    if let Some(fault) = Fault::find(error) {
+        return format!("{fault}; name its authority with sslrootcert=FILE in the address, or correct the host's name");
+    }
+    let line = with_cause(error);
+    let remedy = match error {
+        _ if is_timeout(error) => return "does not answer; is it running, and is the way to it open?".into(),
+        _ if is_cut(error) => "is it running there, and is the address right?",
+        _ if line.contains("password missing") => "put user:password@ before the host in the address",
+        _ if line.contains("does not support TLS") => "set ssl = on there, or leave sslmode out of the address",
+        _ => return line,
+    };
+    format!("{line}; {remedy}")
 }
 
 fn remedy_for_refusal(code: &SqlState, said: &DbError) -> String {
     let line = said.message();
     let remedy = match code {
+        c if *c == SqlState::INVALID_AUTHORIZATION_SPECIFICATION && line.contains("no encryption") => {
+            "it wants TLS: add sslmode=require to the address, or let the user in by the server's pg_hba.conf"
+        }
         c if *c == SqlState::INVALID_PASSWORD => "check user and password in the address",
         c if *c == SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
             "check the user in the address, and the server's pg_hba.conf"

@@ -1,6 +1,6 @@
 //! PostgreSQL: opening with every kind of refusal, steps by several at once, blobs, and a server that is killed.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +8,7 @@ use mutirao_core::blobs::{BlobError, Blobs};
 use mutirao_store::postgres::{Ask, BLOBS_MIGRATIONS, check};
 use mutirao_store::suite::schema::{Schema, say};
 use mutirao_store::{Migration, PgBlobs, Postgres, StoreError, suite};
+use mutirao_testkit::certificates::{Authority, Good};
 use mutirao_testkit::services::{POSTGRES_VARIABLE, Service, shared};
 use mutirao_testkit::wait;
 
@@ -86,7 +87,11 @@ async fn each_way_to_be_refused_is_one_line_with_its_remedy() {
     let line = refusal(&format!("{scheme}//{user}:wrong@{place}")).await;
     assert!(line.contains("check user and password") && !line.contains("wrong"), "{line}");
     let line = refusal(&format!("{scheme}//{user}@{place}")).await;
-    assert!(line.contains("asks for a password"), "{line}");
+    assert!(line.contains("password missing") && line.contains("user:password@"), "{line}");
+    let line = refusal(&format!("{server}?sslmode=require")).await;
+    assert!(line.contains("does not support TLS") && line.contains("ssl = on"), "{line}");
+    let line = refusal(&format!("{server}?sslmode=require&sslrootcert=/nowhere.pem")).await;
+    assert!(line.contains("/nowhere.pem"), "{line}");
     let line = refusal(&format!("{scheme}//{who}@{host}/nowhere")).await;
     assert!(line.contains("createdb") && line.contains("nowhere") && !line.contains(password), "{line}");
     let line = refusal(&format!("{scheme}//{who}@127.0.0.1:1/x")).await;
@@ -151,6 +156,46 @@ async fn appends_and_removals_at_once_leave_no_chunk_without_its_blob() {
     let left = store.connection().await.unwrap().row("SELECT count(*) FROM blob_chunks", &[]).await.unwrap().unwrap();
     assert_eq!(left.get::<_, i64>(0), 0);
     schema.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_tls_is_believed_by_its_authority_and_by_its_name() {
+    if shared(POSTGRES_VARIABLE).is_none() {
+        return;
+    }
+    let folder = folder();
+    let server = Service::postgres(folder.path()).unwrap();
+    let plain = Postgres::open(server.url(), &[ROWS]).await.unwrap();
+    let authority = Authority::new();
+    let pair = authority.issue(&["127.0.0.1"], Good::ForLong);
+    let row = plain.connection().await.unwrap().row("SHOW data_directory", &[]).await.unwrap().unwrap();
+    let data = std::path::PathBuf::from(row.get::<_, String>(0));
+    let owner = std::fs::metadata(&data).unwrap();
+    for (from, name) in [(&pair.cert, "cert.pem"), (&pair.key, "key.pem")] {
+        let to = data.join(name);
+        std::fs::copy(from, &to).unwrap();
+        std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::chown(&to, Some(owner.uid()), Some(owner.gid())).unwrap();
+    }
+    for setting in ["ssl_cert_file = 'cert.pem'", "ssl_key_file = 'key.pem'", "ssl = on"] {
+        say(server.url(), &format!("ALTER SYSTEM SET {setting}")).await;
+    }
+    say(server.url(), "SELECT pg_reload_conf()").await;
+
+    let ca = authority.ca().display().to_string();
+    let trusting = format!("{}?sslmode=require&sslrootcert={ca}", server.url());
+    wait::eventually("the server to speak TLS", Duration::from_secs(20), async || {
+        Postgres::open(&trusting, &[ROWS]).await.is_ok()
+    })
+    .await;
+    let store = Postgres::open(&trusting, &[ROWS]).await.unwrap();
+    let ssl = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    let row = store.connection().await.unwrap().row(ssl, &[]).await.unwrap().unwrap();
+    assert!(row.get::<_, bool>(0), "the way is not encrypted");
+    let line = refusal(&format!("{}?sslmode=verify-full", server.url())).await;
+    assert!(line.contains("not trusted") && line.contains("sslrootcert"), "{line}");
+    let line = refusal(&trusting.replace("127.0.0.1", "localhost")).await;
+    assert!(line.contains("not trusted"), "another name is another server: {line}");
 }
 
 /// PostgreSQL runs as another user, who must be able to pass.
