@@ -84,7 +84,7 @@ fn an_installation_of_another_user_is_told_from_none() {
     let data = dir.path().join("data");
     std::fs::create_dir(&data).unwrap();
     std::fs::write(data.join("address"), "http://127.0.0.1:1").unwrap();
-    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o000)).unwrap();
     let shown = data.display().to_string();
     let as_another = |args: &[&str]| {
         let mut command = mutirao(args);
