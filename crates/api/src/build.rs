@@ -8,7 +8,7 @@ use axum::middleware::from_fn_with_state;
 use bytes::Bytes;
 use mutirao_core::blobs::Blobs;
 use mutirao_core::{Clock, Problem};
-use mutirao_store::Sqlite;
+use mutirao_store::Database;
 use mutirao_surface::{BlobGuard, Capability, Rejection};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::auth::Auth;
+use crate::auth::{Auth, registry};
 use crate::layers::bodies::{self, Room};
 use crate::layers::bounds::{self, Bounds};
 use crate::layers::gate::{self, Gate};
@@ -27,9 +27,9 @@ use crate::routes::{self, Parts};
 use crate::throttle::Throttle;
 use crate::{ApiError, Serve, Settings, openapi, serve};
 
-/// What the API is made of. The store has had [`crate::MIGRATIONS`] applied.
+/// What the API is made of. The store has had [`crate::MIGRATIONS`] or [`crate::POSTGRES_MIGRATIONS`] applied.
 pub struct ApiParts {
-    pub store: Sqlite,
+    pub store: Database,
     pub broker: mutirao_broker::Shared,
     pub blobs: Arc<dyn Blobs>,
     pub clock: Arc<dyn Clock>,
@@ -70,7 +70,7 @@ impl Api {
 
 pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
     let ApiParts { store, broker, blobs, clock, capabilities, settings, shutdown } = parts;
-    let auth = Arc::new(Auth::new(Arc::new(store), clock.clone()));
+    let auth = Arc::new(Auth::new(registry::open(&store), clock.clone()));
     let gate = Gate {
         auth: auth.clone(),
         rate: Arc::new(Throttle::new(settings.rate, clock.clone())),

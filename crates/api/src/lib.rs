@@ -2,7 +2,7 @@
 //! document that describes them all. Capabilities bring their own routes as [`Capability`]s; this crate never knows what
 //! they do, and depends on none of them.
 //!
-//! - [`auth`]: tokens, enrolled workers, signatures. Its tables are this crate's only ones: [`MIGRATIONS`].
+//! - [`auth`]: tokens, enrolled workers, signatures. Its tables are this crate's only ones: [`MIGRATIONS`], [`POSTGRES_MIGRATIONS`].
 //! - `layers`: what every request passes through. `routes`: the API's own. `openapi`: the document.
 //! - `serve`: the socket. `tls`: what comes before HTTP when there is a certificate.
 
@@ -19,6 +19,7 @@ mod throttle;
 mod tls;
 
 pub use auth::Auth;
+pub use auth::postgres::MIGRATIONS as POSTGRES_MIGRATIONS;
 pub use auth::sqlite::MIGRATIONS;
 pub use build::{Api, ApiParts, build};
 pub use error::ApiError;

@@ -3,7 +3,7 @@
 //!
 //! - [`memory`]: inside one process, for `mutirao up`; its logs are segment files.
 //! - [`link`]: the same broker reached over one authenticated WebSocket, for worker processes and far nodes.
-//! - RabbitMQ: next.
+//! - [`rabbit`]: RabbitMQ, for many processes on many machines.
 //!
 //! The broker is transport, never the truth: the store is. A broker that loses every message costs time, not work, so
 //! nothing here is asked to survive the death of its process except a [`log`](Broker::append).
@@ -13,13 +13,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+mod backoff;
+mod inbox;
 pub mod link;
 pub mod memory;
+pub mod rabbit;
 mod segments;
 #[cfg(feature = "suite")]
 pub mod suite;
 
 pub use memory::{Limits, Memory};
+pub use rabbit::Rabbit;
 
 pub type Shared = Arc<dyn Broker>;
 
@@ -34,8 +38,9 @@ pub enum BrokerError {
     /// Not allowed for this connection.
     #[error("the broker refuses {what}: {why}")]
     Refused { what: String, why: String },
-    /// A bound was reached and nothing of the batch was taken; try again when consumers have caught up. `bound` counts
-    /// messages: the most a queue may hold, or those it holds when it is their bytes that fill it.
+    /// A bound was reached and nothing of the batch was taken (on RabbitMQ: maybe its first messages); try again when
+    /// consumers have caught up. `bound` counts messages: the most a queue may hold, or those it holds when it is their
+    /// bytes that fill it.
     #[error("{name} is full ({bound} messages)")]
     Full { name: String, bound: usize },
     /// One message, or one batch of log records, is past what may travel together. Nothing of it was taken.
@@ -56,7 +61,7 @@ pub enum BrokerError {
 pub struct Counts {
     /// Waiting for a consumer.
     pub ready: u64,
-    /// With a consumer, not yet acknowledged.
+    /// With a consumer, not yet acknowledged. On RabbitMQ: with a consumer of this process.
     pub unacked: u64,
     /// Rejected, kept for a person to look at.
     pub dead: u64,
@@ -113,7 +118,8 @@ pub trait Broker: Send + Sync + 'static {
     /// is told so. Survives reconnects by itself; what was announced meanwhile is missed, and told as well.
     async fn subscribe(&self, topic: &Name) -> Result<Box<dyn Subscription>, BrokerError>;
 
-    /// Appends records to a log, durably, and returns the offset of the first.
+    /// Appends records to a log, durably and in order, and returns the offset of the first. The others follow it at
+    /// once, except on RabbitMQ, where records of other writers may come between.
     async fn append(&self, log: &Name, batch: Vec<Bytes>) -> Result<u64, BrokerError>;
 
     /// Reads up to `limit` records from `offset` on; waits for the first when `offset` is the log's end.

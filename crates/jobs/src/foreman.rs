@@ -35,6 +35,8 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(500);
 /// Jobs remembered that were cancelled before the desk had heard of them.
 const GRAVES_MAX: usize = 1_024;
 
+pub type Look = Box<dyn FnOnce(&Desk, Now) + Send>;
+
 /// What others ask of the foreman.
 pub enum Ask {
     Admit(JobKey, Box<Ledger>),
@@ -47,7 +49,7 @@ pub enum Ask {
         pid: u32,
     },
     /// A look at the desk, by whoever knows what to look for.
-    Look(Box<dyn FnOnce(&Desk, Now) + Send>),
+    Look(Look),
     Stop(oneshot::Sender<()>),
 }
 

@@ -1,10 +1,12 @@
 //! The `mutirao` binary: the command line and the roles, nothing else. What they do is in the other crates.
 //!
 //! - `cli`: one file per noun. `up`, `role`, `manager`: the long-running parts. `doctor`: what is wrong with the set-up.
-//! - `config`: settings. `failure`: exit codes. `tls`: certificates. `logs`, `signals`, `machine`: this process and the machine it is on.
+//! - `config`: settings. `database`: the store that they name. `failure`: exit codes. `tls`: certificates. `logs`,
+//!   `signals`, `machine`: this process and the machine it is on.
 
 mod cli;
 mod config;
+mod database;
 mod doctor;
 mod failure;
 mod logs;
@@ -19,6 +21,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 
 use cli::{Cli, Noun, Shape};
 use failure::Failure;
@@ -27,11 +30,7 @@ fn main() -> ExitCode {
     mutirao_tls::install();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version are no errors and come with code 0. A reader that has gone is no matter.
-            let _ = error.print();
-            return ExitCode::from(error.exit_code() as u8);
-        }
+        Err(error) => return ExitCode::from(answer(&error)),
     };
     let shape = cli.globals.shape();
     let ended = runtime(&cli.noun).map_err(Failure::from).and_then(|runtime| runtime.block_on(cli::run(cli)));
@@ -42,6 +41,20 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code())
         }
     }
+}
+
+/// Help was asked for, or the arguments are wrong.
+fn answer(error: &clap::Error) -> u8 {
+    let (failure, shape) = cli::misuse(error, std::env::args_os());
+    // A person who names no command is shown them all.
+    let wants_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && shape == Shape::People;
+    if error.use_stderr() && !wants_help {
+        tell(&failure, shape);
+        return failure.code();
+    }
+    // Help and version are no errors and come with code 0. A reader that has gone is no matter.
+    let _ = error.print();
+    error.exit_code() as u8
 }
 
 /// Commands start fast on one thread; what serves uses every cpu.

@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use mutirao_api::{Api, ApiError, ApiParts, Rate};
 use mutirao_broker::{Limits, Memory};
-use mutirao_core::blobs::Blobs;
 use mutirao_core::{Clock, Dice, SystemClock};
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
-use mutirao_store::{FileBlobs, FolderLock, Migration, Sqlite};
+use mutirao_store::{Database, FolderLock};
 use mutirao_tls::Serving;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -21,7 +20,7 @@ use crate::cli::ADDRESS_FILE;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::up::{Invite, Obituary};
-use crate::{machine, tls};
+use crate::{database, machine, tls};
 
 /// How long open requests may take to end when the manager goes down.
 const REQUESTS_DRAIN: Duration = Duration::from_secs(5);
@@ -33,7 +32,7 @@ pub struct Manager {
     data: PathBuf,
     api: Arc<Api>,
     jobs: Jobs,
-    store: Sqlite,
+    store: Database,
     shutdown: CancellationToken,
     serving: JoinHandle<Result<(), ApiError>>,
     _lock: FolderLock,
@@ -57,8 +56,8 @@ impl Manager {
         let scheme = if tls.is_some() { "https" } else { "http" };
 
         let (clock, dice): (Arc<dyn Clock>, _) = (SystemClock::shared(), Arc::new(Dice::from_os()));
-        let store = open_store(&data.join("mutirao.db")).await?;
-        let blobs: Arc<dyn Blobs> = Arc::new(FileBlobs::open(&data.join("blobs")).map_err(failed)?);
+        let store = database::open(settings, &data).await.map_err(failed)?;
+        let blobs = database::blobs(&store, &data).map_err(failed)?;
         let broker = Memory::new(Some(data.join("log")), Limits::default());
         let jobs = Jobs::start(JobsParts {
             store: store.clone(),
@@ -160,13 +159,6 @@ async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
         }
         _ => Failure::failed(format!("cannot listen on {listen}: {error}")),
     })
-}
-
-async fn open_store(file: &Path) -> Result<Sqlite, Failure> {
-    let file = file.to_owned();
-    let steps: Vec<Migration> = [mutirao_api::MIGRATIONS, mutirao_jobs::MIGRATIONS].concat();
-    let opened = tokio::task::spawn_blocking(move || Sqlite::open(&file, &steps)).await;
-    opened.map_err(failed)?.map_err(failed)
 }
 
 fn jobs_settings(settings: &Settings) -> JobsSettings {

@@ -42,13 +42,18 @@ pub struct ManagerArgs {
     /// How long a stop waits for running tasks [default: 30s]
     #[arg(long, value_name = "SPAN")]
     drain: Option<Span>,
+    /// Keep everything in this PostgreSQL; best given as MUTIRAO_DATABASE, which other users cannot see
+    /// [default: SQLite in the data folder]
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
 }
 
 impl ManagerArgs {
     fn given(&self) -> Vec<Given> {
         let listen = self.listen.iter().map(|text| Given::flag("--listen", "listen", text));
         let drain = self.drain.iter().map(|span| Given::flag("--drain", "drain", span.to_string()));
-        listen.chain(drain).collect()
+        let database = self.database.iter().map(|url| Given::flag("--database", "database", url));
+        listen.chain(drain).chain(database).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use mutirao_core::Problem;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::Rejection;
 
@@ -63,7 +63,8 @@ fn explain<T: DeserializeOwned>(bytes: &[u8], plain: serde_json::Error) -> Probl
         return Problem::malformed(format!("the body is not UTF-8: byte {} is wrong", error.valid_up_to()))
             .remedy("send the text as UTF-8");
     }
-    if !plain.is_data() {
+    // Some shapes, such as an enum with two variants at once, are no "data" error to serde although they are JSON.
+    if !plain.is_data() && serde_json::from_slice::<IgnoredAny>(bytes).is_err() {
         return Problem::malformed(format!("the body is not JSON: {plain}"));
     }
     match serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_slice(bytes)) {
@@ -142,6 +143,23 @@ mod tests {
         says(b"{\"inner\": \"\xff\"}", "not UTF-8");
         says(b"{nope", "not JSON");
         says(br#"{"inner": {"items": []}} trailing"#, "not JSON");
+    }
+
+    #[test]
+    fn one_choice_too_many_is_not_taken_for_broken_json() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        #[allow(dead_code, reason = "only its reading is tested")]
+        enum Choice {
+            One {},
+            Other {},
+        }
+        let problem = read::<Vec<Choice>>(br#"[{"one": {}}, {"one": {}, "other": {}}]"#).unwrap_err();
+        assert_eq!(
+            (problem.status, problem.field.as_deref().unwrap_or("").starts_with("[1]")),
+            (422, true),
+            "{problem}"
+        );
     }
 
     #[test]

@@ -197,7 +197,10 @@ impl Installation {
     /// The worker processes that run now, by the command that `up` starts them with.
     pub fn worker_pids(&self) -> Vec<u32> {
         let workers = sweep::processes().into_iter().filter(|p| p.runs("role", "worker"));
-        workers.filter(|p| self.owns(p)).map(|p| p.pid).collect()
+        let workers: Vec<Process> = workers.filter(|p| self.owns(p)).collect();
+        // A worker's child looks like its parent for the moment before it becomes a task's command.
+        let is_child = |p: &Process| workers.iter().any(|parent| parent.pid == p.parent);
+        workers.iter().filter(|p| !is_child(p)).map(|p| p.pid).collect()
     }
 
     /// SIGKILL to `up` alone; its workers live on for a while.

@@ -27,6 +27,7 @@ pub struct Options {
 
 pub fn run(options: Options) -> anyhow::Result<Report> {
     let mut report = Report::new("overhead");
+    report.note("timed from before the submission until the last end is in the store; every write is synced");
     embedded::measure(&options, &mut report)?;
     process::measure_link(&options, &mut report)?;
     process::measure_logging(&options, &mut report)?;

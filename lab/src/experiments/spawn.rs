@@ -25,6 +25,7 @@ pub struct Options {
 
 pub fn run(options: Options) -> anyhow::Result<Report> {
     let mut report = Report::new("spawn");
+    report.note("raw and xargs capture no output and keep no record; ours does both, durably");
     let cores = std::thread::available_parallelism()?.get();
     let up = Installation::setup().workers(2).env("MUTIRAO_LOG", "warn").start();
     wait_for_workers(&up, 2)?;

@@ -6,6 +6,7 @@ mod document;
 mod enrolment;
 mod link;
 mod problems;
+mod registry;
 mod roles;
 mod server;
 mod signed;

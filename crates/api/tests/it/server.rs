@@ -45,7 +45,7 @@ impl Server {
         let mood = Mood::default();
         let shutdown = CancellationToken::new();
         let api = build(ApiParts {
-            store: store.clone(),
+            store: store.clone().into(),
             broker: broker.clone(),
             blobs: Arc::new(FileBlobs::open(&data.path().join("blobs")).unwrap()),
             clock: clock.clone(),

@@ -128,6 +128,7 @@ async fn harness() -> OverLink {
 }
 
 mutirao_broker::broker_suite!(harness);
+mutirao_broker::behaviours!(harness; logs::concurrent_appends_keep_their_batches_together);
 mutirao_broker::broker_cut_suite!(harness);
 
 fn is_refused<T: std::fmt::Debug>(result: Result<T, BrokerError>) -> bool {

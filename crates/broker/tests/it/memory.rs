@@ -45,3 +45,4 @@ async fn harness() -> InProcess {
 }
 
 mutirao_broker::broker_suite!(harness);
+mutirao_broker::behaviours!(harness; logs::concurrent_appends_keep_their_batches_together);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use mutirao_core::QueueName;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
@@ -13,14 +14,27 @@ use super::table::Secrecy;
 pub trait Kind: FromStr<Err: fmt::Display> {
     const NAME: &'static str;
     const SECRECY: Secrecy = Secrecy::Open;
+
+    /// What to say to a text that cannot be read as one.
+    fn refusal(_text: &str, why: Self::Err) -> String {
+        why.to_string()
+    }
+}
+
+impl Kind for SocketAddr {
+    const NAME: &'static str = "address:port";
+
+    fn refusal(text: &str, _: Self::Err) -> String {
+        format!("\"{text}\" is not an address and a port: write it like 127.0.0.1:7070, or 0.0.0.0:7070 for everybody")
+    }
 }
 
 macro_rules! kind {
     ($($kind:ty = $name:literal),+ $(,)?) => { $( impl Kind for $kind { const NAME: &'static str = $name; } )+ };
 }
 kind! {
-    Folder = "folder", File = "file", SocketAddr = "address:port", Count = "count", Many = "count", Level = "level",
-    Names = "names", LogFormat = "format", QueueName = "queue", Span = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url",
+    Folder = "folder", File = "file", Count = "count", Many = "count", Level = "level",
+    Names = "names", LogFormat = "format", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url",
 }
 
 /// A path.
@@ -60,6 +74,25 @@ impl FromStr for Count {
         match text.parse() {
             Ok(n) if n <= COUNT_MAX => Ok(Self(n)),
             _ => Err(format!("\"{text}\" is not a count: write a number from 0 to {COUNT_MAX}")),
+        }
+    }
+}
+
+/// How long a silent worker is believed to live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease(pub Duration);
+
+/// A worker speaks every two seconds; a lease below that would be lost by workers in the best of health.
+const LEASE_MIN: Span = Span::secs(3);
+
+impl FromStr for Lease {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse::<Span>() {
+            Ok(span) if span >= LEASE_MIN => Ok(Self(span.0)),
+            Ok(span) => Err(format!("{span} is too short, since workers speak every 2s; write {LEASE_MIN} or more")),
+            Err(why) => Err(why.to_string()),
         }
     }
 }
@@ -180,6 +213,29 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// The address of a database. Never shown whole: there may be a password in it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseUrl(pub String);
+
+impl Kind for DatabaseUrl {
+    const NAME: &'static str = "url";
+    const SECRECY: Secrecy = Secrecy::Masked;
+}
+
+impl FromStr for DatabaseUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        mutirao_store::postgres::check_url(text).map(|()| Self(text.into()))
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DatabaseUrl(…)")
+    }
+}
+
 /// A value, or `auto`: worked out when it is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Auto<T> {
@@ -244,6 +300,23 @@ mod tests {
         for bad in ["", "loud", "info,mutirao=loud", "=,="] {
             assert!(bad.parse::<Level>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_lease_that_healthy_workers_would_lose_is_refused() {
+        assert_eq!("3s".parse(), Ok(Lease(Duration::from_secs(3))));
+        for short in ["0s", "2s", "2999ms"] {
+            assert!(short.parse::<Lease>().unwrap_err().contains("3s or more"), "{short}");
+        }
+        assert!("never".parse::<Lease>().unwrap_err().contains("write it like"));
+    }
+
+    #[test]
+    fn the_address_of_a_database_is_checked_and_never_printed() {
+        let good: DatabaseUrl = "postgres://ana:s3cret@db/lab".parse().unwrap();
+        assert_eq!(format!("{good:?}"), "DatabaseUrl(…)");
+        let why = "mysql://ana:s3cret@db/lab".parse::<DatabaseUrl>().unwrap_err();
+        assert!(why.contains("write it like postgres://") && !why.contains("s3cret"), "{why}");
     }
 
     #[test]

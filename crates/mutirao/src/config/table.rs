@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use mutirao_core::QueueName;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 
-use super::kinds::{Auto, Count, File, Folder, Kind, Level, LogFormat, Many, Maybe, Names, Secret, ServerUrl};
+use super::kinds::{
+    Auto, Count, DatabaseUrl, File, Folder, Kind, Lease, Level, LogFormat, Many, Maybe, Names, Secret, ServerUrl,
+};
 use super::{ConfigError, Values};
 
 /// Whether a value may be shown.
@@ -58,7 +60,7 @@ macro_rules! settings {
             default: $default,
             help: concat!($($help),+),
             secrecy: <$kind as Kind>::SECRECY,
-            check: |text| text.parse::<$kind>().map(drop).map_err(|why| why.to_string()),
+            check: |text| text.parse::<$kind>().map(drop).map_err(|why| <$kind as Kind>::refusal(text, why)),
         }, )+ ];
     };
 }
@@ -68,6 +70,8 @@ settings! {
     "data" => data: Folder = "./mutirao-data";
     /// Where the API listens. Port 0 takes any free one.
     "listen" => listen: SocketAddr = "127.0.0.1:7070";
+    /// Where a manager keeps everything: postgres://user:password@host:5432/database; auto is SQLite in the data folder.
+    "database" => database: Auto<DatabaseUrl> = "auto";
     /// The API that commands speak to; auto takes the one whose address is in the data folder.
     "url" => url: Auto<ServerUrl> = "auto";
     /// The token that commands show; auto takes the admin token in the data folder. Best given as MUTIRAO_TOKEN.
@@ -99,7 +103,7 @@ settings! {
     /// Authorities (PEM) that commands and workers believe besides the system's, or the API's own certificate.
     "tls.ca" => tls_ca: Maybe<File> = "none";
     /// A worker that has been silent for this long has lost what it held.
-    "jobs.lease" => jobs_lease: Span = "10s";
+    "jobs.lease" => jobs_lease: Lease = "10s";
     /// Tasks that may wait in all queues together; past it, submitting is refused until some have run.
     "jobs.waiting_max" => jobs_waiting_max: Many = "50000000";
     /// How long a finished job is kept.

@@ -77,8 +77,10 @@ impl Order {
     fn signal(self) -> Option<Signal> {
         match self {
             Order::Work => None,
-            // A worker drains at the first and hurries at the second.
-            Order::Drain | Order::Now => Some(Signal::TERM),
+            // A worker drains at the first and hurries at the second. Two kinds, because two of one that come close
+            // together are one to the kernel.
+            Order::Drain => Some(Signal::TERM),
+            Order::Now => Some(Signal::INT),
             Order::Kill => Some(Signal::KILL),
         }
     }
@@ -186,6 +188,8 @@ impl Place {
             .args(["--set", &format!("worker.memory={}", plan.capacity.memory)])
             .env_remove("MUTIRAO_TOKEN")
             .env_remove("MUTIRAO_URL")
+            // Workers never open the database, and what they run should not find its password.
+            .env_remove("MUTIRAO_DATABASE")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             // A group of its own: Ctrl-C is for us, and we send the workers home in order.

@@ -2,6 +2,8 @@
 
 mod answers;
 mod attending;
+mod database;
+mod faults;
 mod refusals;
 mod said;
 mod stopping;

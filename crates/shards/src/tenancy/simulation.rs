@@ -41,7 +41,7 @@ fn chaos(seed: u64, rates: Range<f64>) -> Result<World, String> {
 #[test]
 fn no_shard_ever_has_two_owners_and_all_are_owned_once_it_calms_down() {
     let mut takeovers = 0;
-    for seed in seeds(100) {
+    for seed in seeds(150) {
         let fail = |why: String| -> ! { panic!("seed {seed}: {why}") };
         let mut world = chaos(seed, HONEST).unwrap_or_else(|why| fail(why));
         world.calm_down();

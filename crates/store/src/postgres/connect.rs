@@ -1,10 +1,14 @@
 //! The way to the server: its address, how many connections, and every bound on them with its reason.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
-use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::{Connect, Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::errors;
 use super::tls::Wanted;
@@ -60,7 +64,7 @@ impl Plan {
         let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let unusable = |why| StoreError::Unusable { path: self.address.clone(), why };
         let connector = self.tls.connector().map_err(unusable)?;
-        let manager = Manager::from_config(self.config, connector, manager_config);
+        let manager = Manager::from_connect(self.config, Dial(connector), manager_config);
         let pool = Pool::builder(manager)
             .max_size(CONNECTIONS_MAX)
             .runtime(Runtime::Tokio1)
@@ -73,6 +77,26 @@ impl Plan {
         pool.map_err(|error| unusable(error.to_string()))
     }
 }
+
+/// Makes connections. What ends one is told here at a low level, since whoever used it tells it as well.
+struct Dial(MakeRustlsConnect);
+
+impl Connect for Dial {
+    fn connect(&self, config: &Config) -> Pin<Box<dyn Future<Output = Connected> + Send + '_>> {
+        let (config, connector) = (config.clone(), self.0.clone());
+        Box::pin(async move {
+            let (client, connection) = config.connect(connector).await?;
+            let driving = tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(error = &error as &dyn std::error::Error, "a connection to the database ended");
+                }
+            });
+            Ok((client, driving))
+        })
+    }
+}
+
+type Connected = Result<(Client, JoinHandle<()>), tokio_postgres::Error>;
 
 /// Whether this could be the address of a database; says how to write one when not.
 pub fn check_url(url: &str) -> Result<(), String> {

@@ -42,6 +42,8 @@ pub struct World {
     dice: Dice,
     luck: Luck,
     rates: Range<f64>,
+    /// Letters that take their time, in this world.
+    slow_percent: u64,
     now_ms: u64,
     ledger: Ledger,
     store_away_until_ms: u64,
@@ -57,8 +59,10 @@ pub struct World {
 
 impl World {
     pub fn new(seed: u64, rates: Range<f64>, luck: Luck) -> Self {
+        let dice = Dice::seeded(seed);
         Self {
-            dice: Dice::seeded(seed),
+            slow_percent: dice.below(30),
+            dice,
             luck,
             rates,
             now_ms: 1_000,
@@ -77,7 +81,12 @@ impl World {
     pub fn join(&mut self) -> MemberId {
         self.born += 1;
         let me = MemberId(format!("m{}-{:x}", self.born, self.dice.u64()));
-        let rate = self.rates.start + (self.rates.end - self.rates.start) * self.dice.unit();
+        // Often one of the extremes: that is where a margin that is too small shows.
+        let rate = match self.dice.below(4) {
+            0 => self.rates.start,
+            1 => self.rates.end,
+            _ => self.rates.start + (self.rates.end - self.rates.start) * self.dice.unit(),
+        };
         let booted_ms = self.now_ms - self.dice.below(1_000);
         self.processes.push(Process::new(me.clone(), rate, booted_ms, SHARDS));
         me
@@ -171,9 +180,9 @@ impl World {
         if cut || bad && self.dice.below(100) < 3 {
             return;
         }
-        let delay_ms = match self.dice.below(20) {
-            0 if bad => self.dice.below(3 * LEASE_MS),
-            1..=3 if bad => self.dice.below(LEASE_MS / 3),
+        let delay_ms = match self.dice.below(100) {
+            0..=1 if bad => self.dice.below(3 * LEASE_MS),
+            n if bad && n < 2 + self.slow_percent => self.dice.below(LEASE_MS * 2 / 3),
             _ => self.dice.below(8),
         };
         self.mail.push((self.now_ms + delay_ms, letter));

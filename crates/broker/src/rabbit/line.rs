@@ -1,0 +1,307 @@
+//! One connection to RabbitMQ that is kept up for ever. Whoever needs it asks for it as it is now ([`Line::up`]), and
+//! after a loss asks again; each connection has a generation, so that what belongs to an old one is not taken for new.
+//!
+//! Not here: what is done on it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use lapin::tcp::OwnedTLSConfig;
+use lapin::uri::AMQPUri;
+use lapin::{Channel, Connection, ConnectionProperties, Event};
+use mutirao_core::clock::{Clock, ClockExt};
+use mutirao_core::{Dice, Mono};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use super::greeting::greet;
+use super::trouble::{Place, Trouble, about};
+use crate::BrokerError;
+use crate::backoff::{WAIT_FIRST, WAIT_LONGEST, backoff};
+
+/// How long one attempt may take, greeting included.
+const DIAL_MAX: Duration = Duration::from_secs(10);
+/// A connection is lost when twice this passes in silence.
+const HEARTBEAT_SECS: u16 = 10;
+/// How long RabbitMQ may take to answer, or to confirm anything at all. A queue without a leader does neither, and
+/// RabbitMQ 3 forgets what was asked of it meanwhile, so waiting longer would be in vain.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// How often a connection's state is looked at, should the news of its end have been missed.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How to reach the server.
+pub(super) struct Dial {
+    pub uri: AMQPUri,
+    pub tls: OwnedTLSConfig,
+    pub place: Place,
+    pub clock: Arc<dyn Clock>,
+    pub dice: Arc<Dice>,
+}
+
+impl Dial {
+    async fn dial(&self, purpose: &str) -> Result<Connection, BrokerError> {
+        let mut uri = self.uri.clone();
+        uri.query.heartbeat = uri.query.heartbeat.or(Some(HEARTBEAT_SECS));
+        uri.query.connection_timeout = Some(DIAL_MAX.as_millis() as u64);
+        let properties = ConnectionProperties::default().with_connection_name(format!("mutirao {purpose}").into());
+        let attempt = async {
+            greet(&uri, &self.tls, &self.place).await?;
+            let runtime = lapin::runtime::default_runtime().map_err(|error| self.place.unreachable(error))?;
+            Connection::connect_uri_with_config(uri.clone(), properties, self.tls.clone(), runtime)
+                .await
+                .map_err(|error| self.place.not_let_in(&error))
+        };
+        match self.clock.timeout(DIAL_MAX, attempt).await {
+            Ok(done) => done,
+            Err(_) => Err(self.place.unreachable(format!("no answer within {} s", DIAL_MAX.as_secs()))),
+        }
+    }
+}
+
+/// A connection as it was when it was asked for.
+#[derive(Clone)]
+pub(super) struct Up {
+    connection: Arc<Connection>,
+    pub generation: u64,
+}
+
+impl Up {
+    pub async fn channel(&self) -> Result<Channel, Trouble> {
+        self.connection.create_channel().await.map_err(about("a channel"))
+    }
+}
+
+#[derive(Clone)]
+enum State {
+    Up(Up),
+    /// Not up, and why.
+    Down(BrokerError),
+    /// For good.
+    Shut,
+}
+
+struct Core {
+    purpose: &'static str,
+    dial: Arc<Dial>,
+    state: watch::Sender<State>,
+    /// What was declared and checked on the connection of this generation.
+    declared: Mutex<(u64, HashSet<String>)>,
+}
+
+pub(super) struct Line {
+    core: Arc<Core>,
+    task: Mutex<Option<AbortHandle>>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
+
+impl Line {
+    /// Connects when it is first needed.
+    pub fn new(purpose: &'static str, dial: Arc<Dial>) -> Self {
+        let away = BrokerError::Unreachable("not connected yet".into());
+        let state = watch::Sender::new(State::Down(away));
+        Self { core: Arc::new(Core { purpose, dial, state, declared: Mutex::default() }), task: Mutex::default() }
+    }
+
+    /// Connects now, once, and says what is wrong; from then on it is kept up.
+    pub async fn connect(&self) -> Result<(), BrokerError> {
+        let connection = self.core.dial.dial(self.core.purpose).await?;
+        self.start(Some(connection));
+        self.up().await.map(|_| ())
+    }
+
+    fn start(&self, first: Option<Connection>) {
+        let mut task = self.task.lock();
+        if task.is_none() && !matches!(*self.core.state.borrow(), State::Shut) {
+            *task = Some(tokio::spawn(keep_up(self.core.clone(), first)).abort_handle());
+        }
+    }
+
+    /// Waits until the connection is up. [`BrokerError::Closed`] when it never will be again.
+    pub async fn up(&self) -> Result<Up, BrokerError> {
+        self.start(None);
+        let mut states = self.core.state.subscribe();
+        let settled = states.wait_for(|state| !matches!(state, State::Down(_))).await;
+        match settled.map(|state| state.clone()) {
+            Ok(State::Up(up)) => Ok(up),
+            _ => Err(BrokerError::Closed),
+        }
+    }
+
+    /// The connection if it is up now.
+    pub fn now(&self) -> Result<Up, BrokerError> {
+        self.start(None);
+        match &*self.core.state.borrow() {
+            State::Up(up) => Ok(up.clone()),
+            State::Down(why) => Err(why.clone()),
+            State::Shut => Err(BrokerError::Closed),
+        }
+    }
+
+    /// Waits for a moment, or until there is a newer connection: a server that says nothing useful is not to be asked a
+    /// thousand times a second.
+    pub async fn after_loss(&self, generation: u64) {
+        let mut states = self.core.state.subscribe();
+        let newer = |state: &State| match state {
+            State::Up(up) => up.generation > generation,
+            State::Down(_) => false,
+            State::Shut => true,
+        };
+        let pause = self.core.dial.dice.jitter(WAIT_FIRST);
+        tokio::select! {
+            _ = states.wait_for(newer) => {}
+            () = self.core.dial.clock.sleep(pause) => {}
+        }
+    }
+
+    /// The value of something that was asked on a connection; a loss when nothing comes of it. While the server has said
+    /// that it takes nothing, there is nothing to do but wait.
+    pub async fn answered<T, E>(&self, up: &Up, asking: impl Future<Output = Result<T, E>> + Send) -> Result<T, E>
+    where
+        T: Send,
+        E: From<Trouble> + Send,
+    {
+        let mut asking = std::pin::pin!(asking);
+        loop {
+            match self.core.dial.clock.timeout(ANSWER_MAX, asking.as_mut()).await {
+                Ok(answer) => return answer,
+                Err(_) if up.connection.status().blocked() => {}
+                Err(_) => {
+                    let (broker, purpose) = (&self.core.dial.place.address, self.core.purpose);
+                    tracing::warn!(
+                        broker,
+                        purpose,
+                        "the broker is connected and does not answer; rabbitmq-queues quorum_status shows whether a \
+                         queue has lost its leader"
+                    );
+                    return Err(Trouble::Lost(format!("no answer within {} s", ANSWER_MAX.as_secs())).into());
+                }
+            }
+        }
+    }
+
+    pub fn has_declared(&self, up: &Up, name: &str) -> bool {
+        let declared = self.core.declared.lock();
+        declared.0 == up.generation && declared.1.contains(name)
+    }
+
+    pub fn note_declared(&self, up: &Up, name: &str) {
+        let mut declared = self.core.declared.lock();
+        if declared.0 == up.generation {
+            declared.1.insert(name.into());
+        }
+    }
+
+    /// It turned out not to be there any more.
+    pub fn forget_declared(&self, name: &str) {
+        self.core.declared.lock().1.remove(name);
+    }
+
+    pub fn shut(&self) {
+        if let Some(task) = self.task.lock().take() {
+            task.abort();
+        }
+        let before = self.core.state.send_replace(State::Shut);
+        let runtime = tokio::runtime::Handle::try_current();
+        if let (State::Up(up), Ok(runtime)) = (before, runtime) {
+            // The server would notice by itself, and complain in its log.
+            runtime.spawn(async move { up.connection.close(200, "goodbye".into()).await });
+        }
+    }
+
+    /// Waits until it is shut.
+    pub async fn until_shut(&self) {
+        let mut states = self.core.state.subscribe();
+        // The sender is in the core, which this handle keeps.
+        let _ = states.wait_for(|state| matches!(state, State::Shut)).await;
+    }
+}
+
+/// Connects, and connects again, until it is aborted.
+async fn keep_up(core: Arc<Core>, mut first: Option<Connection>) {
+    let Dial { clock, dice, place, .. } = &*core.dial;
+    let mut failures = 0;
+    loop {
+        let dialled = match first.take() {
+            Some(connection) => Ok(connection),
+            None => core.dial.dial(core.purpose).await,
+        };
+        let wait = match dialled {
+            Ok(connection) => {
+                let since = clock.monotonic();
+                let why = hold(&core, Arc::new(connection)).await;
+                tracing::info!(broker = place.address, purpose = core.purpose, why, "the broker connection went down");
+                core.become_(State::Down(place.unreachable(why)));
+                // A server that accepts only to hang up is not to be asked ten times a second.
+                failures = if lasted(&**clock, since) > WAIT_LONGEST { 0 } else { failures };
+                backoff(failures)
+            }
+            Err(away @ BrokerError::Unreachable(_)) => {
+                tracing::debug!(purpose = core.purpose, %away, "the broker cannot be reached");
+                core.become_(State::Down(away));
+                backoff(failures)
+            }
+            Err(refused) => {
+                tracing::warn!(purpose = core.purpose, %refused, "the broker refuses the connection");
+                core.become_(State::Down(refused));
+                WAIT_LONGEST
+            }
+        };
+        failures += 1;
+        clock.sleep(dice.jitter(wait)).await;
+    }
+}
+
+fn lasted(clock: &dyn Clock, since: Mono) -> Duration {
+    clock.monotonic().since(since)
+}
+
+impl Core {
+    /// What is shut stays shut, also when its task has not noticed yet.
+    fn become_(&self, next: State) {
+        self.state.send_if_modified(|state| {
+            let shut = matches!(state, State::Shut);
+            if !shut {
+                *state = next;
+            }
+            !shut
+        });
+    }
+}
+
+/// Offers a connection for as long as it lives; says why it ended.
+async fn hold(core: &Core, connection: Arc<Connection>) -> String {
+    let mut events = std::pin::pin!(connection.events_listener());
+    let generation = {
+        let mut declared = core.declared.lock();
+        *declared = (declared.0 + 1, HashSet::new());
+        declared.0
+    };
+    core.become_(State::Up(Up { connection: connection.clone(), generation }));
+    tracing::debug!(purpose = core.purpose, generation, "the broker connection is up");
+    let mut why = "the connection ended".to_string();
+    while connection.status().connected() {
+        tokio::select! {
+            event = events.next() => match event {
+                Some(Event::Error(error)) => why = error.to_string(),
+                Some(Event::ConnectionBlocked(reason)) => {
+                    tracing::warn!(purpose = core.purpose, reason, "the broker takes nothing until it has room again");
+                }
+                Some(Event::ConnectionUnblocked) => {
+                    tracing::info!(purpose = core.purpose, "the broker has room again");
+                }
+                Some(_) => {}
+                None => break,
+            },
+            () = core.dial.clock.sleep(LOOK_EVERY) => {}
+        }
+    }
+    why
+}

@@ -1,0 +1,174 @@
+//! What must exist in RabbitMQ, and with which arguments. Each is declared once for a connection, which makes it when it
+//! is missing and checks it when it is there; a user who may not make things can still use what others have made.
+
+use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{ExchangeKind, Queue};
+
+use super::line::{Line, Up};
+use super::names::Work;
+use super::trouble::{ACCESS_REFUSED, NOT_FOUND, Trouble, about, code};
+use crate::{BrokerError, Limits};
+
+/// Times a message may come back unacknowledged before it counts as poison and goes to the dead letters. RabbitMQ 4 would
+/// choose the same by itself, RabbitMQ 3 no limit at all.
+const DELIVERIES_MAX: u32 = 20;
+/// Looking at a dead letter counts as a delivery, and looking must not remove it.
+const LOOKS_MAX: u32 = i32::MAX as u32;
+
+fn number(value: impl TryInto<i64>) -> AMQPValue {
+    AMQPValue::LongLongInt(value.try_into().unwrap_or(i64::MAX))
+}
+
+fn word(text: &str) -> AMQPValue {
+    AMQPValue::LongString(text.into())
+}
+
+fn table<const N: usize>(arguments: [(&str, AMQPValue); N]) -> FieldTable {
+    let mut table = FieldTable::default();
+    for (key, value) in arguments {
+        table.insert(key.into(), value);
+    }
+    table
+}
+
+fn work_arguments(work: &Work, limits: &Limits) -> FieldTable {
+    table([
+        ("x-queue-type", word("quorum")),
+        ("x-delivery-limit", number(DELIVERIES_MAX)),
+        ("x-max-length", number(limits.queue_messages_max)),
+        ("x-max-length-bytes", number(limits.queue_bytes_max)),
+        ("x-overflow", word("reject-publish")),
+        ("x-dead-letter-exchange", word("")),
+        ("x-dead-letter-routing-key", word(&work.dead)),
+        ("x-dead-letter-strategy", word("at-least-once")),
+    ])
+}
+
+fn dead_arguments(limits: &Limits) -> FieldTable {
+    table([
+        ("x-queue-type", word("quorum")),
+        ("x-delivery-limit", number(LOOKS_MAX)),
+        ("x-max-length", number(limits.dead_letters_max)),
+        ("x-max-length-bytes", number(limits.dead_bytes_max)),
+        ("x-overflow", word("drop-head")),
+    ])
+}
+
+fn log_arguments(limits: &Limits) -> FieldTable {
+    table([
+        ("x-queue-type", word("stream")),
+        ("x-max-length-bytes", number(limits.log_bytes_max)),
+        ("x-stream-max-segment-size-bytes", number(limits.segment_bytes)),
+    ])
+}
+
+/// Of a subscriber's own queue: the oldest make way. The type is said because a vhost may have another by default.
+pub(super) fn ear_arguments(limits: &Limits) -> FieldTable {
+    table([
+        ("x-queue-type", word("classic")),
+        ("x-max-length", number(limits.backlog_messages_max)),
+        ("x-max-length-bytes", number(limits.backlog_bytes_max)),
+        ("x-overflow", word("drop-head")),
+    ])
+}
+
+/// A work queue and its dead letters exist and are as they should be.
+pub(super) async fn ensure_work(line: &Line, up: &Up, work: &Work, limits: &Limits) -> Result<(), Trouble> {
+    if line.has_declared(up, &work.queue) {
+        return Ok(());
+    }
+    declare(up, &work.dead, dead_arguments(limits)).await?;
+    declare(up, &work.queue, work_arguments(work, limits)).await?;
+    line.note_declared(up, &work.queue);
+    Ok(())
+}
+
+pub(super) async fn ensure_log(line: &Line, up: &Up, log: &str, limits: &Limits) -> Result<(), Trouble> {
+    if line.has_declared(up, log) {
+        return Ok(());
+    }
+    declare(up, log, log_arguments(limits)).await?;
+    line.note_declared(up, log);
+    Ok(())
+}
+
+/// The exchange of all announcements.
+pub(super) async fn ensure_fanout(line: &Line, up: &Up, exchange: &str) -> Result<(), Trouble> {
+    if line.has_declared(up, exchange) {
+        return Ok(());
+    }
+    declare_exchange(up, exchange, ExchangeKind::Topic).await?;
+    line.note_declared(up, exchange);
+    Ok(())
+}
+
+/// A mark that something was, or is just about to be, appended to a log: an exchange of the log's name, which nobody
+/// uses. RabbitMQ 3 tells nobody whether a stream is empty, and an empty stream is silent.
+pub(super) async fn ensure_begun(line: &Line, up: &Up, log: &str) -> Result<(), Trouble> {
+    let key = format!("{log} has begun");
+    if line.has_declared(up, &key) {
+        return Ok(());
+    }
+    declare_exchange(up, log, ExchangeKind::Fanout).await?;
+    line.note_declared(up, &key);
+    Ok(())
+}
+
+pub(super) async fn has_begun(up: &Up, log: &str) -> Result<bool, Trouble> {
+    match ask_exchange(up, log, ExchangeKind::Fanout, Ask::Look).await? {
+        Ok(()) => Ok(true),
+        Err(error) if code(&error) == Some(NOT_FOUND) => Ok(false),
+        Err(error) => Err(about(log)(error)),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ask {
+    /// Make it, or check it when it is there.
+    Make,
+    Look,
+}
+
+async fn declare_exchange(up: &Up, name: &str, kind: ExchangeKind) -> Result<(), Trouble> {
+    let mut asked = ask_exchange(up, name, kind.clone(), Ask::Make).await?;
+    if asked.as_ref().is_err_and(|error| code(error) == Some(ACCESS_REFUSED)) {
+        asked = ask_exchange(up, name, kind, Ask::Look).await?;
+    }
+    asked.map_err(|error| not_ours_to_make(name, error))
+}
+
+async fn ask_exchange(up: &Up, name: &str, kind: ExchangeKind, ask: Ask) -> Result<lapin::Result<()>, Trouble> {
+    let options = ExchangeDeclareOptions { durable: true, passive: ask == Ask::Look, ..Default::default() };
+    let channel = up.channel().await?;
+    Ok(channel.exchange_declare(name.into(), kind, options, FieldTable::default()).await)
+}
+
+async fn declare(up: &Up, name: &str, arguments: FieldTable) -> Result<(), Trouble> {
+    // A channel of its own: a declaration that fails takes its channel along.
+    let channel = up.channel().await?;
+    let options = QueueDeclareOptions::durable();
+    match channel.queue_declare(name.into(), options, arguments).await {
+        Ok(_) => Ok(()),
+        // It may have been made, and checked, by somebody who is allowed to.
+        Err(error) if code(&error) == Some(ACCESS_REFUSED) => look(up, name).await.map(|_| ()),
+        Err(error) => Err(about(name)(error)),
+    }
+}
+
+/// A queue as it is, without making it.
+pub(super) async fn look(up: &Up, name: &str) -> Result<Queue, Trouble> {
+    let channel = up.channel().await?;
+    let options = QueueDeclareOptions::durable().passive();
+    let asked = channel.queue_declare(name.into(), options, FieldTable::default()).await;
+    asked.map_err(|error| not_ours_to_make(name, error))
+}
+
+fn not_ours_to_make(name: &str, error: lapin::Error) -> Trouble {
+    if code(&error) != Some(NOT_FOUND) {
+        return about(name)(error);
+    }
+    let why = "it does not exist, and this user may not make it; start a manager first, or grant it with rabbitmqctl \
+               set_permissions";
+    Trouble::Said(BrokerError::Refused { what: name.into(), why: why.into() })
+}

@@ -1,0 +1,178 @@
+//! Work queues: quorum queues, published to with confirms, each with a queue of dead letters beside it.
+//!
+//! What cannot be known over AMQP: how many messages are with the consumers of *other* processes. [`Counts::unacked`]
+//! counts those of this one.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use lapin::BasicProperties;
+use lapin::options::BasicGetOptions;
+use lapin::types::{AMQPValue, FieldTable};
+
+use super::Inner;
+use super::line::Up;
+use super::names::Work;
+use super::post::{Address, MustArrive, Undelivered, persistent, with_header};
+use super::topology::{ensure_work, look};
+use super::trouble::{Trouble, about};
+use crate::inbox::REASON_CHARS_MAX;
+use crate::memory::check_size;
+use crate::{BrokerError, Counts, DeadLetter, Name};
+
+/// Where a dead letter keeps its reason. What RabbitMQ puts there itself (too many deliveries) has its own header.
+const REASON: &str = "x-mutirao-reason";
+const REASON_OF_RABBITMQ: &str = "x-first-death-reason";
+/// How long a batch is offered to a queue that says no, when it is not plainly full.
+const NACKED_MAX: Duration = Duration::from_secs(10);
+
+impl Inner {
+    pub async fn publish(&self, queue: &Name, batch: &[Bytes]) -> Result<(), BrokerError> {
+        batch.iter().try_for_each(check_size)?;
+        let work = self.names.work(queue)?;
+        self.deliver(&work, &work.queue, batch, &persistent()).await
+    }
+
+    /// Puts a message with the dead letters.
+    pub async fn bury(&self, work: &Work, body: Bytes, reason: &str) -> Result<(), BrokerError> {
+        let reason: String = reason.chars().take(REASON_CHARS_MAX).collect();
+        self.deliver(work, &work.dead, &[body], &with_header(persistent(), REASON, &reason)).await
+    }
+
+    /// Sends until all is confirmed, over reconnects if need be; what was confirmed is not sent again.
+    async fn deliver(
+        &self,
+        work: &Work,
+        key: &str,
+        batch: &[Bytes],
+        properties: &BasicProperties,
+    ) -> Result<(), BrokerError> {
+        let mut left: BTreeSet<usize> = (0..batch.len()).collect();
+        let mut nacked_since = None;
+        let mut was_unroutable = false;
+        loop {
+            let up = self.giving.up().await?;
+            let Err(undelivered) = self.attempt(&up, work, key, batch, properties, &mut left).await else {
+                return Ok(());
+            };
+            match undelivered {
+                Undelivered::Trouble(Trouble::Said(error)) => return Err(error),
+                Undelivered::Trouble(Trouble::Lost(why)) => {
+                    tracing::debug!(key, why, "a batch is sent again");
+                    self.giving.after_loss(up.generation).await;
+                }
+                Undelivered::Nacked => {
+                    // A queue says no in the same way when it is full and when it has no leader for the moment, and it
+                    // may have taken a part. So only one that looks full and took nothing is full at once; otherwise
+                    // the rest is offered again for a while.
+                    let now = self.clock.monotonic();
+                    let for_ = now.since(*nacked_since.get_or_insert(now));
+                    let ready = self.ready(&up, work).await;
+                    let looks_full = ready >= self.limits.queue_messages_max * 3 / 4;
+                    if (looks_full && left.len() == batch.len()) || for_ > NACKED_MAX {
+                        let bound = if looks_full { self.limits.queue_messages_max } else { ready };
+                        return Err(BrokerError::Full { name: work.queue.clone(), bound });
+                    }
+                    self.giving.after_loss(up.generation).await;
+                }
+                // Deleted under us: it is made anew.
+                Undelivered::Unroutable if !was_unroutable => {
+                    was_unroutable = true;
+                    self.giving.forget_declared(&work.queue);
+                }
+                Undelivered::Unroutable => {
+                    let why = "it is deleted again and again while messages are sent to it".into();
+                    return Err(BrokerError::Refused { what: key.into(), why });
+                }
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        up: &Up,
+        work: &Work,
+        key: &str,
+        batch: &[Bytes],
+        properties: &BasicProperties,
+        left: &mut BTreeSet<usize>,
+    ) -> Result<(), Undelivered> {
+        self.giving.answered(up, ensure_work(&self.giving, up, work, &self.limits)).await?;
+        let seat = self.post.seat(&self.giving, up).await?;
+        let to = Address { exchange: "", key, must_arrive: MustArrive::Yes };
+        seat.send(&to, batch, properties, left).await?;
+        seat.leave();
+        Ok(())
+    }
+
+    async fn ready(&self, up: &Up, work: &Work) -> usize {
+        let looked = self.giving.answered(up, look(up, &work.queue)).await;
+        looked.map_or(0, |queue| queue.message_count() as usize)
+    }
+
+    pub async fn counts(&self, queue: &Name) -> Result<Counts, BrokerError> {
+        let work = self.names.work(queue)?;
+        loop {
+            let up = self.giving.up().await?;
+            match self.giving.answered(&up, self.count(&up, &work)).await {
+                Ok(counts) => return Ok(counts),
+                Err(Trouble::Said(error)) => return Err(error),
+                Err(Trouble::Lost(_)) => self.giving.after_loss(up.generation).await,
+            }
+        }
+    }
+
+    async fn count(&self, up: &Up, work: &Work) -> Result<Counts, Trouble> {
+        ensure_work(&self.giving, up, work, &self.limits).await?;
+        let (waiting, dead) = (look(up, &work.queue).await?, look(up, &work.dead).await?);
+        Ok(Counts {
+            ready: waiting.message_count().into(),
+            unacked: self.holders.unsettled(&work.queue),
+            dead: dead.message_count().into(),
+            consumers: waiting.consumer_count().into(),
+        })
+    }
+
+    pub async fn dead_letters(&self, queue: &Name, limit: u32) -> Result<Vec<DeadLetter>, BrokerError> {
+        let work = self.names.work(queue)?;
+        loop {
+            let up = self.giving.up().await?;
+            match self.giving.answered(&up, self.peek(&up, &work, limit)).await {
+                Ok(letters) => return Ok(letters),
+                Err(Trouble::Said(error)) => return Err(error),
+                Err(Trouble::Lost(_)) => self.giving.after_loss(up.generation).await,
+            }
+        }
+    }
+
+    /// Takes them and never acknowledges: when the channel closes they are back, in their order.
+    async fn peek(&self, up: &Up, work: &Work, limit: u32) -> Result<Vec<DeadLetter>, Trouble> {
+        ensure_work(&self.giving, up, work, &self.limits).await?;
+        let channel = up.channel().await?;
+        let limit = limit.min(self.limits.dead_letters_max.try_into().unwrap_or(u32::MAX));
+        let mut letters = Vec::new();
+        for _ in 0..limit {
+            let got = channel.basic_get(work.dead.as_str().into(), BasicGetOptions { no_ack: false }).await;
+            let Some(message) = got.map_err(about(&work.dead))? else { break };
+            let reason = reason(message.properties.headers().as_ref());
+            letters.push(DeadLetter { body: message.delivery.data.into(), reason });
+        }
+        // Waited for, so that whoever looks next finds them.
+        channel.close(200, "seen".into()).await.map_err(about(&work.dead))?;
+        Ok(letters)
+    }
+}
+
+fn reason(headers: Option<&FieldTable>) -> String {
+    let word = |key: &str| match headers?.inner().get(key) {
+        Some(AMQPValue::LongString(text)) => Some(text.to_string()),
+        _ => None,
+    };
+    match (word(REASON), word(REASON_OF_RABBITMQ)) {
+        (Some(ours), _) => ours,
+        (None, Some(theirs)) if theirs == "delivery_limit" => "it came back unacknowledged too often".into(),
+        (None, Some(theirs)) => theirs,
+        (None, None) => String::new(),
+    }
+}

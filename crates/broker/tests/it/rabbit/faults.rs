@@ -1,0 +1,124 @@
+//! A server of our own, killed in the middle of work and started again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutirao_broker::suite::{bodies, numbers, soon};
+use mutirao_broker::{Broker, Heard, Rabbit};
+use mutirao_core::SystemClock;
+use mutirao_core::clock::{Clock, ClockExt};
+use mutirao_testkit::services::{self, Service};
+use parking_lot::Mutex;
+
+use super::{connect, random_prefix};
+
+/// A server on a busy machine takes a while to start and to recover its queues.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// RabbitMQ 3.10 keeps the directory of its quorum queues in a file that it flushes now and then: a queue made less than
+/// a moment before a kill -9 is not found again, whatever was confirmed. That is its promise, not ours.
+const QUEUES_ARE_KNOWN: Duration = Duration::from_secs(4);
+
+/// Only when the run has servers at all.
+fn own_server() -> Option<(Service, tempfile::TempDir)> {
+    services::shared(services::AMQP_VARIABLE)?;
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Service::rabbitmq(folder.path()).expect("a server of our own");
+    Some((server, folder))
+}
+
+async fn patiently<F: Future + Send>(what: &str, future: F) -> F::Output
+where
+    F::Output: Send,
+{
+    SystemClock.timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what} took longer than {PATIENCE:?}"))
+}
+
+/// Publishes numbers for ever, noting those that were confirmed.
+async fn publish_on(rabbit: Arc<Rabbit>, confirmed: Arc<Mutex<BTreeSet<usize>>>) {
+    for from in (0..).step_by(3) {
+        match rabbit.publish("q", bodies(from..from + 3)).await {
+            Ok(()) => confirmed.lock().extend(from..from + 3),
+            Err(error) => panic!("a publish just takes longer, and not: {error}"),
+        }
+        SystemClock.sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_server_loses_nothing_confirmed_and_everything_attaches_again() {
+    let Some((mut server, _folder)) = own_server() else { return };
+    let prefix = random_prefix();
+    let (publishing, consuming) =
+        (connect(server.url(), &prefix).await.unwrap(), connect(server.url(), &prefix).await.unwrap());
+    let logged = publishing.append("log", bodies(0..10)).await.unwrap();
+    let mut ear = consuming.subscribe("t").await.unwrap();
+    let mut consumer = consuming.consume("q", 8).await.unwrap();
+    SystemClock.sleep(QUEUES_ARE_KNOWN).await;
+    let confirmed: Arc<Mutex<BTreeSet<usize>>> = Arc::default();
+    let seen: Arc<Mutex<BTreeSet<usize>>> = Arc::default();
+    let publisher = tokio::spawn(publish_on(publishing.clone(), confirmed.clone()));
+    let consumer = tokio::spawn({
+        let seen = seen.clone();
+        async move {
+            loop {
+                let batch = consumer.next().await.expect("next");
+                seen.lock().extend(numbers(&batch));
+                let last = batch.last().map_or(0, |delivery| delivery.tag);
+                consumer.ack_through(last).await.expect("ack");
+            }
+        }
+    });
+    for _ in 0..2 {
+        let before = confirmed.lock().len();
+        patiently("some work", async {
+            while confirmed.lock().len() < before + 100 {
+                SystemClock.sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        tokio::task::block_in_place(|| {
+            server.kill9();
+            server.restart().expect("restart");
+        });
+    }
+    let before = confirmed.lock().len();
+    patiently("work after the last kill", async {
+        while confirmed.lock().len() < before + 100 {
+            SystemClock.sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    publisher.abort();
+    patiently("everything confirmed to arrive", async {
+        while !confirmed.lock().is_subset(&seen.lock()) {
+            SystemClock.sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    consumer.abort();
+    assert_eq!(soon("the gap", ear.next()).await, Ok(Heard::Gap));
+    let read = soon("read", publishing.read("log", logged, 10)).await.unwrap();
+    assert_eq!(read[0].offset, logged);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_is_noticed_and_found_again_when_it_wakes() {
+    let Some((server, _folder)) = own_server() else { return };
+    let rabbit = connect(server.url(), &random_prefix()).await.unwrap();
+    rabbit.publish("q", bodies(0..1)).await.unwrap();
+    server.freeze();
+    let publishing = tokio::spawn({
+        let rabbit = rabbit.clone();
+        async move { rabbit.publish("q", bodies(1..2)).await }
+    });
+    patiently("the silence to be noticed", async {
+        while rabbit.reachable().is_ok() {
+            SystemClock.sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    server.thaw();
+    patiently("the publish", publishing).await.unwrap().expect("publish");
+}

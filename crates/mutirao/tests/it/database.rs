@@ -1,0 +1,104 @@
+//! An installation that keeps everything in PostgreSQL: what is refused, what survives, and who may see the password.
+
+use std::os::unix::fs::PermissionsExt;
+
+use mutirao_testkit::services::{POSTGRES_VARIABLE, Service, shared};
+use mutirao_testkit::{Installation, wait};
+
+use crate::said::{SOON, Said, mutirao, run};
+
+/// PostgreSQL runs as another user, who must be able to pass.
+fn folder() -> tempfile::TempDir {
+    let passable = std::fs::Permissions::from_mode(0o711);
+    tempfile::Builder::new().permissions(passable).tempdir().unwrap()
+}
+
+fn up_with(url: &str) -> Said {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().display().to_string();
+    let mut command = mutirao(&["up", "--data", &data, "--listen", "127.0.0.1:0"]);
+    command.env("MUTIRAO_DATABASE", url);
+    run(command)
+}
+
+#[track_caller]
+fn refused(said: &Said, code: i32, parts: &[&str]) {
+    assert_eq!((said.code, said.err.lines().count(), said.out.as_str()), (Some(code), 1, ""), "{said:?}");
+    assert!(!said.err.contains("s3cret"), "{said:?}");
+    for part in parts {
+        assert!(said.err.contains(part), "no \"{part}\" in {said:?}");
+    }
+}
+
+#[test]
+fn a_database_that_cannot_be_used_is_one_line_with_the_remedy_and_without_the_password() {
+    refused(&up_with("mysql://ana:s3cret@h/d"), 2, &["database (MUTIRAO_DATABASE)", "postgres://user:password@host"]);
+    refused(&up_with("postgres://ana:s3cret@h/d?sslmode=prefer"), 2, &["sslmode=require"]);
+    refused(
+        &up_with("postgres://ana:s3cret@127.0.0.1:1/d"),
+        1,
+        &["postgres://ana@127.0.0.1:1/d", "is it running there"],
+    );
+    if let Some(server) = shared(POSTGRES_VARIABLE) {
+        let (_, place) = server.rsplit_once('@').unwrap();
+        refused(&up_with(&format!("postgres://mutirao:s3cret@{place}")), 1, &["check user and password"]);
+    }
+}
+
+#[test]
+fn jobs_survive_the_death_of_everything_and_the_database_is_looked_at_by_doctor() {
+    if shared(POSTGRES_VARIABLE).is_none() {
+        return;
+    }
+    let servers = folder();
+    let mut server = Service::postgres(servers.path()).unwrap();
+    let mut up = Installation::setup().env("MUTIRAO_DATABASE", server.url()).start();
+    assert_eq!(up.ok(&["submit", "--wait", "--", "sh", "-c", "seq 1 30000 | tail -1"]), "30000\n");
+    assert!(!up.data().join("mutirao.db").exists() && !up.data().join("blobs").exists());
+    for pid in up.worker_pids() {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        assert!(!String::from_utf8_lossy(&environment).contains("MUTIRAO_DATABASE"), "a worker knows the password");
+    }
+    let job = up.ok(&["submit", "--array", "1-600", "--", "sh", "-c", "echo $MUTIRAO_TASK_INDEX"]);
+    let job = job.trim();
+    server.kill9();
+    up.kill9_everything();
+    server.restart().unwrap();
+    up.restart();
+    let waited = Said::from(up.cli(&["job", "wait", job]));
+    assert_eq!(waited.code, Some(0), "{waited:?}");
+    assert_eq!(up.ok(&["job", "logs", job, "--task", "600"]), "600\n");
+
+    let look = || {
+        let mut doctor = up.command(&["doctor"]);
+        doctor.env("MUTIRAO_DATABASE", server.url());
+        Said::from(doctor.output().unwrap())
+    };
+    let found = look();
+    assert!(found.code == Some(0) && found.out.contains("PostgreSQL"), "{found:?}");
+    assert!(found.out.contains("tables        are those of this version"), "{found:?}");
+}
+
+#[test]
+fn a_manager_outlives_its_database_and_goes_on_when_it_is_back() {
+    if shared(POSTGRES_VARIABLE).is_none() {
+        return;
+    }
+    let servers = folder();
+    let mut server = Service::postgres(servers.path()).unwrap();
+    let up = Installation::setup().env("MUTIRAO_DATABASE", server.url()).start();
+    let job = up.ok(&["submit", "--array", "1-600", "--", "true"]);
+    let job = job.trim();
+    wait::until("some tasks to end", SOON, || up.ok(&["job", "list"]).contains("running"));
+    server.kill9();
+    // What serves a connection lives on for a moment after the server itself was killed.
+    let refusal = wait::some("a refusal", SOON, || {
+        let said = Said::from(up.cli(&["submit", "--", "true"]));
+        (said.code != Some(0)).then_some(said)
+    });
+    assert!(refusal.code == Some(1) && refusal.err.contains("database cannot be reached"), "{refusal:?}");
+    server.restart().unwrap();
+    wait::until("the manager to find it again", SOON, || up.cli(&["submit", "--", "true"]).status.success());
+    let waited = Said::from(up.cli(&["job", "wait", job]));
+    assert_eq!(waited.code, Some(0), "{waited:?}");
+}
