@@ -13,16 +13,20 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+#[cfg(feature = "rabbit")]
 mod backoff;
+#[cfg(feature = "rabbit")]
 mod inbox;
 pub mod link;
 pub mod memory;
+#[cfg(feature = "rabbit")]
 pub mod rabbit;
 mod segments;
 #[cfg(feature = "suite")]
 pub mod suite;
 
 pub use memory::{Limits, Memory};
+#[cfg(feature = "rabbit")]
 pub use rabbit::Rabbit;
 
 pub type Shared = Arc<dyn Broker>;

@@ -22,11 +22,7 @@ struct Ear {
     bell: Notify,
 }
 
-/// Announcements that may wait, on this side of a connection, for a slow subscriber.
-pub(crate) const BACKLOG_MESSAGES_MAX: usize = 1_024;
-pub(crate) const BACKLOG_BYTES_MAX: usize = 16 << 20;
-
-/// A bounded backlog that knows whether something fell out of it. Subscribers behind a connection keep one as well.
+/// A bounded backlog that knows whether something fell out of it. The link's client keeps one as well.
 #[derive(Default)]
 pub(crate) struct Backlog {
     messages: VecDeque<Bytes>,

@@ -4,7 +4,6 @@
 //! A channel is the unit that RabbitMQ takes messages back from, so dropping the consumer closes its channel.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -20,14 +19,10 @@ use tokio::task::AbortHandle;
 use super::Inner;
 use super::line::Up;
 use super::names::Work;
-use super::topology::{ensure_work, look};
+use super::topology::ensure_work;
 use super::trouble::{Trouble, about};
 use crate::inbox::Inbox;
 use crate::{BrokerError, Consumer, Delivery};
-
-/// RabbitMQ 3 may tell a consumer nothing when its queue is deleted and made anew, so one that hears nothing for this
-/// long looks whether it is still known.
-const LOOK_WHEN_IDLE: Duration = Duration::from_secs(10);
 
 /// What is needed to settle a delivery: RabbitMQ's tag, and the body for the dead letters.
 struct Theirs {
@@ -137,7 +132,7 @@ async fn keep_on(rabbit: Arc<Inner>, work: Work, credit: u16, desk: Arc<Desk>) {
             Ok((channel, deliveries)) => {
                 desk.change(Phase::On(channel));
                 tokio::select! {
-                    () = receive(&rabbit, &up, &work, deliveries, &desk) => {}
+                    () = receive(deliveries, &desk) => {}
                     () = rabbit.taking.until_shut() => return desk.change(Phase::Ended(BrokerError::Closed)),
                 }
                 // The queue itself may be gone; the next attempt looks.
@@ -161,22 +156,9 @@ async fn attach(rabbit: &Inner, up: &Up, work: &Work, credit: u16) -> Result<(Ch
 }
 
 /// Ends when the connection, the channel or the queue does.
-async fn receive(rabbit: &Inner, up: &Up, work: &Work, mut deliveries: Deliveries, desk: &Desk) {
-    loop {
-        tokio::select! {
-            biased;
-            delivered = deliveries.next() => match delivered {
-                Some(Ok(delivered)) => desk.deliver(delivered),
-                Some(Err(_)) | None => return,
-            },
-            () = rabbit.clock.sleep(LOOK_WHEN_IDLE) => {
-                let looked = rabbit.taking.answered(up, look(up, &work.queue)).await;
-                eprintln!("DBG looked {looked:?}");
-                if looked.is_ok_and(|queue| queue.consumer_count() == 0) {
-                    return;
-                }
-            }
-        }
+async fn receive(mut deliveries: Deliveries, desk: &Desk) {
+    while let Some(Ok(delivered)) = deliveries.next().await {
+        desk.deliver(delivered);
     }
 }
 

@@ -135,7 +135,10 @@ async fn declare_exchange(up: &Up, name: &str, kind: ExchangeKind) -> Result<(),
     if asked.as_ref().is_err_and(|error| code(error) == Some(ACCESS_REFUSED)) {
         asked = ask_exchange(up, name, kind, Ask::Look).await?;
     }
-    asked.map_err(|error| not_ours_to_make(name, error))
+    asked.map_err(|error| match code(&error) {
+        Some(NOT_FOUND) => not_ours_to_make(name),
+        _ => about(name)(error),
+    })
 }
 
 async fn ask_exchange(up: &Up, name: &str, kind: ExchangeKind, ask: Ask) -> Result<lapin::Result<()>, Trouble> {
@@ -151,23 +154,26 @@ async fn declare(up: &Up, name: &str, arguments: FieldTable) -> Result<(), Troub
     match channel.queue_declare(name.into(), options, arguments).await {
         Ok(_) => Ok(()),
         // It may have been made, and checked, by somebody who is allowed to.
-        Err(error) if code(&error) == Some(ACCESS_REFUSED) => look(up, name).await.map(|_| ()),
+        Err(error) if code(&error) == Some(ACCESS_REFUSED) => match look(up, name).await? {
+            Some(_) => Ok(()),
+            None => Err(not_ours_to_make(name)),
+        },
         Err(error) => Err(about(name)(error)),
     }
 }
 
 /// A queue as it is, without making it.
-pub(super) async fn look(up: &Up, name: &str) -> Result<Queue, Trouble> {
+pub(super) async fn look(up: &Up, name: &str) -> Result<Option<Queue>, Trouble> {
     let channel = up.channel().await?;
     let options = QueueDeclareOptions::durable().passive();
-    let asked = channel.queue_declare(name.into(), options, FieldTable::default()).await;
-    asked.map_err(|error| not_ours_to_make(name, error))
+    match channel.queue_declare(name.into(), options, FieldTable::default()).await {
+        Ok(queue) => Ok(Some(queue)),
+        Err(error) if code(&error) == Some(NOT_FOUND) => Ok(None),
+        Err(error) => Err(about(name)(error)),
+    }
 }
 
-fn not_ours_to_make(name: &str, error: lapin::Error) -> Trouble {
-    if code(&error) != Some(NOT_FOUND) {
-        return about(name)(error);
-    }
+fn not_ours_to_make(name: &str) -> Trouble {
     let why = "it does not exist, and this user may not make it; start a manager first, or grant it with rabbitmqctl \
                set_permissions";
     Trouble::Said(BrokerError::Refused { what: name.into(), why: why.into() })

@@ -108,7 +108,7 @@ impl Inner {
 
     async fn ready(&self, up: &Up, work: &Work) -> usize {
         let looked = self.giving.answered(up, look(up, &work.queue)).await;
-        looked.map_or(0, |queue| queue.message_count() as usize)
+        looked.ok().flatten().map_or(0, |queue| queue.message_count() as usize)
     }
 
     pub async fn counts(&self, queue: &Name) -> Result<Counts, BrokerError> {
@@ -125,7 +125,10 @@ impl Inner {
 
     async fn count(&self, up: &Up, work: &Work) -> Result<Counts, Trouble> {
         ensure_work(&self.giving, up, work, &self.limits).await?;
-        let (waiting, dead) = (look(up, &work.queue).await?, look(up, &work.dead).await?);
+        let (Some(waiting), Some(dead)) = (look(up, &work.queue).await?, look(up, &work.dead).await?) else {
+            self.giving.forget_declared(&work.queue);
+            return Err(Trouble::Lost("it was deleted just now".into()));
+        };
         Ok(Counts {
             ready: waiting.message_count().into(),
             unacked: self.holders.unsettled(&work.queue),

@@ -4,12 +4,5 @@ mod files;
 mod link;
 mod memory;
 mod proxy;
+#[cfg(feature = "rabbit")]
 mod rabbit;
-
-#[allow(dead_code)]
-pub fn dbg_logs() {
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .try_init();
-}

@@ -37,7 +37,6 @@ fn config(url: &str, prefix: &str) -> Config {
 }
 
 fn random_prefix() -> String {
-    crate::dbg_logs();
     format!("test-{:016x}.", Dice::from_os().u64())
 }
 
@@ -78,6 +77,7 @@ impl Harness for OnRabbit {
 
     async fn cut(&self) {
         self.proxy.cut();
+        self.proxy.ended().await;
     }
 
     async fn heal(&self) {

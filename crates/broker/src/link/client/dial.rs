@@ -19,10 +19,12 @@ use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream, connect_asyn
 
 use super::state::Parting;
 use super::{Authorize, Core, LinkState, Server};
-use crate::backoff::{WAIT_LONGEST, backoff};
 use crate::link::frame::{SUBPROTOCOL, WS_BYTES_MAX, pack, unpack};
 use crate::link::{PING_EVERY, Silence, WRITE_MAX};
 
+/// The wait after the first failure; it doubles up to the longest.
+const WAIT_FIRST: Duration = Duration::from_millis(100);
+const WAIT_LONGEST: Duration = Duration::from_secs(5);
 /// How long one attempt may take.
 const DIAL_MAX: Duration = Duration::from_secs(10);
 /// Characters of a server's refusal that are passed on.
@@ -81,6 +83,10 @@ pub(super) async fn keep_up(
         failures += 1;
         clock.sleep(dice.jitter(wait)).await;
     }
+}
+
+fn backoff(failures: u32) -> Duration {
+    WAIT_FIRST.saturating_mul(1 << failures.min(16)).min(WAIT_LONGEST)
 }
 
 async fn dial(server: &Server, authorize: &Authorize, clock: &dyn Clock) -> Result<Socket, NoSocket> {

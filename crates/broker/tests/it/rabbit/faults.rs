@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mutirao_broker::suite::{bodies, numbers, soon};
+use mutirao_broker::suite::{bodies, numbers, publish_patiently, soon};
 use mutirao_broker::{Broker, Heard, Rabbit};
 use mutirao_core::SystemClock;
 use mutirao_core::clock::{Clock, ClockExt};
@@ -35,13 +35,11 @@ where
     SystemClock.timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what} took longer than {PATIENCE:?}"))
 }
 
-/// Publishes numbers for ever, noting those that were confirmed.
+/// Publishes numbers for ever, noting those that were confirmed. The queue may fill before its consumer is back.
 async fn publish_on(rabbit: Arc<Rabbit>, confirmed: Arc<Mutex<BTreeSet<usize>>>) {
     for from in (0..).step_by(3) {
-        match rabbit.publish("q", bodies(from..from + 3)).await {
-            Ok(()) => confirmed.lock().extend(from..from + 3),
-            Err(error) => panic!("a publish just takes longer, and not: {error}"),
-        }
+        publish_patiently(&*rabbit, "q", bodies(from..from + 3)).await;
+        confirmed.lock().extend(from..from + 3);
         SystemClock.sleep(Duration::from_millis(1)).await;
     }
 }

@@ -86,17 +86,23 @@ async fn a_queue_with_other_arguments_is_an_error_that_names_it() {
 }
 
 #[tokio::test]
-async fn a_queue_deleted_under_us_is_made_anew_and_its_consumers_return() {
+async fn a_queue_deleted_under_us_is_made_anew() {
     let Some(harness) = OnRabbit::shared().await else { return };
     let (_connection, channel) = channel(&harness.url).await;
-    let rabbit = harness.rabbit().await;
-    let mut consumer = rabbit.consume("q", 10).await.unwrap();
-    rabbit.publish("q", bodies(0..1)).await.unwrap();
-    take(&mut consumer, 1).await;
+    let broker: Shared = harness.rabbit().await;
+    broker.publish("q", bodies(0..1)).await.unwrap();
     let name = format!("{}q", harness.prefix);
     channel.queue_delete(name.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
-    soon("publish", rabbit.publish("q", bodies(1..3))).await.unwrap();
-    assert_eq!(numbers(&take(&mut consumer, 2).await), [1, 2]);
+    soon("publish", broker.publish("q", bodies(1..3))).await.unwrap();
+    let mut consumer = broker.consume("q", 10).await.unwrap();
+    let got = take(&mut consumer, 2).await;
+    assert_eq!(numbers(&got), [1, 2]);
+    consumer.ack_through(got[1].tag).await.unwrap();
+    // Under a consumer: it is told, and comes back to the new one.
+    channel.queue_delete(name.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
+    counts_become(&broker, "q", Counts { consumers: 1, ..Counts::default() }).await;
+    soon("publish", broker.publish("q", bodies(3..4))).await.unwrap();
+    assert_eq!(numbers(&take(&mut consumer, 1).await), [3]);
 }
 
 #[tokio::test]
@@ -166,4 +172,29 @@ async fn while_the_server_is_away_announcing_fails_at_once_and_says_so() {
     })
     .await;
     assert!(matches!(away, BrokerError::Unreachable(_)), "{away}");
+}
+
+#[tokio::test]
+async fn a_log_is_read_whole_over_the_offsets_that_the_server_spends_on_itself() {
+    let Some(harness) = OnRabbit::shared().await else { return };
+    let rabbit = harness.rabbit().await;
+    // Some segments of 20,000 bytes, and less than retention keeps.
+    let record = |n: usize| Bytes::from(format!("{n:01000}"));
+    for from in (0..70).step_by(7) {
+        rabbit.append("log", (from..from + 7).map(record).collect()).await.unwrap();
+    }
+    let (first, next) = rabbit.extent("log").await.unwrap();
+    assert!(first == 0 && next > 70, "no offset was skipped between {first} and {next}: this proves nothing");
+    for limit in [1, 50] {
+        let (mut at, mut read) = (first, Vec::new());
+        while read.len() < 70 {
+            let records = soon("read", rabbit.read("log", at, limit)).await.unwrap();
+            at = records.last().unwrap().offset + 1;
+            read.extend(records.into_iter().map(|record| record.body));
+        }
+        assert!(read.iter().enumerate().all(|(n, body)| *body == record(n)));
+    }
+    for offset in first..next {
+        assert!(!soon("read", rabbit.read("log", offset, 1)).await.unwrap().is_empty(), "cold, from {offset}");
+    }
 }

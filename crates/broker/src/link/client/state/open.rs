@@ -1,15 +1,24 @@
 //! Consumers and subscriptions in a link's books.
+//!
+//! The tags that users see are the client's own and never start again, so a tag from a lost connection matches nothing on
+//! the next one: a stale acknowledgement cannot settle a new message.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::{Line, State};
-use crate::inbox::{Inbox, REASON_CHARS_MAX};
 use crate::link::frame::{Ask, Frame};
-use crate::memory::fanout::{BACKLOG_BYTES_MAX, BACKLOG_MESSAGES_MAX, Backlog};
+use crate::memory::fanout::Backlog;
 use crate::{BrokerError, Delivery, Heard};
+
+/// Announcements that may wait for a slow subscriber.
+const BACKLOG_MESSAGES_MAX: usize = 1_024;
+const BACKLOG_BYTES_MAX: usize = 16 << 20;
+/// Characters of a rejection's reason that travel.
+const REASON_CHARS_MAX: usize = 1_000;
 
 pub(in super::super) enum Kind {
     Consumer { queue: String, credit: u32 },
@@ -23,8 +32,12 @@ pub(super) enum Phase {
 }
 
 pub(super) enum Ends {
-    /// Settled by the server's tag.
-    Consumer(Inbox<u64>),
+    Consumer {
+        inbox: Vec<Delivery>,
+        /// Unsettled on this connection: the user's tag and the server's.
+        held: VecDeque<(u64, u64)>,
+        last_tag: u64,
+    },
     Subscription(Backlog),
 }
 
@@ -38,9 +51,11 @@ pub(super) struct Open {
 
 impl Open {
     pub fn deliver(&mut self, tags: Vec<(u64, bool)>, bodies: Vec<Bytes>) {
-        let Ends::Consumer(inbox) = &mut self.ends else { return };
+        let Ends::Consumer { inbox, held, last_tag } = &mut self.ends else { return };
         for ((theirs, redelivered), body) in tags.into_iter().zip(bodies) {
-            inbox.deliver(theirs, body, redelivered);
+            *last_tag += 1;
+            held.push_back((*last_tag, theirs));
+            inbox.push(Delivery { tag: *last_tag, body, redelivered });
         }
         self.bell.notify_one();
     }
@@ -59,13 +74,15 @@ impl Open {
         }
     }
 
+    /// The server has put back what was not settled, also what its user has not seen yet.
     pub fn went_down(&mut self) {
         if matches!(self.phase, Phase::Open) {
             self.miss();
         }
         self.phase = Phase::Opening;
-        if let Ends::Consumer(inbox) = &mut self.ends {
-            inbox.lost();
+        if let Ends::Consumer { inbox, held, .. } = &mut self.ends {
+            inbox.clear();
+            held.clear();
         }
     }
 
@@ -80,9 +97,10 @@ impl State {
         self.last_channel += 1;
         let channel = self.last_channel;
         let (ask, ends) = match kind {
-            Kind::Consumer { queue, credit } => {
-                (Ask::Consume { channel, queue, credit }, Ends::Consumer(Inbox::default()))
-            }
+            Kind::Consumer { queue, credit } => (
+                Ask::Consume { channel, queue, credit },
+                Ends::Consumer { inbox: Vec::new(), held: VecDeque::new(), last_tag: 0 },
+            ),
             Kind::Subscription { topic } => (Ask::Subscribe { channel, topic }, Ends::Subscription(Backlog::default())),
         };
         let bell = Arc::new(Notify::new());
@@ -114,10 +132,10 @@ impl State {
     /// What has arrived for a consumer; empty when nothing has.
     pub fn deliveries(&mut self, channel: u64) -> Result<Vec<Delivery>, BrokerError> {
         let Some(open) = self.open.get_mut(&channel) else { return Err(BrokerError::Closed) };
-        let Ends::Consumer(inbox) = &mut open.ends else { return Ok(Vec::new()) };
+        let Ends::Consumer { inbox, .. } = &mut open.ends else { return Ok(Vec::new()) };
         match &open.phase {
-            Phase::Ended(error) if !inbox.has_arrived() => Err(error.clone()),
-            _ => Ok(inbox.take()),
+            Phase::Ended(error) if inbox.is_empty() => Err(error.clone()),
+            _ => Ok(std::mem::take(inbox)),
         }
     }
 
@@ -131,8 +149,9 @@ impl State {
     }
 
     pub fn ack_through(&mut self, channel: u64, tag: u64) {
-        let Some(Open { ends: Ends::Consumer(inbox), .. }) = self.open.get_mut(&channel) else { return };
-        let Some(theirs) = inbox.ack_through(tag) else { return };
+        let Some(Open { ends: Ends::Consumer { held, .. }, .. }) = self.open.get_mut(&channel) else { return };
+        let settled = held.partition_point(|(ours, _)| *ours <= tag);
+        let Some((_, theirs)) = held.drain(..settled).next_back() else { return };
         let ack = Arc::new(Frame::bare(Ask::AckThrough { channel, tag: theirs }));
         // Two acknowledgements in a row are one.
         match self.outgoing.back_mut() {
@@ -142,8 +161,9 @@ impl State {
     }
 
     pub fn reject(&mut self, channel: u64, tag: u64, reason: &str) {
-        let Some(Open { ends: Ends::Consumer(inbox), .. }) = self.open.get_mut(&channel) else { return };
-        let Some(theirs) = inbox.remove(tag) else { return };
+        let Some(Open { ends: Ends::Consumer { held, .. }, .. }) = self.open.get_mut(&channel) else { return };
+        let Ok(at) = held.binary_search_by_key(&tag, |(ours, _)| *ours) else { return };
+        let Some((_, theirs)) = held.remove(at) else { return };
         let reason = reason.chars().take(REASON_CHARS_MAX).collect();
         self.send(Arc::new(Frame::bare(Ask::Reject { channel, tag: theirs, reason })));
     }
