@@ -103,17 +103,36 @@ impl Auth {
             ))
             .remedy("set the clock of this machine"));
         }
-        let worker = match self.workers.get(&claim.worker) {
+        self.enrolled(&claim.worker).await?.ok_or_else(not_signed)
+    }
+
+    /// The worker of this id, unless its key was revoked.
+    pub async fn enrolled(&self, id: &WorkerId) -> Result<Option<Worker>, Problem> {
+        let worker = match self.workers.get(id) {
             Ok(worker) => Some(worker),
             Err(began) => {
-                let found = self.registry.worker(&claim.worker).await.map_err(store_problem)?;
+                let found = self.registry.worker(id).await.map_err(store_problem)?;
                 if let Some(worker) = &found {
                     self.workers.keep(began, worker.id.clone(), worker.clone());
                 }
                 found
             }
         };
-        worker.filter(|worker| worker.revoked_at.is_none()).ok_or_else(not_signed)
+        Ok(worker.filter(|worker| worker.revoked_at.is_none()))
+    }
+
+    /// A page of enrolled workers, and the number that the next page starts after.
+    pub async fn workers(&self, after: i64, rows: u32) -> Result<Vec<(i64, Worker)>, Problem> {
+        self.registry.workers(after, rows).await.map_err(store_problem)
+    }
+
+    /// Takes effect at once for requests to this process, within [`cache::BELIEVED_FOR`] in others and for open links.
+    pub async fn revoke_worker(&self, id: &WorkerId, by: &str) -> Result<(), Problem> {
+        let by = By { who: by.into(), at: self.clock.now() };
+        let found = self.registry.revoke_worker(id, by).await.map_err(store_problem)?;
+        self.workers.forget(id);
+        let id: String = id.0.chars().take(64).collect();
+        if found { Ok(()) } else { Err(Problem::not_found(format!("there is no enrolled worker \"{id}\""))) }
     }
 
     /// Whether the claimant did sign this request, and for the first time.

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use mutirao_broker::Shared as Broker;
 use mutirao_core::Clock;
 use mutirao_core::blobs::Blobs;
-use mutirao_surface::{BlobGuard, OpenApiRouter, Ready, routes};
+use mutirao_core::job::Page;
+use mutirao_surface::{BlobGuard, OpenApiRouter, Ready, paging, routes};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -53,6 +54,17 @@ pub fn closed() -> OpenApiRouter<SharedParts> {
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
         .routes(routes!(workers::create_enrolment))
+        .routes(routes!(workers::keys))
+        .routes(routes!(workers::revoke_key))
         .routes(routes!(blobs::put, blobs::get))
         .routes(routes!(link::link))
+}
+
+/// A page of at most `rows` of what was found, each with its number. Whoever asks looks for one more than that, which
+/// tells whether there is a next page.
+fn page_of<T, V>(mut found: Vec<(i64, T)>, rows: u32, view: impl Fn(&T) -> V) -> Page<V> {
+    let more = found.len() > rows as usize;
+    found.truncate(rows as usize);
+    let next = found.last().filter(|_| more).map(|(number, _)| paging::encode(number));
+    Page { items: found.iter().map(|(_, item)| view(item)).collect(), next }
 }

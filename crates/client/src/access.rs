@@ -6,7 +6,7 @@ use http::HeaderMap;
 use http::header::DATE;
 
 use mutirao_core::Timestamp;
-use mutirao_core::auth::{Enrol, Enrolled, Enrolment, EnrolmentSpec, TokenCreated, TokenSpec, TokenView};
+use mutirao_core::auth::{Enrol, Enrolled, Enrolment, EnrolmentSpec, KeyView, TokenCreated, TokenSpec, TokenView};
 use mutirao_core::job::Page;
 use serde::Deserialize;
 
@@ -51,6 +51,15 @@ impl Client {
     /// Spends a one-time token.
     pub async fn enrol(&self, enrol: &Enrol) -> Result<Enrolled, ClientError> {
         self.fetch(Call::post(Target::new("/v1/workers/enrol"), Repeat::Never).json(enrol)?).await
+    }
+
+    /// The enrolled keys of workers, the oldest first.
+    pub async fn worker_keys(&self, page: PageArgs) -> Result<Page<KeyView>, ClientError> {
+        self.fetch(Call::get(page.of(Target::new("/v1/workers/keys")))).await
+    }
+
+    pub async fn revoke_worker_key(&self, worker: &str) -> Result<(), ClientError> {
+        self.fetch_bytes(Call::delete(Target::new("/v1/workers/keys").part(worker))).await.map(drop)
     }
 
     /// Whether the process lives.

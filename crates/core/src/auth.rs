@@ -155,6 +155,19 @@ pub struct Enrolment {
     pub expires_at: Timestamp,
 }
 
+/// A worker's enrolled key as shown. It lets the worker in until it is revoked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct KeyView {
+    pub worker: crate::WorkerId,
+    /// The name it enrolled with.
+    pub name: String,
+    #[schema(value_type = String)]
+    pub queue: crate::QueueName,
+    pub enrolled_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Timestamp>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -164,11 +164,33 @@ impl Shop {
         drop(taking);
         last_word.drain();
         self.bells.outgoing.notify_one();
-        asked.reached(Urgency::Now).await;
+        tokio::select! {
+            () = asked.reached(Urgency::Now) => {}
+            () = self.goodbye_unheard() => {
+                tracing::warn!("left without a goodbye: nobody took it in time, and nothing else was left to say");
+                return Ok(());
+            }
+        }
         self.with_desk(|desk| desk.halt(self.clock.now()));
         let limits = &self.config.limits;
         self.clock.sleep(limits.stop_grace_max + limits.upload_wait_max + limits.goodbye_wait_max).await;
         Err(WorkerError::Unreported { tasks: self.desk().held_count() })
+    }
+
+    /// Ends when nothing has been held or unreported for as long as a goodbye may take. The session's lease says the
+    /// rest to the manager, should it ever come back.
+    async fn goodbye_unheard(&self) {
+        let idle = || {
+            let desk = self.desk();
+            desk.is_idle() && desk.unreported() == 0
+        };
+        loop {
+            let was_idle = idle();
+            self.clock.sleep(self.config.limits.goodbye_wait_max).await;
+            if was_idle && idle() {
+                return;
+            }
+        }
     }
 
     pub fn desk(&self) -> MutexGuard<'_, Desk> {

@@ -66,15 +66,28 @@ impl Registry for Postgres {
     }
 
     async fn worker(&self, id: &WorkerId) -> Result<Option<Worker>, StoreError> {
-        let row = self
-            .connection()
-            .await?
-            .row(
-                "SELECT id, public_key, name, namespace, queue, enrolled_at, revoked_at FROM api_workers WHERE id = $1",
-                &[&text(&id.0)],
-            )
-            .await?;
-        row.map(|row| worker(&row)).transpose()
+        let sql = format!("SELECT {WORKER} FROM api_workers WHERE id = $1");
+        let row = self.connection().await?.row(&sql, &[&text(&id.0)]).await?;
+        row.map(|row| Ok(worker(&row)?.1)).transpose()
+    }
+
+    async fn workers(&self, after: i64, rows: u32) -> Result<Vec<(i64, Worker)>, StoreError> {
+        let sql = format!("SELECT {WORKER} FROM api_workers WHERE seq > $1 ORDER BY seq LIMIT $2");
+        let rows = self.connection().await?.rows(&sql, &[&after, &i64::from(rows)]).await?;
+        rows.iter().map(worker).collect()
+    }
+
+    async fn revoke_worker(&self, id: &WorkerId, by: By) -> Result<bool, StoreError> {
+        let id = text(&id.0);
+        let mut connection = self.connection().await?;
+        let tx = connection.begin().await?;
+        let revoke = "UPDATE api_workers SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL";
+        if tx.run(revoke, &[&id, &by.at.0]).await? == 0 {
+            return Ok(tx.row("SELECT 1 FROM api_workers WHERE id = $1", &[&id]).await?.is_some());
+        }
+        audit(&tx, &by, "worker.revoke", &id).await?;
+        tx.commit().await?;
+        Ok(true)
     }
 
     async fn add_enrolment(
@@ -152,16 +165,19 @@ fn token(row: &Row) -> Result<(i64, Token), StoreError> {
     Ok((row.try_get(0)?, token))
 }
 
-fn worker(row: &Row) -> Result<Worker, StoreError> {
-    Ok(Worker {
-        id: WorkerId(row.try_get(0)?),
-        public_key: bytes(row, 1)?,
-        name: row.try_get(2)?,
-        namespace: row.try_get(3)?,
-        queue: queue_in(row, 4)?,
-        enrolled_at: Timestamp(row.try_get(5)?),
-        revoked_at: row.try_get::<_, Option<i64>>(6)?.map(Timestamp),
-    })
+const WORKER: &str = "seq, id, public_key, name, namespace, queue, enrolled_at, revoked_at";
+
+fn worker(row: &Row) -> Result<(i64, Worker), StoreError> {
+    let worker = Worker {
+        id: WorkerId(row.try_get(1)?),
+        public_key: bytes(row, 2)?,
+        name: row.try_get(3)?,
+        namespace: row.try_get(4)?,
+        queue: queue_in(row, 5)?,
+        enrolled_at: Timestamp(row.try_get(6)?),
+        revoked_at: row.try_get::<_, Option<i64>>(7)?.map(Timestamp),
+    };
+    Ok((row.try_get(0)?, worker))
 }
 
 fn queue_in(row: &Row, column: usize) -> Result<QueueName, StoreError> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mutirao_core::auth::{Principal, Role, TokenView};
+use mutirao_core::auth::{KeyView, Principal, Role, TokenView};
 use mutirao_core::{QueueName, Timestamp, WorkerId};
 use mutirao_store::{Database, StoreError};
 
@@ -73,6 +73,16 @@ impl Worker {
     pub fn principal(&self) -> Principal {
         Principal { id: self.id.0.clone(), role: Role::Node, namespace: self.namespace.clone() }
     }
+
+    pub fn view(&self) -> KeyView {
+        KeyView {
+            worker: self.id.clone(),
+            name: self.name.clone(),
+            queue: self.queue.clone(),
+            enrolled_at: self.enrolled_at,
+            revoked_at: self.revoked_at,
+        }
+    }
 }
 
 /// What a worker brings to its enrolment; the rest is in the one-time token.
@@ -106,6 +116,12 @@ pub trait Registry: Send + Sync + 'static {
     async fn token_used(&self, id: &str, at: Timestamp) -> Result<(), StoreError>;
 
     async fn worker(&self, id: &WorkerId) -> Result<Option<Worker>, StoreError>;
+
+    /// In the order in which they enrolled, with the number that the next page starts after.
+    async fn workers(&self, after: i64, rows: u32) -> Result<Vec<(i64, Worker)>, StoreError>;
+
+    /// Whether there is such a worker. Revoking again changes nothing.
+    async fn revoke_worker(&self, id: &WorkerId, by: By) -> Result<bool, StoreError>;
 
     async fn add_enrolment(
         &self,

@@ -79,11 +79,33 @@ impl Registry for Sqlite {
     async fn worker(&self, id: &WorkerId) -> Result<Option<Worker>, StoreError> {
         let id = id.0.clone();
         self.read(move |sql| {
-            sql.prepare_cached(
-                "SELECT id, public_key, name, namespace, queue, enrolled_at, revoked_at FROM api_workers WHERE id = ?1",
-            )?
-            .query_row([id], worker)
-            .optional()
+            sql.prepare_cached(&format!("SELECT {WORKER} FROM api_workers WHERE id = ?1"))?
+                .query_row([id], |row| Ok(worker(row)?.1))
+                .optional()
+        })
+        .await
+    }
+
+    async fn workers(&self, after: i64, rows: u32) -> Result<Vec<(i64, Worker)>, StoreError> {
+        self.read(move |sql| {
+            sql.prepare_cached(&format!("SELECT {WORKER} FROM api_workers WHERE seq > ?1 ORDER BY seq LIMIT ?2"))?
+                .query_map(params![after, rows], worker)?
+                .collect()
+        })
+        .await
+    }
+
+    async fn revoke_worker(&self, id: &WorkerId, by: By) -> Result<bool, StoreError> {
+        let id = id.0.clone();
+        self.write(move |sql| {
+            let revoked = sql
+                .prepare_cached("UPDATE api_workers SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL")?
+                .execute(params![id, by.at.0])?;
+            if revoked > 0 {
+                audit(sql, &by, "worker.revoke", &id)?;
+                return Ok(true);
+            }
+            sql.prepare_cached("SELECT 1 FROM api_workers WHERE id = ?1")?.exists([id])
         })
         .await
     }
@@ -160,16 +182,19 @@ fn token(row: &Row<'_>) -> rusqlite::Result<(i64, Token)> {
     Ok((row.get(0)?, token))
 }
 
-fn worker(row: &Row<'_>) -> rusqlite::Result<Worker> {
-    Ok(Worker {
-        id: WorkerId(row.get(0)?),
-        public_key: row.get(1)?,
-        name: row.get(2)?,
-        namespace: row.get(3)?,
-        queue: queue_in(row, 4)?,
-        enrolled_at: Timestamp(row.get(5)?),
-        revoked_at: row.get::<_, Option<i64>>(6)?.map(Timestamp),
-    })
+const WORKER: &str = "seq, id, public_key, name, namespace, queue, enrolled_at, revoked_at";
+
+fn worker(row: &Row<'_>) -> rusqlite::Result<(i64, Worker)> {
+    let worker = Worker {
+        id: WorkerId(row.get(1)?),
+        public_key: row.get(2)?,
+        name: row.get(3)?,
+        namespace: row.get(4)?,
+        queue: queue_in(row, 5)?,
+        enrolled_at: Timestamp(row.get(6)?),
+        revoked_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
+    };
+    Ok((row.get(0)?, worker))
 }
 
 fn queue_in(row: &Row<'_>, column: usize) -> rusqlite::Result<QueueName> {

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
@@ -12,12 +13,16 @@ use axum::response::Response;
 use bytes::Bytes;
 use mutirao_broker::link::{Permit, prepare, serve};
 use mutirao_core::envelope::{control_of, tasks_of};
-use mutirao_core::{Problem, WorkerId};
+use mutirao_core::{Clock, Problem, WorkerId};
 use mutirao_surface::{Rejection, only};
 use serde::Deserialize;
 
 use super::SharedParts;
+use crate::auth::Auth;
 use crate::auth::registry::Worker;
+
+/// How often an open link asks whether its worker may still be there.
+const STILL_ENROLLED_EVERY: Duration = Duration::from_secs(5);
 
 /// Opens a link: a WebSocket that carries the tasks of the worker's queue and its reports. Role: node, signed.
 #[utoipa::path(get, path = "/v1/link", tag = "workers", responses((status = 101, description = "a WebSocket from here on")))]
@@ -43,11 +48,21 @@ pub async fn link(
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => {}
-                () = serve(socket, parts.broker.clone(), permit, clock) => {}
+                () = revoked(&parts.auth, &worker.id, &*clock) => {
+                    tracing::info!(worker = %worker.id, "a link is closed: the worker's key was revoked");
+                }
+                () = serve(socket, parts.broker.clone(), permit, clock.clone()) => {}
             }
             tracing::debug!(worker = %worker.id, "a link closed");
         })
     }))
+}
+
+/// Ends when the worker's key has been revoked. A store that does not answer revokes nobody.
+async fn revoked(auth: &Auth, worker: &WorkerId, clock: &dyn Clock) {
+    while !matches!(auth.enrolled(worker).await, Ok(None)) {
+        clock.sleep(STILL_ENROLLED_EVERY).await;
+    }
 }
 
 /// What a worker may do over its link: take the tasks of its queue, hear its control messages, and report, in its own name.

@@ -6,9 +6,10 @@ use axum::http::StatusCode;
 use mutirao_core::Problem;
 use mutirao_core::auth::{TokenCreated, TokenSpec, TokenView};
 use mutirao_core::job::Page;
-use mutirao_surface::{Args, Body, PageArgs, Part, Rejection, only, paging};
+use mutirao_surface::{Args, Body, PageArgs, Part, Rejection, only};
 
 use super::SharedParts;
+use crate::auth::registry::Token;
 
 /// Makes a token. The answer is the only time its secret is seen. Role: admin.
 #[utoipa::path(post, path = "/v1/tokens", tag = "tokens", request_body = TokenSpec, responses(
@@ -31,14 +32,9 @@ pub async fn list(
     _: only::Admin,
     Args(page): Args<PageArgs>,
 ) -> Result<Json<Page<TokenView>>, Rejection> {
-    let rows = page.rows()?;
-    let after: i64 = page.after()?.unwrap_or(0);
-    // One more than asked for tells whether there is a next page.
-    let mut found = parts.auth.tokens(after, rows + 1).await?;
-    let more = found.len() > rows as usize;
-    found.truncate(rows as usize);
-    let next = found.last().filter(|_| more).map(|(number, _)| paging::encode(number));
-    Ok(Json(Page { items: found.iter().map(|(_, token)| token.view()).collect(), next }))
+    let (rows, after) = (page.rows()?, page.after()?.unwrap_or(0));
+    let found = parts.auth.tokens(after, rows + 1).await?;
+    Ok(Json(super::page_of(found, rows, Token::view)))
 }
 
 /// Ends a token, at once. Role: admin.

@@ -1,13 +1,15 @@
-//! How workers get in.
+//! How workers get in, and are kept out.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{Extensions, StatusCode};
-use mutirao_core::Problem;
-use mutirao_core::auth::{Enrol, Enrolled, Enrolment, EnrolmentSpec};
-use mutirao_surface::{Body, Rejection, only};
+use mutirao_core::auth::{Enrol, Enrolled, Enrolment, EnrolmentSpec, KeyView};
+use mutirao_core::job::Page;
+use mutirao_core::{Problem, WorkerId};
+use mutirao_surface::{Args, Body, PageArgs, Part, Rejection, only};
 
-use super::SharedParts;
+use super::{SharedParts, page_of};
+use crate::auth::registry::Worker;
 use crate::layers::gate::peer_of;
 
 /// Makes a one-time token that lets one worker in. Role: admin.
@@ -41,4 +43,30 @@ pub async fn enrol(
         }
         Err(problem) => Err(parts.gate.count_failure(peer_of(&extensions), problem).into()),
     }
+}
+
+/// Lists the enrolled keys of workers, the oldest first, revoked ones among them. Role: admin.
+#[utoipa::path(get, path = "/v1/workers/keys", tag = "workers", params(PageArgs), responses((status = 200, body = Page<KeyView>)))]
+pub async fn keys(
+    State(parts): State<SharedParts>,
+    _: only::Admin,
+    Args(page): Args<PageArgs>,
+) -> Result<Json<Page<KeyView>>, Rejection> {
+    let (rows, after) = (page.rows()?, page.after()?.unwrap_or(0));
+    let found = parts.auth.workers(after, rows + 1).await?;
+    Ok(Json(page_of(found, rows, Worker::view)))
+}
+
+/// Ends a worker's key. Its open link is closed within seconds, and what it held goes to others. Role: admin.
+#[utoipa::path(delete, path = "/v1/workers/keys/{worker}", tag = "workers", params(("worker" = String, Path)), responses(
+    (status = 204),
+    (status = 404, body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn revoke_key(
+    State(parts): State<SharedParts>,
+    only::Admin(caller): only::Admin,
+    Part(worker): Part<String>,
+) -> Result<StatusCode, Rejection> {
+    parts.auth.revoke_worker(&WorkerId(worker), &caller.id).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -1,6 +1,7 @@
 //! The link of an enrolled worker: open to its own queue and its own name, closed to the rest.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use mutirao_broker::link::Link;
@@ -80,4 +81,23 @@ async fn a_shutdown_ends_links() {
     server.shutdown.cancel();
     (&mut server.served).await.unwrap().unwrap();
     assert_eq!(server.broker.counts("tasks.default").await.unwrap().ready, 1, "what it held went back");
+}
+
+#[tokio::test]
+async fn a_revoked_worker_loses_its_link_and_gets_no_other() {
+    let server = Server::start().await;
+    let (admin, worker) = (server.token(Role::Admin).await, server.worker("default").await);
+    let link = link_of(&server, &worker).await;
+    server.broker.publish("tasks.default", vec!["a parcel".into()]).await.unwrap();
+    let mut consumer = link.consume("tasks.default", 1).await.unwrap();
+    consumer.next().await.unwrap();
+    let path = format!("/v1/workers/keys/{}", worker.id);
+    let keys = server.ask("GET", "/v1/workers/keys").bearer_auth(&admin).send().await.unwrap();
+    assert!(keys.text().await.unwrap().contains(&worker.id));
+    assert_eq!(server.ask("DELETE", &path).bearer_auth(&admin).send().await.unwrap().status(), 204);
+    problem(worker.send(&server, "GET", "/v1/link", b"").await, 401).await;
+    while server.broker.counts("tasks.default").await.unwrap().ready == 0 {
+        server.clock.sleep(Duration::from_millis(50)).await;
+    }
+    problem(server.ask("DELETE", "/v1/workers/keys/nobody").bearer_auth(&admin).send().await.unwrap(), 404).await;
 }

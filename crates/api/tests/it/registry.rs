@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mutirao_api::auth::registry::{By, Newcomer, Registry, Token, open};
+use mutirao_api::auth::registry::{By, Newcomer, Registry, Token, Worker, open};
 use mutirao_api::auth::secret::Digest;
 use mutirao_api::{MIGRATIONS, POSTGRES_MIGRATIONS};
 use mutirao_core::auth::Role;
@@ -27,7 +27,10 @@ async fn postgres_keeps_the_registry() {
     all_of_it(open(&store.clone().into())).await;
     let audit = store.connection().await.unwrap().rows("SELECT what FROM api_audit ORDER BY seq", &[]).await.unwrap();
     let audit: Vec<String> = audit.iter().map(|row| row.get(0)).collect();
-    assert_eq!(audit, ["token.create", "token.create", "token.revoke", "enrolment.create", "worker.enrol"]);
+    assert_eq!(
+        audit,
+        ["token.create", "token.create", "token.revoke", "enrolment.create", "worker.enrol", "worker.revoke"]
+    );
     schema.remove().await;
 }
 
@@ -98,4 +101,14 @@ async fn a_one_time_token_lets_one_worker_in(registry: Arc<dyn Registry>) {
     assert_eq!((&worker.queue, worker.enrolled_at), (&queue, Timestamp(50)));
     assert_eq!(registry.worker(&worker.id).await.unwrap().as_ref(), Some(worker));
     assert_eq!(registry.worker(&WorkerId("w9\0".into())).await.unwrap(), None);
+    a_revoked_worker_stays_in_the_list(&*registry, worker).await;
+}
+
+async fn a_revoked_worker_stays_in_the_list(registry: &dyn Registry, worker: &Worker) {
+    assert!(registry.revoke_worker(&worker.id, by("ana", 60)).await.unwrap());
+    assert!(registry.revoke_worker(&worker.id, by("ana", 70)).await.unwrap(), "revoking again changes nothing");
+    assert!(!registry.revoke_worker(&WorkerId("w9\0".into()), by("ana", 70)).await.unwrap());
+    let all = registry.workers(0, 9).await.unwrap();
+    assert_eq!(all.iter().map(|(_, worker)| worker.revoked_at).collect::<Vec<_>>(), [Some(Timestamp(60))]);
+    assert!(registry.workers(all[0].0, 9).await.unwrap().is_empty());
 }

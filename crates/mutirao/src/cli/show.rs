@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comfy_table::{ContentArrangement, Row, Table, presets};
 use mutirao_core::Timestamp;
-use mutirao_core::auth::TokenView;
+use mutirao_core::auth::{KeyView, TokenView};
 use mutirao_core::job::{TaskState, TaskView, WorkerView};
 use mutirao_core::quantity::Bytes;
 
@@ -166,6 +166,14 @@ pub fn tokens(tokens: &[TokenView], now: Timestamp) -> String {
         ]
     };
     table(["ID", "NAME", "ROLE", "STATE", "AGE", "LAST USED"], tokens.iter().map(row))
+}
+
+pub fn worker_keys(keys: &[KeyView], now: Timestamp) -> String {
+    let row = |key: &KeyView| {
+        let state = if key.revoked_at.is_some() { "revoked" } else { "good" };
+        [key.worker.to_string(), one_line(&key.name), key.queue.to_string(), state.into(), ago(key.enrolled_at, now)]
+    };
+    table(["WORKER", "NAME", "QUEUE", "STATE", "AGE"], keys.iter().map(row))
 }
 
 /// A size to one decimal where it needs one: `2GiB`, `1.5GiB`. Written as sizes are read everywhere.

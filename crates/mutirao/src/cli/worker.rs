@@ -1,8 +1,9 @@
 //! `mutirao worker …`
 
 use clap::{Args, Subcommand};
-use mutirao_core::QueueName;
+use mutirao_client::PageArgs;
 use mutirao_core::auth::EnrolmentSpec;
+use mutirao_core::{Clock, QueueName, SystemClock};
 
 use super::out::Out;
 use super::{Globals, reach, show};
@@ -24,6 +25,20 @@ enum Verb {
         #[arg(long, default_value_t)]
         queue: QueueName,
     },
+    /// Show the keys that let workers in, the oldest first
+    Keys {
+        /// How many
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
+        /// Go on where a former page ended
+        #[arg(long)]
+        cursor: Option<String>,
+    },
+    /// Keep a worker out: make its key worthless and close its link
+    Revoke {
+        /// The worker's id, as `mutirao worker keys` shows it
+        worker: String,
+    },
 }
 
 pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
@@ -39,6 +54,20 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
             out.note(format!(
                 "  MUTIRAO_ENROL_TOKEN=… mutirao role worker --url {url} --queue {queue} --dir ./mutirao-worker"
             ));
+            Ok(())
+        }
+        Verb::Keys { limit, cursor } => {
+            let now = SystemClock.now();
+            let keys = client.worker_keys(PageArgs { limit: Some(limit), cursor }).await?;
+            out.answer(&keys, |keys| show::worker_keys(&keys.items, now))?;
+            if let Some(cursor) = &keys.next {
+                out.note(format!("there are more: add --cursor {cursor}"));
+            }
+            Ok(())
+        }
+        Verb::Revoke { worker } => {
+            client.revoke_worker_key(&worker).await?;
+            out.note(format!("the key of {worker} is worthless now; its link closes within seconds"));
             Ok(())
         }
     }

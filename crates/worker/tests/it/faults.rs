@@ -57,3 +57,13 @@ async fn a_worker_that_must_go_without_a_broker_says_what_it_could_not_report() 
     let ended = tokio::time::timeout(crate::stage::PATIENCE, stage.worker).await.unwrap().unwrap();
     assert!(matches!(ended, Err(WorkerError::Unreported { tasks: 1 })), "{ended:?}");
 }
+
+#[tokio::test]
+async fn a_drained_worker_with_nothing_left_to_say_goes_also_when_nobody_hears_its_goodbye() {
+    let stage = Stage::set_with(|config| config.limits.goodbye_wait_max = Duration::from_millis(100)).await;
+    until("the worker", || !stage.beats().is_empty()).await;
+    stage.broker.cut.store(true, Ordering::SeqCst);
+    stage.stopper.drain();
+    let ended = tokio::time::timeout(crate::stage::PATIENCE, stage.worker).await.unwrap().unwrap();
+    assert!(ended.is_ok(), "{ended:?}");
+}
