@@ -3,6 +3,7 @@
 
 check_docs() {
   check_links
+  scripts/check-promises
   command -v jq >/dev/null || { say "skipped: there is no jq to compare docs/configuration.md with"; return 0; }
   local program
   program=$(target_directory)/debug/mutirao
