@@ -1,6 +1,7 @@
 //! The command line: `mutirao <noun> <verb>`. One file per noun reads its arguments, asks the client and shows the
 //! answer; nothing here knows how the work is done.
 
+mod backup;
 mod completions;
 mod config;
 mod flags;
@@ -112,6 +113,8 @@ pub enum Noun {
     Token(token::TokenArgs),
     /// Settings: what can be set, and what is
     Config(config::ConfigArgs),
+    /// The whole installation as one file, and back
+    Backup(backup::BackupArgs),
     /// Look at the set-up and say how to mend what is wrong
     Doctor,
     /// Print a completion script for a shell
@@ -130,6 +133,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Noun::Worker(args) => worker::run(&globals, args).await.map(|()| 0),
         Noun::Token(args) => token::run(&globals, args).await.map(|()| 0),
         Noun::Config(args) => config::run(&globals, args).map(|()| 0),
+        Noun::Backup(args) => backup::run(&globals, args).await.map(|()| 0),
         Noun::Doctor => doctor::run(&globals).await.map(|()| 0),
         Noun::Completions(args) => completions::run(args).map(|()| 0),
     }

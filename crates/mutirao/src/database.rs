@@ -5,14 +5,43 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mutirao_core::blobs::Blobs;
+use mutirao_store::backup::{JUMP, Place, RESTORING, Tables};
 use mutirao_store::postgres::BLOBS_MIGRATIONS;
 use mutirao_store::{Database, FileBlobs, Migration, PgBlobs, Postgres, Sqlite, StoreError};
 
 use crate::config::Settings;
 
 /// Where SQLite keeps it all, inside the data folder.
+const FILE: &str = "mutirao.db";
+const BLOBS: &str = "blobs";
+
 pub fn file_in(data: &Path) -> PathBuf {
-    data.join("mutirao.db")
+    data.join(FILE)
+}
+
+/// What a backup is made of, and a restore fills.
+pub fn place(settings: &Settings) -> Place {
+    let data = settings.data.0.clone();
+    // Whoever hands out attempts does so in generations; those of after the backup must not come again.
+    let after = format!("UPDATE generations SET n = n + {JUMP}");
+    Place {
+        server: settings.database.set().map(|url| url.0.clone()),
+        database: FILE,
+        blobs: BLOBS,
+        files: files_beside(&data),
+        tables: Tables { sqlite: sqlite_steps(), postgres: postgres_steps(), after },
+        data,
+    }
+}
+
+/// Settings, the admin token, and the keys of the workers that `up` keeps here.
+fn files_beside(data: &Path) -> Vec<String> {
+    let mut files = vec!["mutirao.toml".to_owned(), "admin.token".to_owned()];
+    let listed = std::fs::read_dir(data.join("workers")).into_iter().flatten().flatten();
+    let names = listed.filter_map(|entry| entry.file_name().into_string().ok());
+    files.extend(names.map(|name| format!("workers/{name}/identity")));
+    files.retain(|name| data.join(name).is_file());
+    files
 }
 
 /// Every table in PostgreSQL.
@@ -25,6 +54,10 @@ fn sqlite_steps() -> Vec<Migration> {
 }
 
 pub async fn open(settings: &Settings, data: &Path) -> Result<Database, StoreError> {
+    if data.join(RESTORING).exists() {
+        let why = "a restore did not get to its end here; run `mutirao backup restore` again".into();
+        return Err(StoreError::Unusable { path: data.display().to_string(), why });
+    }
     if let Some(url) = settings.database.set() {
         return Ok(Postgres::open(&url.0, &postgres_steps()).await?.into());
     }
@@ -36,7 +69,7 @@ pub async fn open(settings: &Settings, data: &Path) -> Result<Database, StoreErr
 /// Files beside SQLite; in PostgreSQL itself, where every manager sees them.
 pub fn blobs(database: &Database, data: &Path) -> Result<Arc<dyn Blobs>, StoreError> {
     Ok(match database {
-        Database::Sqlite(_) => Arc::new(FileBlobs::open(&data.join("blobs"))?),
+        Database::Sqlite(_) => Arc::new(FileBlobs::open(&data.join(BLOBS))?),
         Database::Postgres(postgres) => Arc::new(PgBlobs(postgres.clone())),
     })
 }

@@ -9,9 +9,11 @@
 //! - [`migrate`]: versioned steps, per component, under a lock.
 //! - [`blobs`]: large byte strings (task logs, later snapshots and modules) as files; [`postgres::PgBlobs`] keeps them in
 //!   the database.
+//! - [`backup`]: an installation as one file, and back.
 //! - [`lock`]: one process to a data folder.
 //! - [`suite`]: what every implementation of a storage trait must do, for tests (feature `suite`).
 
+pub mod backup;
 pub mod blobs;
 pub mod database;
 mod folder;

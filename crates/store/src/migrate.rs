@@ -40,6 +40,13 @@ pub(crate) fn known(migrations: &[Migration]) -> Result<BTreeMap<&'static str, u
     Ok(known)
 }
 
+/// The tables that these steps make, in the order in which they do: whoever is referred to comes first.
+pub(crate) fn tables(migrations: &[Migration]) -> Vec<&'static str> {
+    let of = |step: &Migration| step.sql.split("CREATE TABLE ").skip(1);
+    let name = |rest: &'static str| rest.split([' ', '(', '\n']).next().unwrap_or(rest);
+    migrations.iter().flat_map(of).map(name).collect()
+}
+
 /// Brings the file up to the newest version, or refuses it untouched.
 pub(crate) fn apply(
     conn: &Connection,
@@ -141,6 +148,11 @@ mod tests {
         apply_to(&conn, &[ONE, TWO, OTHER, BROKEN]).unwrap_err();
         assert_eq!(tables(&conn), 2, "a and migrations");
         apply_to(&conn, &[ONE, TWO, OTHER]).unwrap();
+    }
+
+    #[test]
+    fn steps_tell_the_tables_that_they_make() {
+        assert_eq!(super::tables(&[ONE, TWO, OTHER]), ["a", "b"]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod blobs;
 mod checkup;
 mod connect;
 mod errors;
-mod migrate;
+pub(crate) mod migrate;
 mod tls;
 
 use std::ops::{Deref, DerefMut};
@@ -28,6 +28,7 @@ pub use tokio_postgres::types::ToSql;
 use crate::room::{Place, Room};
 use crate::{Migration, StoreError};
 pub use ask::{Ask, text};
+pub(crate) use blobs::CHUNK_BYTES_MAX;
 pub use blobs::{MIGRATIONS as BLOBS_MIGRATIONS, PgBlobs};
 pub use checkup::{Checkup, check};
 pub use connect::check_url;
@@ -56,11 +57,7 @@ impl Postgres {
     /// Connects, looks whether the server will do, and applies the steps that are missing. The URL is that of libpq:
     /// `postgres://user:password@host:5432/database?sslmode=require&sslrootcert=/etc/ca.pem`.
     pub async fn open(url: &str, migrations: &[Migration]) -> Result<Postgres, StoreError> {
-        let plan = connect::Plan::read(url)?;
-        let address = plan.address.clone();
-        let pool = plan.pool()?;
-        let mut client = pool.get().await.map_err(|error| errors::at_opening(error, &address))?;
-        connect::check_version(&client, &address).await?;
+        let (pool, mut client, address) = first(url).await?;
         migrate::apply(&mut client, &address, migrations).await?;
         drop(client);
         Ok(Postgres(Arc::new(Inner { pool, room: Room::for_at_most(CALLS_WAITING_MAX), address })))
@@ -82,6 +79,22 @@ impl Postgres {
     pub fn address(&self) -> &str {
         &self.0.address
     }
+}
+
+/// A pool, its first connection, and the address without the password; or why the server will not do.
+async fn first(url: &str) -> Result<(Pool, Client, String), StoreError> {
+    let plan = connect::Plan::read(url)?;
+    let address = plan.address.clone();
+    let pool = plan.pool()?;
+    let client = pool.get().await.map_err(|error| errors::at_opening(error, &address))?;
+    connect::check_version(&client, &address).await?;
+    Ok((pool, client, address))
+}
+
+/// One connection, for whoever needs no pool, and the address without the password.
+pub(crate) async fn alone(url: &str) -> Result<(Client, String), StoreError> {
+    let (_, client, address) = first(url).await?;
+    Ok((client, address))
 }
 
 impl Connection<'_> {

@@ -7,6 +7,7 @@
 //! Not here: any table or query. Those belong to the capabilities.
 
 mod connect;
+pub(crate) mod copy;
 mod errors;
 mod pending;
 mod readers;

@@ -2,6 +2,7 @@
 
 mod answers;
 mod attending;
+mod backup;
 mod database;
 mod faults;
 mod refusals;

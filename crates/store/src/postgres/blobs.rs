@@ -15,7 +15,7 @@ pub const MIGRATIONS: &[Migration] =
     &[Migration { component: "blobs", version: 1, sql: include_str!("001_blobs.sql") }];
 
 /// Bytes of one chunk: what a read must fetch at least.
-const CHUNK_BYTES_MAX: usize = 256 << 10;
+pub(crate) const CHUNK_BYTES_MAX: usize = 256 << 10;
 /// Blobs removed in one transaction: bounds what others wait for.
 const REMOVED_AT_ONCE: i64 = 500;
 

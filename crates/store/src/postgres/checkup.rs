@@ -1,6 +1,6 @@
 //! A look at a server without changing anything, for `doctor`.
 
-use super::{connect, errors, migrate};
+use super::{errors, migrate};
 use crate::migrate::known;
 use crate::{Migration, StoreError};
 
@@ -19,13 +19,9 @@ pub struct Checkup {
 
 /// Connects as [`Postgres::open`](super::Postgres::open) does, and is refused for the same reasons.
 pub async fn check(url: &str, migrations: &[Migration]) -> Result<Checkup, StoreError> {
-    let plan = connect::Plan::read(url)?;
-    let address = plan.address.clone();
     let known = known(migrations)?;
-    let pool = plan.pool()?;
+    let (mut client, address) = super::alone(url).await?;
     let name = |error| errors::while_opening(error, &address);
-    let mut client = pool.get().await.map_err(|error| errors::at_opening(error, &address))?;
-    connect::check_version(&client, &address).await?;
     let tx = client.transaction().await.map_err(name)?;
     let found = match migrate::has_table(&tx).await.map_err(name)? {
         true => migrate::versions(&tx).await.map_err(name)?,

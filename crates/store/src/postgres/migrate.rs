@@ -30,33 +30,47 @@ pub(super) async fn apply(client: &mut Client, address: &str, migrations: &[Migr
     let known = known(migrations)?;
     let name = |error| errors::while_opening(error, address);
     let tx = client.transaction().await.map_err(name)?;
+    alone(&tx).await.map_err(name)?;
+    let found = versions(&tx).await.map_err(name)?;
+    refuse_newer(&found, &known, address)?;
+    let missing = migrations.iter().filter(|step| step.version > version_in(&found, step.component));
+    steps(&tx, missing).await.map_err(name)?;
+    tx.commit().await.map_err(name)
+}
+
+/// Nobody else changes tables until this transaction ends; and there is a table to note steps in.
+pub(crate) async fn alone(tx: &Transaction<'_>) -> Result<(), tokio_postgres::Error> {
     let lock = format!(
         "SET LOCAL lock_timeout = '{LOCK_WAIT}';
          SELECT pg_advisory_xact_lock({LOCK}, hashtext(coalesce(current_schema(), '')))"
     );
-    tx.batch_execute(&lock).await.map_err(name)?;
-    if !has_table(&tx).await.map_err(name)? {
-        tx.batch_execute(TABLE).await.map_err(name)?;
+    tx.batch_execute(&lock).await?;
+    if !has_table(tx).await? {
+        tx.batch_execute(TABLE).await?;
     }
-    let found = versions(&tx).await.map_err(name)?;
-    refuse_newer(&found, &known, address)?;
-    for step in migrations.iter().filter(|step| step.version > version_in(&found, step.component)) {
-        tx.batch_execute(step.sql).await.map_err(name)?;
+    Ok(())
+}
+
+/// Applies and notes them.
+pub(crate) async fn steps(
+    tx: &Transaction<'_>,
+    steps: impl Iterator<Item = &Migration>,
+) -> Result<(), tokio_postgres::Error> {
+    for step in steps {
+        tx.batch_execute(step.sql).await?;
         let (component, version) = (step.component, step.version as i32);
-        tx.execute("INSERT INTO migrations (component, version) VALUES ($1, $2)", &[&component, &version])
-            .await
-            .map_err(name)?;
+        tx.execute("INSERT INTO migrations (component, version) VALUES ($1, $2)", &[&component, &version]).await?;
     }
-    tx.commit().await.map_err(name)
+    Ok(())
 }
 
 /// Asked first, so that a user who may not create tables can still use those that are there.
-pub(super) async fn has_table(tx: &Transaction<'_>) -> Result<bool, tokio_postgres::Error> {
+pub(crate) async fn has_table(tx: &Transaction<'_>) -> Result<bool, tokio_postgres::Error> {
     tx.query_one("SELECT to_regclass('migrations') IS NOT NULL", &[]).await?.try_get(0)
 }
 
 /// The newest version of each component.
-pub(super) async fn versions(tx: &Transaction<'_>) -> Result<BTreeMap<String, u32>, tokio_postgres::Error> {
+pub(crate) async fn versions(tx: &Transaction<'_>) -> Result<BTreeMap<String, u32>, tokio_postgres::Error> {
     let rows = tx.query("SELECT component, max(version) FROM migrations GROUP BY component", &[]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get::<_, i32>(1)? as u32))).collect()
 }
@@ -65,7 +79,7 @@ fn version_in(found: &BTreeMap<String, u32>, component: &str) -> u32 {
     found.get(component).copied().unwrap_or(0)
 }
 
-pub(super) fn refuse_newer(
+pub(crate) fn refuse_newer(
     found: &BTreeMap<String, u32>,
     known: &BTreeMap<&'static str, u32>,
     address: &str,

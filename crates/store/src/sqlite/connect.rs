@@ -59,7 +59,7 @@ pub(super) fn reader(file: &Path) -> Result<Connection, StoreError> {
     configured(file, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX, READER)
 }
 
-fn configured(file: &Path, flags: OpenFlags, settings: &str) -> Result<Connection, StoreError> {
+pub(super) fn configured(file: &Path, flags: OpenFlags, settings: &str) -> Result<Connection, StoreError> {
     let open = || {
         let conn = Connection::open_with_flags(file, flags)?;
         conn.busy_timeout(LOCK_WAIT_MAX)?;

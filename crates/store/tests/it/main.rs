@@ -1,5 +1,6 @@
 //! The store against real files and a real server: groups, crashes, full disks, several processes.
 
+mod backup;
 mod blobs;
 mod child;
 mod closing;

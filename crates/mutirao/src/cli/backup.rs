@@ -1,0 +1,142 @@
+//! `mutirao backup …`: the whole installation as one file, and back. Works on the data folder and the database
+//! themselves, so it needs neither a running manager nor a token; one that runs goes on.
+
+mod bar;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use mutirao_core::{Clock, SystemClock, Timestamp};
+use mutirao_store::backup::{self, BackupError, Engine, Manifest, Present, SUFFIX, Stamp};
+
+use super::out::Out;
+use super::{Globals, size};
+use crate::config::Given;
+use crate::database;
+use crate::failure::{Exit, Failure};
+use bar::Bar;
+
+#[derive(Debug, Args)]
+pub struct BackupArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Write everything to one file, while the installation goes on: tasks, outputs, tokens, keys of local workers
+    Create {
+        /// The file, which must not be there yet; or a folder, to have a name chosen
+        to: PathBuf,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Bring everything back from such a file, after checking all of it
+    Restore {
+        file: PathBuf,
+        /// Put it in the place of what is there, which is kept aside in the data folder (not so in PostgreSQL)
+        #[arg(long)]
+        replace: bool,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Read all of such a file and say what is in it, or what is wrong with it
+    Verify { file: PathBuf },
+}
+
+#[derive(Debug, Args)]
+struct Server {
+    /// The PostgreSQL it is kept in; best given as MUTIRAO_DATABASE [default: SQLite in the data folder]
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+}
+
+impl Server {
+    fn given(&self) -> Vec<Given> {
+        self.database.iter().map(|url| Given::flag("--database", "database", url)).collect()
+    }
+}
+
+pub async fn run(globals: &Globals, args: BackupArgs) -> Result<(), Failure> {
+    let out = Out::new(globals.shape());
+    let bar = Bar::new(out.shape);
+    match args.verb {
+        Verb::Create { to, server } => {
+            let place = database::place(&globals.config(server.given())?.settings);
+            let stamp = Stamp { program: env!("CARGO_PKG_VERSION").into(), at: SystemClock.now() };
+            let file = chosen(to, stamp.at);
+            let made = backup::create(&place, &file, &stamp, &bar).await;
+            bar.clear();
+            let manifest = made?;
+            out.answer(&manifest, |manifest| format!("{}\n{}", file.display(), told(manifest)))?;
+            out.note("it holds the admin token and the keys of local workers: keep it where only you can read it");
+        }
+        Verb::Restore { file, replace, server } => {
+            let place = database::place(&globals.config(server.given())?.settings);
+            let present = if replace { Present::Replace } else { Present::Refuse };
+            let restored = backup::restore(&file, &place, present, &bar).await;
+            bar.clear();
+            let manifest = restored?;
+            out.answer(&manifest, told)?;
+            out.note(format!("restored to {}; start it with `mutirao up`", place.data.display()));
+        }
+        Verb::Verify { file } => {
+            let verified = backup::verify(&file, &bar);
+            bar.clear();
+            out.answer(&verified?, told)?;
+        }
+    }
+    Ok(())
+}
+
+/// In a folder: a name that sorts by time.
+fn chosen(to: PathBuf, at: Timestamp) -> PathBuf {
+    if !to.is_dir() {
+        return to;
+    }
+    let seconds = at.to_string().split('.').next().unwrap_or_default().replace(':', "-");
+    to.join(format!("{seconds}Z.{SUFFIX}"))
+}
+
+fn told(manifest: &Manifest) -> String {
+    let engine = match manifest.engine {
+        Engine::Sqlite => "SQLite",
+        Engine::Postgres => "PostgreSQL",
+    };
+    let schema: Vec<String> = manifest.schema.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let head = format!(
+        "made {} by Mutirão {} from {engine} (tables: {})",
+        manifest.created_at,
+        manifest.program,
+        schema.join(", ")
+    );
+    let parts = manifest.parts.iter();
+    let parts = parts.map(|part| format!("  {:22} {:>10}  {}", part.name, part.items, size(part.bytes)));
+    std::iter::once(head).chain(parts).collect::<Vec<_>>().join("\n")
+}
+
+impl From<BackupError> for Failure {
+    fn from(error: BackupError) -> Self {
+        match &error {
+            BackupError::Io { error: why, .. } if why.kind() == std::io::ErrorKind::NotFound => {
+                Failure::new(Exit::NotFound, error.to_string())
+            }
+            _ => Failure::failed(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_gets_a_name_that_sorts_by_time_and_a_file_keeps_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = Timestamp(1_700_000_000_123);
+        let named = chosen(dir.path().into(), at);
+        assert_eq!(named, dir.path().join("2023-11-14T22-13-20Z.mutirao-backup"));
+        let file = dir.path().join("x");
+        assert_eq!(chosen(file.clone(), at), file);
+    }
+}
