@@ -32,7 +32,7 @@ use crate::{doctor, role, up};
 pub use flags::named as in_flags;
 pub use misuse::misuse;
 pub use out::{Out, Paint, Shape};
-pub use reach::{ADDRESS_FILE, Found, find, local_address};
+pub use reach::{ADDRESS_FILE, Found, TOKEN_FILE, find, local_address};
 pub use show::{quoted, size};
 
 /// Runs work once, on one machine or many: jobs of tasks, handed to workers, each task ending exactly once.

@@ -59,7 +59,7 @@ pub async fn run(globals: &Globals) -> Result<(), Failure> {
     let out = Out::new(globals.shape());
     let config = globals.config(vec![])?;
     let mut findings = machine::look(&config);
-    findings.extend(database::look(&config).await);
+    findings.extend(database::look(&config, &SystemClock).await);
     findings.extend(tls::files(&config.settings, SystemClock.now()));
     findings.extend(api::look(&config.settings, &SystemClock).await);
     let paint = Paint::for_stdout();

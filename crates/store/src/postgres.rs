@@ -30,7 +30,7 @@ use crate::{Migration, StoreError};
 pub use ask::{Ask, text};
 pub(crate) use blobs::CHUNK_BYTES_MAX;
 pub use blobs::{MIGRATIONS as BLOBS_MIGRATIONS, PgBlobs};
-pub use checkup::{Checkup, check};
+pub use checkup::{Checkup, Settings, check};
 pub use connect::check_url;
 
 /// Calls that hold a connection or wait for one. Past this, [`StoreError::Busy`].

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::process::{Resource, getrlimit};
 
 use super::Finding;
-use crate::cli::size;
+use crate::cli::{TOKEN_FILE, size};
 use crate::config::{Config, Origin};
 
 /// Below this the store will soon refuse writes.
@@ -23,6 +23,7 @@ pub fn look(config: &Config) -> Vec<Finding> {
     if !elsewhere {
         findings.push(folder(data));
         findings.extend(disk(data));
+        findings.extend(secrets(data));
     }
     findings.push(open_files(getrlimit(Resource::Nofile).current));
     findings.extend(cgroups(mutirao_worker::notices()));
@@ -76,6 +77,17 @@ fn folder(data: &Path) -> Finding {
     Finding::ok("data folder", shown.to_string())
 }
 
+/// Told only when something is wrong. Tokens and keys are made 0600; somebody may have changed it since.
+fn secrets(data: &Path) -> Option<Finding> {
+    let token = data.join(TOKEN_FILE);
+    let mode = std::fs::metadata(&token).ok()?.permissions().mode() & 0o777;
+    let shown = token.display();
+    (mode & 0o077 != 0).then(|| {
+        let remedy = format!("chmod 600 {shown}, and make a new token if others may have read it");
+        Finding::fail("admin token", format!("{shown} is open to others ({mode:o})"), remedy)
+    })
+}
+
 fn disk(data: &Path) -> Option<Finding> {
     let stat = rustix::fs::statvfs(data).ok()?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
@@ -125,6 +137,19 @@ mod tests {
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
         assert_eq!(folder(&file).mark, Mark::Fail);
+    }
+
+    #[test]
+    fn a_token_that_others_can_read_is_a_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(secrets(dir.path()), None);
+        let token = dir.path().join(TOKEN_FILE);
+        std::fs::write(&token, "t").unwrap();
+        let set = |mode| std::fs::set_permissions(&token, std::fs::Permissions::from_mode(mode)).unwrap();
+        set(0o600);
+        assert_eq!(secrets(dir.path()), None);
+        set(0o644);
+        assert!(secrets(dir.path()).is_some_and(|found| found.mark == Mark::Fail));
     }
 
     #[test]

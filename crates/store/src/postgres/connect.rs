@@ -16,7 +16,7 @@ use crate::StoreError;
 
 /// Connections of one process. PostgreSQL allows a hundred by default: room for several managers, a person with a shell
 /// and a backup. More would not be faster: settlements are one at a time, and reads are short.
-const CONNECTIONS_MAX: usize = 8;
+pub(super) const CONNECTIONS_MAX: usize = 8;
 /// To reach the server, and for it to let us in.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// For somebody else to be done with a connection. Longer than any settlement should take.

@@ -55,6 +55,27 @@ async fn those_who_open_at_once_all_succeed_and_each_step_is_applied_once() {
 }
 
 #[tokio::test]
+async fn a_look_at_the_server_tells_what_a_user_may_not() {
+    let Some(server) = shared(POSTGRES_VARIABLE) else { return };
+    let schema = Schema::in_database(&server).await;
+    Postgres::open(&schema.url(), &[ROWS]).await.unwrap().close().await;
+    let guest = format!("guest_{}", schema.name());
+    let name = schema.name();
+    let rights = format!(
+        "CREATE ROLE {guest} LOGIN PASSWORD 'pw'; GRANT USAGE ON SCHEMA {name} TO {guest};
+         GRANT SELECT ON ALL TABLES IN SCHEMA {name} TO {guest}"
+    );
+    say(&server, &rights).await;
+    let (_, place) = server.rsplit_once('@').unwrap();
+    let url = format!("postgres://{guest}:pw@{place}?options=-csearch_path%3D{name}");
+    let found = check(&url, &[ROWS, WIDER]).await.unwrap();
+    assert_eq!((found.forbidden, found.may_create, found.steps_missing), (vec!["rows".into()], false, 1));
+    assert!(found.settings.autovacuum && !found.standby && found.connections_free > 0);
+    schema.remove().await;
+    say(&server, &format!("DROP ROLE {guest}")).await;
+}
+
+#[tokio::test]
 async fn newer_tables_are_refused_untouched_and_a_failing_step_undoes_the_upgrade() {
     let Some(server) = shared(POSTGRES_VARIABLE) else { return };
     let schema = Schema::in_database(&server).await;
@@ -71,7 +92,14 @@ async fn newer_tables_are_refused_untouched_and_a_failing_step_undoes_the_upgrad
     assert!(matches!(refused, StoreError::Newer { found: 2, known: 1, .. }), "{refused}");
     assert!(check(&url, &[ROWS]).await.is_err());
     let found = check(&url, &[ROWS, WIDER]).await.unwrap();
-    assert!(found.fsync && found.steps_missing == 0 && !found.version.is_empty(), "{found:?}");
+    assert!(
+        found.settings.fsync
+            && found.may_create
+            && found.forbidden.is_empty()
+            && found.steps_missing == 0
+            && !found.version.is_empty(),
+        "{found:?}"
+    );
     assert_eq!(keys(&store).await, [1]);
     schema.remove().await;
 }
