@@ -77,6 +77,7 @@ pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
         failures: Arc::new(Throttle::new(settings.failures, clock.clone())),
     };
     let metrics = recorder::handle()?;
+    recorder::describe(recorder::METERS.iter().chain(capabilities.iter().flat_map(|capability| capability.meters)));
     let (open, open_document) = routes::open().split_for_parts();
     let (closed, closed_document) = routes::closed().split_for_parts();
     let document = openapi::assemble([open_document, closed_document], &capabilities);

@@ -14,6 +14,7 @@ pub mod id;
 pub mod job;
 pub mod life;
 pub mod limits;
+pub mod meters;
 pub mod outcome;
 pub mod problem;
 pub mod quantity;

@@ -6,6 +6,7 @@
 //! - [`sessions`]: which worker process holds what, and until when its lease runs.
 //! - [`window`]: how many tasks may be out at once.
 
+mod depths;
 pub mod ledger;
 pub mod line;
 pub mod sessions;

@@ -18,7 +18,9 @@ use tokio::sync::mpsc;
 
 use crate::desk::{Handed, Pick};
 use crate::entries::{Cache, Kind, SEGMENT_TASKS, Segment};
+use crate::meters::PARCELS;
 use crate::store::{Card, Shared as Store};
+use crate::waits::Waits;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -63,6 +65,7 @@ pub struct Dispatch {
     store: Store,
     broker: Broker,
     clock: Arc<dyn Clock>,
+    waits: Arc<Waits>,
     cards: HashMap<JobKey, Arc<Card>>,
     segments: Cache,
     /// Grows while nothing can be sent, so that an outage is not answered with a storm.
@@ -70,8 +73,8 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    pub fn new(store: Store, broker: Broker, clock: Arc<dyn Clock>) -> Self {
-        Self { store, broker, clock, cards: HashMap::new(), segments: Cache::default(), pause: Duration::ZERO }
+    pub fn new(store: Store, broker: Broker, clock: Arc<dyn Clock>, waits: Arc<Waits>) -> Self {
+        Self { store, broker, clock, waits, cards: HashMap::new(), segments: Cache::default(), pause: Duration::ZERO }
     }
 
     /// Until the foreman hangs up.
@@ -111,6 +114,10 @@ impl Dispatch {
             match self.pack(id, &queue, &picks).await.map(|parcel| seal(&parcel)) {
                 Ok(body) if body.len() > PARCEL_BYTES_MAX => back.push(Back::TooLong(id)),
                 Ok(body) => {
+                    // The one in the middle waits neither shortest nor longest.
+                    if let Some(pick) = picks.get(picks.len() / 2) {
+                        self.waits.follow(pick.task, pick.attempt, self.clock.now());
+                    }
                     let (ids, bodies) = batches.entry(queue).or_default();
                     ids.push(id);
                     bodies.push(body);
@@ -123,9 +130,12 @@ impl Dispatch {
             }
         }
         for (queue, (ids, bodies)) in batches {
-            if let Err(error) = self.broker.publish(&tasks_of(&queue), bodies).await {
-                trouble = Some(error.to_string());
-                back.extend(ids.into_iter().map(Back::Unsent));
+            match self.broker.publish(&tasks_of(&queue), bodies).await {
+                Ok(()) => metrics::counter!(PARCELS).increment(ids.len() as u64),
+                Err(error) => {
+                    trouble = Some(error.to_string());
+                    back.extend(ids.into_iter().map(Back::Unsent));
+                }
             }
         }
         self.rest(trouble).await;

@@ -18,6 +18,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use crate::desk::ledger::Ledger;
 use crate::desk::{Desk, Effects, Now, SessionChange};
 use crate::dispatch::{Back, Outgoing};
+use crate::meters::{Depths, ENDED, OPEN, SETTLE, WORKERS};
 use crate::reports::{Incoming, Mark};
 use crate::settings::JobsSettings;
 use crate::store::{Settlement, Shared as Store};
@@ -120,6 +121,7 @@ impl Foreman {
         let (mut next_check, mut next_tick) = (last_tick, last_tick);
         let (mut bye, mut hearing) = (None, true);
         let mut inbox = Vec::with_capacity(REPORTS_AT_ONCE);
+        let mut depths = Depths::default();
         loop {
             self.absorb(&mut pending);
             if settling_since.is_none() {
@@ -175,7 +177,7 @@ impl Foreman {
                     if now.mono >= next_check {
                         next_check = now.mono.plus(CHECK_OVERDUE);
                         self.look_for_lost_parcels(&mut pending, now);
-                        self.gauge();
+                        self.gauge(&mut depths);
                     }
                 }
             }
@@ -286,9 +288,10 @@ impl Foreman {
         }
     }
 
-    fn gauge(&self) {
-        metrics::gauge!("mutirao_tasks_open").set(self.desk.open_tasks() as f64);
-        metrics::gauge!("mutirao_workers").set(self.desk.sessions().count() as f64);
+    fn gauge(&self, depths: &mut Depths) {
+        metrics::gauge!(OPEN).set(self.desk.open_tasks() as f64);
+        metrics::gauge!(WORKERS).set(self.desk.sessions().count() as f64);
+        depths.show(self.desk.depths());
     }
 }
 
@@ -316,7 +319,9 @@ impl Settler {
     async fn run(self, mut batches: mpsc::Receiver<Batch>, says: mpsc::Sender<Settled>) {
         while let Some(Batch { settlement, through, answers }) = batches.recv().await {
             let settlement = Arc::new(settlement);
+            let began = self.clock.monotonic();
             self.write(&settlement).await;
+            metrics::histogram!(SETTLE).record(self.clock.monotonic().since(began).as_secs_f64());
             for answer in answers {
                 // A caller that went away does not undo what it asked.
                 let _ = answer.send(true);
@@ -326,7 +331,7 @@ impl Settler {
             for how in Final::ALL {
                 let n = settlement.ended.iter().filter(|ended| ended.how == how).count();
                 if n > 0 {
-                    metrics::counter!("mutirao_tasks_ended_total", "state" => how.as_str()).increment(n as u64);
+                    metrics::counter!(ENDED, "state" => how.as_str()).increment(n as u64);
                 }
             }
             for job in jobs {

@@ -17,11 +17,13 @@ pub mod desk;
 pub mod dispatch;
 pub mod entries;
 pub mod foreman;
+pub mod meters;
 pub mod reports;
 pub mod routes;
 pub mod service;
 pub mod settings;
 pub mod store;
+pub mod waits;
 
 pub use service::{Jobs, JobsError, JobsParts};
 pub use settings::JobsSettings;

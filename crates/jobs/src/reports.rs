@@ -9,6 +9,9 @@ use mutirao_core::Clock;
 use mutirao_core::envelope::{Reports, open};
 use tokio::sync::{mpsc, watch};
 
+use crate::meters::{RUN, WAIT};
+use crate::waits::Waits;
+
 /// Messages in flight between broker and foreman.
 pub const CREDIT: u32 = 64;
 const PAUSE: Duration = Duration::from_millis(200);
@@ -32,6 +35,7 @@ pub async fn run(
     broker: Arc<dyn Broker>,
     queue: String,
     clock: Arc<dyn Clock>,
+    waits: Arc<Waits>,
     to: mpsc::Sender<Incoming>,
     mut settled: watch::Receiver<Mark>,
 ) {
@@ -39,7 +43,7 @@ pub async fn run(
     while !to.is_closed() {
         consumers += 1;
         let failure = match broker.consume(&queue, CREDIT).await {
-            Ok(consumer) => pump(consumer, consumers, &to, &mut settled).await,
+            Ok(consumer) => pump(consumer, consumers, &waits, &to, &mut settled).await,
             Err(error) => Err(error),
         };
         match failure {
@@ -54,6 +58,7 @@ pub async fn run(
 async fn pump(
     mut consumer: Box<dyn Consumer>,
     number: u64,
+    waits: &Waits,
     to: &mpsc::Sender<Incoming>,
     settled: &mut watch::Receiver<Mark>,
 ) -> Result<(), BrokerError> {
@@ -75,6 +80,7 @@ async fn pump(
                             for done in &reports.done {
                                 tracing::debug!(trace = done.trace, task = %done.task, verdict = done.outcome.verdict.as_str(), "reported");
                             }
+                            measure(&reports, waits);
                             if to.send(Incoming { reports, mark: Mark { consumer: number, tag: delivery.tag } }).await.is_err() {
                                 return Ok(());
                             }
@@ -87,5 +93,20 @@ async fn pump(
                 }
             }
         }
+    }
+}
+
+/// The meters are looked up once for a message, not for each task in it.
+fn measure(reports: &Reports, waits: &Waits) {
+    if reports.done.is_empty() {
+        return;
+    }
+    let (run, wait) = (metrics::histogram!(RUN), metrics::histogram!(WAIT));
+    for done in &reports.done {
+        run.record(done.outcome.usage.wall_us as f64 / 1e6);
+    }
+    let started = reports.done.iter().map(|done| (done.task, done.attempt, done.outcome.started_at));
+    for waited in waits.of(started) {
+        wait.record(waited.as_secs_f64());
     }
 }

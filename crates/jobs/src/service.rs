@@ -24,8 +24,10 @@ use crate::desk::{Desk, Now, UnderWay};
 use crate::dispatch::Dispatch;
 use crate::entries::{Kind, pack};
 use crate::foreman::{Ask, Channels, Foreman, Vitals};
+use crate::meters::{ENDED, METERS, SUBMIT, SUBMITTED};
 use crate::settings::JobsSettings;
 use crate::store::{self, Created, Forgotten, NewJob, Shared as Store};
+use crate::waits::Waits;
 use crate::{reports, routes};
 
 const ASKS_MAX: usize = 1_024;
@@ -99,8 +101,9 @@ impl Jobs {
         let (changes, _) = broadcast::channel(CHANGES_MAX);
         let vitals = Arc::new(Vitals::default());
         let results = results_of(&QueueName::default());
-        tokio::spawn(reports::run(broker.clone(), results, clock.clone(), incoming_in, settled_out));
-        tokio::spawn(Dispatch::new(store.clone(), broker, clock.clone()).run(outgoing_out, back_in));
+        let waits = Arc::new(Waits::default());
+        tokio::spawn(reports::run(broker.clone(), results, clock.clone(), waits.clone(), incoming_in, settled_out));
+        tokio::spawn(Dispatch::new(store.clone(), broker, clock.clone(), waits).run(outgoing_out, back_in));
         let foreman = Foreman {
             desk,
             store: store.clone(),
@@ -120,6 +123,7 @@ impl Jobs {
         Capability::new("jobs", routes::routes(self.clone()))
             .guard_blobs("logs/", Arc::new(self.clone()))
             .ready_when(Arc::new(self.clone()))
+            .measuring(METERS)
     }
 
     /// Ends streams to clients, writes what is settled, and stops.
@@ -138,6 +142,7 @@ impl Jobs {
         idempotency: Option<String>,
         trace: String,
     ) -> Result<Submitted, Problem> {
+        let began = self.0.clock.monotonic();
         spec.check()?;
         let total = spec.spread.count() as u32;
         let open = self.0.vitals.open_tasks.load(Ordering::Relaxed);
@@ -167,7 +172,8 @@ impl Jobs {
         .await?;
         match created {
             Created::New(key) => {
-                metrics::counter!("mutirao_jobs_submitted_total").increment(1);
+                metrics::counter!(SUBMITTED).increment(1);
+                metrics::histogram!(SUBMIT).record(self.0.clock.monotonic().since(began).as_secs_f64());
                 Ok(Submitted::New(self.job(key).await?.0))
             }
             Created::Before(key) => Ok(Submitted::Before(self.job(key).await?.0)),
@@ -218,7 +224,7 @@ impl Jobs {
         unstoppable(async move {
             if jobs.0.store.cancel(key, jobs.0.clock.now()).await.map_err(refused)? {
                 let ended = view.tasks - view.counts.ended();
-                metrics::counter!("mutirao_tasks_ended_total", "state" => "cancelled").increment(ended);
+                metrics::counter!(ENDED, "state" => "cancelled").increment(ended);
                 let _ = jobs.0.asks.send(Ask::CancelJob(key, view.queue)).await;
             }
             Ok(())

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mutirao_core::Problem;
 use mutirao_core::auth::Principal;
+use mutirao_core::meters::Meter;
 use utoipa_axum::router::OpenApiRouter;
 
 /// Decides over the blobs under one prefix, because only the capability knows whose they are.
@@ -50,17 +51,24 @@ pub struct Capability {
     /// By key prefix, which ends in `/`.
     pub blob_guards: Vec<(&'static str, Arc<dyn BlobGuard>)>,
     pub ready: Arc<dyn Ready>,
+    /// What it measures.
+    pub meters: &'static [Meter],
 }
 
 impl Capability {
     /// A capability that is always ready and has no blobs. `routes` has its state already.
     pub fn new(name: &'static str, routes: OpenApiRouter) -> Self {
         let (router, openapi) = routes.split_for_parts();
-        Self { name, router, openapi, blob_guards: Vec::new(), ready: Arc::new(AlwaysReady) }
+        Self { name, router, openapi, blob_guards: Vec::new(), ready: Arc::new(AlwaysReady), meters: &[] }
     }
 
     pub fn guard_blobs(mut self, prefix: &'static str, guard: Arc<dyn BlobGuard>) -> Self {
         self.blob_guards.push((prefix, guard));
+        self
+    }
+
+    pub fn measuring(mut self, meters: &'static [Meter]) -> Self {
+        self.meters = meters;
         self
     }
 

@@ -12,6 +12,8 @@ use mutirao_core::{Clock, Problem};
 use mutirao_surface::{Rejection, TraceId};
 use tracing::Instrument;
 
+use crate::recorder::{REQUEST, REQUESTS};
+
 /// Answers carry the trace, so that a caller can name the request when asking what happened.
 pub const REQUEST_ID_HEADER: &str = "x-request-id";
 
@@ -30,8 +32,8 @@ pub async fn note(State(clock): State<Arc<dyn Clock>>, mut request: Request, nex
     let status = response.status().as_u16();
     tracing::debug!(%method, route, status, took_us = took.as_micros() as u64, trace = trace.0, "answered");
     let labels = [("method", method_label(method.as_str())), ("route", route), ("status", status.to_string())];
-    metrics::counter!("mutirao_http_requests_total", &labels).increment(1);
-    metrics::histogram!("mutirao_http_request_seconds").record(took.as_secs_f64());
+    metrics::counter!(REQUESTS, &labels).increment(1);
+    metrics::histogram!(REQUEST).record(took.as_secs_f64());
 
     if let Ok(id) = HeaderValue::from_str(&trace.0) {
         response.headers_mut().insert(REQUEST_ID_HEADER, id);

@@ -16,6 +16,7 @@ use mutirao_surface::Rejection;
 use super::bodies::{SMALL_BODY_BYTES_MAX, too_large};
 use crate::auth::Auth;
 use crate::auth::signature::Claim;
+use crate::recorder::STRANGERS;
 use crate::throttle::{Throttle, household};
 
 #[derive(Clone)]
@@ -39,7 +40,7 @@ impl Gate {
         if problem.status != 401 {
             return problem;
         }
-        metrics::counter!("mutirao_auth_failures_total").increment(1);
+        metrics::counter!(STRANGERS).increment(1);
         match self.failures.check(&household(peer)) {
             Ok(()) => {
                 tracing::info!(%peer, why = %problem, "a caller could not be proved");

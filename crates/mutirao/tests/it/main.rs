@@ -5,6 +5,7 @@ mod attending;
 mod backup;
 mod database;
 mod faults;
+mod metrics;
 mod refusals;
 mod said;
 mod stopping;
