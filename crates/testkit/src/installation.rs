@@ -33,6 +33,7 @@ const KEPT_WITHIN: Duration = Duration::from_secs(5);
 pub struct Setup {
     workers: u32,
     data: Option<PathBuf>,
+    listen: String,
     args: Vec<String>,
     env: Vec<(String, String)>,
 }
@@ -46,6 +47,12 @@ impl Setup {
     /// The data folder, where the default (a fresh one, removed afterwards) will not do.
     pub fn data(mut self, data: &Path) -> Self {
         self.data = Some(data.into());
+        self
+    }
+
+    /// Where it listens, where loopback will not do.
+    pub fn listen(mut self, address: std::net::IpAddr) -> Self {
+        self.listen = SocketAddr::new(address, 0).to_string();
         self
     }
 
@@ -108,7 +115,7 @@ impl Installation {
     }
 
     pub fn setup() -> Setup {
-        Setup { workers: 2, data: None, args: Vec::new(), env: Vec::new() }
+        Setup { workers: 2, data: None, listen: "127.0.0.1:0".into(), args: Vec::new(), env: Vec::new() }
     }
 
     pub fn data(&self) -> &Path {
@@ -227,7 +234,7 @@ impl Installation {
     #[track_caller]
     pub fn restart(&mut self) {
         self.kill9();
-        let listen = self.address.map_or_else(|| "127.0.0.1:0".into(), |address| address.to_string());
+        let listen = self.address.map_or_else(|| self.setup.listen.clone(), |address| address.to_string());
         let mut launch = Launch::new(&self.binary)
             .args(["up", "--listen", &listen, "--workers", &self.setup.workers.to_string(), "--data"])
             .args([&self.data])

@@ -33,7 +33,11 @@ pub struct Proxy {
 
 impl Proxy {
     pub fn to(target: SocketAddr) -> std::io::Result<Proxy> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        Self::listening(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, target)
+    }
+
+    /// Takes connections from a listener that the caller made, wherever that is.
+    pub fn listening(listener: TcpListener, target: SocketAddr) -> std::io::Result<Proxy> {
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             way: Mutex::new(Way::Open),

@@ -9,6 +9,7 @@ mod disk;
 mod frozen;
 mod kills;
 mod link;
+mod network;
 mod requests;
 
 use std::collections::BTreeMap;

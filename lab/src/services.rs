@@ -1,0 +1,68 @@
+//! What an installation under measurement runs on: itself, or private RabbitMQ and PostgreSQL servers.
+
+use std::os::unix::fs::PermissionsExt;
+
+use clap::ValueEnum;
+use mutirao_testkit::installation::Setup;
+use mutirao_testkit::services::Service;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// SQLite, and the link.
+    #[default]
+    Embedded,
+    /// PostgreSQL and RabbitMQ, started for the measurement.
+    Distributed,
+}
+
+impl Backend {
+    /// Reports of different backends go to different files.
+    pub fn named(self, embedded: &'static str, distributed: &'static str) -> &'static str {
+        match self {
+            Backend::Embedded => embedded,
+            Backend::Distributed => distributed,
+        }
+    }
+
+    pub fn start(self) -> anyhow::Result<Backing> {
+        Ok(match self {
+            Backend::Embedded => Backing(None),
+            Backend::Distributed => Backing(Some(Servers::start()?)),
+        })
+    }
+}
+
+/// What was started, until it is dropped.
+pub struct Backing(Option<Servers>);
+
+impl Backing {
+    pub fn fit(&self, setup: Setup) -> Setup {
+        match &self.0 {
+            None => setup,
+            Some(servers) => servers.fit(setup),
+        }
+    }
+}
+
+pub struct Servers {
+    pub rabbitmq: Service,
+    pub postgres: Service,
+    _folder: tempfile::TempDir,
+}
+
+impl Servers {
+    pub fn start() -> anyhow::Result<Self> {
+        // PostgreSQL runs as another user, who must be able to pass.
+        let passable = std::fs::Permissions::from_mode(0o711);
+        let folder = tempfile::Builder::new().prefix("mutirao-lab.").permissions(passable).tempdir()?;
+        Ok(Self {
+            rabbitmq: Service::rabbitmq(folder.path())?,
+            postgres: Service::postgres(folder.path())?,
+            _folder: folder,
+        })
+    }
+
+    pub fn fit(&self, setup: Setup) -> Setup {
+        setup.env("MUTIRAO_BROKER", self.rabbitmq.url()).env("MUTIRAO_DATABASE", self.postgres.url())
+    }
+}
