@@ -4,6 +4,8 @@
 //! What it starts it ends: by pid on drop, by the kernel when the test process dies under it (see [`launch`]), and by
 //! a mark in the environment for whatever slipped away (see [`sweep`]).
 //!
+//! And, behind the feature `sim`, a world that is all simulation, for what real things do too seldom: [`sim`].
+//!
 //! What is *not* here: fakes. A test that can do with a fake uses `core`'s manual clock and seeded dice.
 //!
 //! Everything blocks its thread: from an async test call it under the multi-thread runtime or on a thread of its own.
@@ -19,6 +21,8 @@ pub mod network;
 pub mod ports;
 pub mod proxy;
 pub mod services;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod sweep;
 pub mod wait;
 

@@ -20,7 +20,8 @@ use crate::room::{self, Line};
 use cancelled::Cancelled;
 use outbox::{Outbox, Report};
 use pace::Pace;
-pub(crate) use task::{Task, Try, Unpacked, unpack};
+pub use task::Try;
+pub(crate) use task::{Task, Unpacked, unpack};
 
 /// Parcels remembered, so that one delivered twice is run once.
 const PARCELS_SEEN_MAX: usize = 4_096;

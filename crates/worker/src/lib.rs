@@ -17,6 +17,8 @@ mod patience;
 mod report;
 mod room;
 mod run;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod stop;
 mod take;
 

@@ -1,5 +1,6 @@
 //! Which worker process holds what, and until when its lease runs. Leases run on the monotonic clock, so a stepped wall
-//! clock neither kills the living nor keeps the dead.
+//! clock neither kills the living nor keeps the dead. Whoever goes, goes in order: the same history makes the same
+//! decisions, so that a seed of a simulation replays them.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -82,7 +83,9 @@ impl Sessions {
         known.pid = beat.pid;
         known.capacity = beat.capacity;
         known.draining = beat.draining || beat.leaving;
-        known.held.iter().map(|(task, attempt)| (*task, *attempt)).collect()
+        let mut held: Vec<_> = known.held.iter().map(|(task, attempt)| (*task, *attempt)).collect();
+        held.sort_unstable();
+        held
     }
 
     pub fn hold(&mut self, session: &SessionId, task: TaskKey, attempt: Attempt) {
@@ -136,7 +139,8 @@ impl Sessions {
 
     pub fn remove(&mut self, session: &SessionId) -> Vec<(TaskKey, Attempt)> {
         let Some(gone) = self.sessions.remove(session) else { return Vec::new() };
-        let held: Vec<_> = gone.held.into_iter().collect();
+        let mut held: Vec<_> = gone.held.into_iter().collect();
+        held.sort_unstable();
         for (task, attempt) in &held {
             self.holders.remove(&(*task, *attempt));
             self.remember(*task, *attempt, session.clone());
@@ -167,11 +171,16 @@ impl Sessions {
 
     pub fn of_process(&self, host: &str, pid: u32) -> Vec<SessionId> {
         let is_it = |session: &Session| session.pid == pid && session.host == host;
-        self.sessions.iter().filter(|(_, session)| is_it(session)).map(|(id, _)| id.clone()).collect()
+        let mut found: Vec<_> = self.sessions.iter().filter(|(_, s)| is_it(s)).map(|(id, _)| id.clone()).collect();
+        found.sort_unstable();
+        found
     }
 
     pub fn expired(&self, now: Mono) -> Vec<SessionId> {
-        self.sessions.iter().filter(|(_, s)| s.until <= now).map(|(id, _)| id.clone()).collect()
+        let mut expired: Vec<_> =
+            self.sessions.iter().filter(|(_, s)| s.until <= now).map(|(id, _)| id.clone()).collect();
+        expired.sort_unstable();
+        expired
     }
 
     /// What the sessions of a queue can do together, when each task has these needs. A silent session that is still

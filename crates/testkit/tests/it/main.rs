@@ -1,5 +1,6 @@
-//! The test kit itself, against real services and real processes.
+//! The test kit itself, against real services and real processes; and the simulation.
 
 mod disk;
 mod installation;
 mod services;
+mod sim;

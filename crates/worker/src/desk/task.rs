@@ -9,7 +9,7 @@ use mutirao_core::task::{Action, Needs, TaskSpec};
 use mutirao_core::{Attempt, TaskKey};
 
 /// Which try at which task.
-pub(crate) type Try = (TaskKey, Attempt);
+pub type Try = (TaskKey, Attempt);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Task {

@@ -1,0 +1,47 @@
+//! Faults put into the models on purpose, to see that the simulation notices. Never a switch in the product: each is a
+//! rule that a shell or a store could forget.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// The store writes for whoever asks, also for an owner of yesterday.
+    NoFence,
+    /// Counters move with every settlement, also with one that is written a second time.
+    CountsRepeats,
+    /// A key that was used makes another job.
+    ForgetsKeys,
+    /// Reports are acknowledged when they are heard, not when what came of them is written.
+    AcksBeforeSettling,
+    /// A settlement that failed is not tried again.
+    GivesUpSettling,
+    /// An owner acts without asking whether its tenure holds.
+    TrustsItsTenure,
+    /// An owner never looks into the store for what it was not told.
+    NeverReconciles,
+    /// An owner goes on with a job that was cancelled behind its back.
+    OverlooksCancels,
+    /// Parcels that nobody took are never taken back.
+    WaitsForLostParcels,
+    /// The store keeps no sessions, so that a next owner waits for nobody.
+    ForgetsSessions,
+    /// A worker says ok without having run anything.
+    LazyWorker,
+    /// The broker sends more than a consumer has credit for.
+    NoCredit,
+}
+
+impl Flaw {
+    pub const ALL: [Flaw; 12] = [
+        Flaw::NoFence,
+        Flaw::CountsRepeats,
+        Flaw::ForgetsKeys,
+        Flaw::AcksBeforeSettling,
+        Flaw::GivesUpSettling,
+        Flaw::TrustsItsTenure,
+        Flaw::NeverReconciles,
+        Flaw::OverlooksCancels,
+        Flaw::WaitsForLostParcels,
+        Flaw::ForgetsSessions,
+        Flaw::LazyWorker,
+        Flaw::NoCredit,
+    ];
+}

@@ -1,0 +1,328 @@
+//! A simulated manager process: rounds for its shards, a post for each that it owns, and requests of clients.
+//!
+//! The supervisor's order: a shard appears (or appears with another generation): load it from the store, then work; asked
+//! to leave: hand out nothing more, settle, release; gone: drop it at once.
+
+mod post;
+mod rounds;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mutirao_core::Mono;
+use mutirao_jobs::desk::Now;
+use mutirao_shards::tenancy::Asked;
+use mutirao_shards::{MemberId, ShardId};
+
+use super::clock::LocalClock;
+use super::flaw::Flaw;
+use super::ground::{Event, Ground, MS};
+use super::link::{Link, News};
+use super::wire::{
+    Answer, Ask, Body, Call, ConnId, Created, FromBroker, Name, NoAnswer, Pid, Question, Request, Response, ToBroker,
+};
+use post::{Hands, Post, Turn};
+use rounds::Rounds;
+
+const TICK_US: u64 = 100 * MS;
+/// How long a question to the store is waited for.
+const CALL_MAX: Duration = Duration::from_secs(5);
+
+/// What a post may use of this manager, without the post itself.
+macro_rules! hands {
+    ($manager:expr, $ground:expr, $shard:expr) => {
+        Hands {
+            me: &$manager.me,
+            now: $manager.clock.at($ground.now_us),
+            tenure: $manager.rounds.tenancy.held().get(&$shard).copied(),
+            ground: &mut *$ground,
+            link: &mut $manager.link,
+            calls: &mut $manager.calls,
+        }
+    };
+}
+
+/// Why the store was asked.
+#[derive(Clone, Debug)]
+pub enum Purpose {
+    Round,
+    Load(ShardId, u64),
+    Settle(ShardId),
+    Reconcile(ShardId),
+    Release,
+    Request(u64, Request),
+}
+
+/// Questions to the store that wait for their answers.
+pub struct Calls {
+    pid: Pid,
+    last: u64,
+    open: BTreeMap<u64, (Purpose, Mono)>,
+}
+
+impl Calls {
+    fn ask(&mut self, purpose: Purpose, question: Question, now: Mono, ground: &mut Ground) -> u64 {
+        self.last += 1;
+        self.open.insert(self.last, (purpose, now));
+        ground.ask_store(Call { pid: self.pid, id: self.last, question });
+        self.last
+    }
+
+    fn overdue(&self, now: Mono) -> Vec<u64> {
+        self.open.iter().filter(|(_, (_, since))| now.since(*since) > CALL_MAX).map(|(id, _)| *id).collect()
+    }
+}
+
+pub struct Manager {
+    pub pid: Pid,
+    pub me: MemberId,
+    pub clock: LocalClock,
+    link: Link,
+    rounds: Rounds,
+    posts: BTreeMap<ShardId, Post>,
+    calls: Calls,
+    leaves_by: Option<Mono>,
+}
+
+impl Manager {
+    pub fn start(pid: Pid, clock: LocalClock, ground: &mut Ground) -> Self {
+        let me = MemberId(format!("m{}", pid.0));
+        ground.note(|| format!("{me}: starts"));
+        ground.after(0, Event::Tick(pid));
+        Self {
+            pid,
+            rounds: Rounds::new(me.clone(), ground.weather.terms),
+            me,
+            clock,
+            link: Link::new(pid),
+            posts: BTreeMap::new(),
+            calls: Calls { pid, last: 0, open: BTreeMap::new() },
+            leaves_by: None,
+        }
+    }
+
+    pub fn conn(&self) -> ConnId {
+        self.link.conn()
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.leaves_by.is_some()
+    }
+
+    pub fn is_gone(&self, ground: &Ground) -> bool {
+        let late = self.leaves_by.is_some_and(|by| self.now(ground).mono >= by);
+        late || self.rounds.is_over() && self.posts.is_empty()
+    }
+
+    pub fn is_quiet(&self) -> bool {
+        self.posts.values().all(Post::is_quiet)
+    }
+
+    fn now(&self, ground: &Ground) -> Now {
+        self.clock.at(ground.now_us)
+    }
+
+    pub fn leave(&mut self, ground: &mut Ground) {
+        ground.note(|| format!("{}: leaves", self.me));
+        let (now, terms) = (self.now(ground).mono, ground.weather.terms);
+        self.rounds.tenancy.leave(now);
+        self.leaves_by = Some(now.plus(terms.settle_max + terms.lease));
+        self.follow(ground);
+    }
+
+    pub fn tick(&mut self, ground: &mut Ground) {
+        let now = self.now(ground).mono;
+        self.link.tick(now, ground);
+        self.rounds.tenancy.tick(now);
+        self.follow(ground);
+        for id in self.calls.overdue(now) {
+            self.answered(id, Err(NoAnswer), ground);
+        }
+        self.go_round(ground);
+        for shard in self.shards() {
+            self.with_post(shard, ground, |post, h| post.tick(h));
+        }
+        ground.after(TICK_US, Event::Tick(self.pid));
+    }
+
+    fn shards(&self) -> Vec<ShardId> {
+        self.posts.keys().copied().collect()
+    }
+
+    fn go_round(&mut self, ground: &mut Ground) {
+        let now = self.now(ground).mono;
+        if let Some(question) = self.rounds.step(self.calls.last + 1, &ground.dice, now) {
+            self.calls.ask(Purpose::Round, question, now, ground);
+        }
+    }
+
+    /// Opens, empties and closes posts, by what is owned.
+    fn follow(&mut self, ground: &mut Ground) {
+        let held = self.rounds.tenancy.held().clone();
+        for shard in self.shards() {
+            let generation = self.posts.get(&shard).map(|post| post.generation);
+            let tenure = held.get(&shard);
+            let gone = tenure.map(|tenure| tenure.generation) != generation;
+            if gone && !(ground.has(Flaw::TrustsItsTenure) && tenure.is_none()) {
+                self.close(shard, ground);
+            }
+        }
+        for (shard, tenure) in held {
+            if !self.posts.contains_key(&shard) {
+                let post = {
+                    let mut hands = hands!(self, ground, shard);
+                    Post::open(shard, tenure.generation, &mut hands)
+                };
+                self.posts.insert(shard, post);
+            }
+            if tenure.asked == Asked::Leave {
+                self.with_post(shard, ground, |post, _| post.leave());
+            }
+        }
+    }
+
+    fn close(&mut self, shard: ShardId, ground: &mut Ground) {
+        if let Some(mut post) = self.posts.remove(&shard) {
+            post.close(&mut hands!(self, ground, shard));
+        }
+    }
+
+    fn release(&mut self, shard: ShardId, ground: &mut Ground) {
+        let Some(post) = self.posts.remove(&shard) else { return };
+        ground.note(|| format!("{}: releases shard {shard}", self.me));
+        if self.rounds.tenancy.let_go(shard, post.generation) {
+            let question = Question::Release(self.me.clone(), shard, post.generation);
+            let now = self.now(ground).mono;
+            self.calls.ask(Purpose::Release, question, now, ground);
+        }
+    }
+
+    /// Lets something happen to a post, and then whatever follows from it.
+    fn with_post(&mut self, shard: ShardId, ground: &mut Ground, f: impl FnOnce(&mut Post, &mut Hands<'_>)) {
+        let Some(mut post) = self.posts.remove(&shard) else { return };
+        let turn = {
+            let mut hands = hands!(self, ground, shard);
+            f(&mut post, &mut hands);
+            post.turn(&mut hands)
+        };
+        self.posts.insert(shard, post);
+        self.turned(shard, turn, ground);
+    }
+
+    fn turned(&mut self, shard: ShardId, turn: Turn, ground: &mut Ground) {
+        match turn {
+            Turn::Stay => {}
+            Turn::Release => self.release(shard, ground),
+            Turn::Drop => {
+                // The lease is another's by now; the next look around says so.
+                self.close(shard, ground);
+                if let Some(tenure) = self.rounds.tenancy.held().get(&shard).copied() {
+                    self.rounds.tenancy.let_go(shard, tenure.generation);
+                }
+            }
+        }
+    }
+
+    pub fn hear(&mut self, conn: ConnId, letter: FromBroker, ground: &mut Ground) {
+        let now = self.now(ground).mono;
+        match self.link.hear(conn, letter, now) {
+            News::Up => self.all_posts(ground, |post, h| post.connected(h)),
+            News::Down => self.all_posts(ground, |post, h| post.disconnected(h)),
+            News::Letter(FromBroker::Delivery { consumer, tag, body: Body::Reports(reports) }) => {
+                let found = self.posts.values().find(|post| post.consumes_as(consumer)).map(|post| post.shard);
+                if let Some(shard) = found {
+                    self.with_post(shard, ground, |post, h| post.hear(tag, &reports, h));
+                }
+            }
+            News::Letter(FromBroker::Confirmed(number)) => self.all_posts(ground, |post, _| post.confirmed(number)),
+            News::Letter(FromBroker::Counted { id, lying }) => {
+                self.all_posts(ground, |post, h| post.counted(id, lying, h));
+            }
+            News::Letter(FromBroker::Heard(Name::Asks(shard), Body::Ask(ask))) => {
+                self.with_post(shard, ground, |post, h| post.asked(ask, h));
+            }
+            News::Letter(_) | News::Old => {}
+        }
+    }
+
+    fn all_posts(&mut self, ground: &mut Ground, f: impl Fn(&mut Post, &mut Hands<'_>)) {
+        for shard in self.shards() {
+            self.with_post(shard, ground, &f);
+        }
+    }
+
+    pub fn answered(&mut self, id: u64, answer: Result<Answer, NoAnswer>, ground: &mut Ground) {
+        let Some((purpose, _)) = self.calls.open.remove(&id) else { return };
+        match purpose {
+            Purpose::Round => {
+                let now = self.now(ground).mono;
+                self.rounds.hear(id, answer, now);
+                self.follow(ground);
+                self.go_round(ground);
+            }
+            Purpose::Load(shard, generation) => {
+                if self.posts.get(&shard).is_some_and(|post| post.generation == generation) {
+                    self.with_post(shard, ground, |post, h| post.loaded(answer, h));
+                }
+            }
+            Purpose::Settle(shard) => {
+                let Some(post) = self.posts.get_mut(&shard) else { return };
+                let turn = post.settled(id, answer, &mut hands!(self, ground, shard));
+                self.turned(shard, turn, ground);
+                self.with_post(shard, ground, |_, _| {});
+            }
+            Purpose::Reconcile(shard) => self.with_post(shard, ground, |post, h| post.reconciled(id, answer, h)),
+            Purpose::Release => {}
+            Purpose::Request(request, what) => self.respond(request, what, answer, ground),
+        }
+    }
+
+    // ── clients ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    pub fn asked(&mut self, request: u64, what: Request, ground: &mut Ground) {
+        let question = match &what {
+            Request::Submit { key, definition } => Question::Create { key: *key, definition: definition.clone() },
+            Request::CancelJob(job) => Question::CancelJob(*job),
+            Request::CancelTask(task, shard) => {
+                self.tell(*shard, Ask::CancelTask(*task), ground);
+                ground.after(MS, Event::Responded(request, Response::Cancelled));
+                return;
+            }
+        };
+        let now = self.now(ground).mono;
+        self.calls.ask(Purpose::Request(request, what), question, now, ground);
+    }
+
+    fn respond(&mut self, request: u64, what: Request, answer: Result<Answer, NoAnswer>, ground: &mut Ground) {
+        let response = match (what, answer) {
+            (Request::Submit { definition, .. }, Ok(Answer::Created(job, created))) => {
+                if created == Created::New {
+                    self.tell(definition.shard, Ask::Admit(job, definition), ground);
+                }
+                Response::Accepted(job)
+            }
+            (Request::CancelJob(job), Ok(Answer::Cancelled(shard))) => {
+                if let Some(shard) = shard {
+                    self.tell(shard, Ask::CancelJob(job), ground);
+                }
+                Response::Cancelled
+            }
+            _ => Response::Refused,
+        };
+        ground.after(MS, Event::Responded(request, response));
+    }
+
+    /// Says it to the owner: here, or to whoever listens.
+    fn tell(&mut self, shard: ShardId, ask: Ask, ground: &mut Ground) {
+        if self.posts.contains_key(&shard) {
+            self.with_post(shard, ground, |post, h| post.asked(ask, h));
+        } else {
+            self.link.send(ToBroker::Announce { topic: Name::Asks(shard), body: Body::Ask(ask) }, ground);
+        }
+    }
+
+    /// A worker process was seen dying.
+    pub fn bury(&mut self, pid: u32, ground: &mut Ground) {
+        self.all_posts(ground, |post, h| post.bury(pid, h));
+    }
+}

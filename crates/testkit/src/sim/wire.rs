@@ -1,0 +1,176 @@
+//! What travels in the simulated world: names, letters to and from the broker, questions to the store and their answers.
+//! Envelopes are the real ones, not encoded.
+
+use std::rc::Rc;
+
+use mutirao_core::envelope::{Control, Parcel, Reports};
+use mutirao_core::id::{JobKey, QueueName, SessionId, TaskKey, WorkerId};
+use mutirao_core::task::{Needs, Retry, TaskSpec};
+use mutirao_jobs::store::{OpenJob, Settlement};
+use mutirao_shards::store::{LeaseRow, MemberRow};
+use mutirao_shards::tenancy::Claim;
+use mutirao_shards::{MemberId, ShardId};
+
+/// One life of a process. A process that starts again has another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pid(pub u32);
+
+/// One connection of a process to the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConnId {
+    pub pid: Pid,
+    pub epoch: u32,
+}
+
+/// Queues and topics of the broker.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Name {
+    Tasks(QueueName),
+    Results(ShardId),
+    Control(QueueName),
+    Asks(ShardId),
+}
+
+/// A job as submitted.
+#[derive(Debug)]
+pub struct Definition {
+    pub queue: QueueName,
+    pub shard: ShardId,
+    pub first: u32,
+    pub total: u32,
+    pub retry: Retry,
+    pub needs: Needs,
+    pub spec: std::sync::Arc<TaskSpec>,
+}
+
+/// A message of the broker.
+#[derive(Clone, Debug)]
+pub enum Body {
+    Parcel(Rc<Parcel>),
+    Reports(Rc<Reports>),
+    Control(Rc<Control>),
+    Ask(Ask),
+}
+
+/// What a manager says to the owner of a shard. Nobody waits for it: what is lost is found in the store.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    Admit(JobKey, Rc<Definition>),
+    CancelJob(JobKey),
+    CancelTask(TaskKey),
+}
+
+#[derive(Clone, Debug)]
+pub enum ToBroker {
+    Connect,
+    Publish { to: Name, bodies: Vec<Body>, confirm: u64 },
+    Consume { from: Name, consumer: u64, credit: usize },
+    Cancel { consumer: u64 },
+    Ack { consumer: u64, through: u64 },
+    Announce { topic: Name, body: Body },
+    Subscribe(Name),
+    Count { queue: Name, id: u64 },
+}
+
+#[derive(Clone, Debug)]
+pub enum FromBroker {
+    Connected,
+    Confirmed(u64),
+    Delivery {
+        consumer: u64,
+        tag: u64,
+        body: Body,
+    },
+    Heard(Name, Body),
+    Counted {
+        id: u64,
+        lying: usize,
+    },
+    /// The connection is no more.
+    Lost,
+}
+
+/// A question to the store, and who asks.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub pid: Pid,
+    pub id: u64,
+    pub question: Question,
+}
+
+#[derive(Clone, Debug)]
+pub enum Question {
+    Beat(MemberId),
+    Renew(MemberId, Vec<(ShardId, u64)>),
+    Members,
+    Leases,
+    Claim(MemberId, Claim),
+    Release(MemberId, ShardId, u64),
+    Forget(MemberId, Option<u64>),
+    Create {
+        key: u64,
+        definition: Rc<Definition>,
+    },
+    CancelJob(JobKey),
+    /// Everything unfinished in a shard.
+    Load(ShardId),
+    Settle {
+        member: MemberId,
+        shard: ShardId,
+        generation: u64,
+        settlement: Rc<Settlement>,
+    },
+}
+
+#[derive(Debug)]
+pub enum Answer {
+    Done,
+    Renewed(Vec<ShardId>),
+    Members(Vec<MemberRow>),
+    Leases(Vec<LeaseRow>),
+    Claimed(Option<u64>),
+    Created(JobKey, Created),
+    Cancelled(Option<ShardId>),
+    Loaded(Loaded),
+    Settled,
+    /// The generation is over.
+    Fenced,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    New,
+    Before,
+}
+
+/// What an owner finds of its shard.
+pub struct Loaded {
+    pub jobs: Vec<(OpenJob, Rc<Definition>)>,
+    pub sessions: Vec<(SessionId, WorkerId, QueueName)>,
+}
+
+impl std::fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} jobs, {} sessions", self.jobs.len(), self.sessions.len())
+    }
+}
+
+/// The store did not answer, or said that it cannot. Whether the question took effect is not known.
+#[derive(Clone, Copy, Debug)]
+pub struct NoAnswer;
+
+/// What a client asks of a manager.
+#[derive(Clone, Debug)]
+pub enum Request {
+    Submit { key: u64, definition: Rc<Definition> },
+    CancelJob(JobKey),
+    CancelTask(TaskKey, ShardId),
+}
+
+/// What a client hears: it was done, or (within the client's patience) nothing.
+#[derive(Clone, Copy, Debug)]
+pub enum Response {
+    Accepted(JobKey),
+    Cancelled,
+    Refused,
+}

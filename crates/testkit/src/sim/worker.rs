@@ -1,0 +1,313 @@
+//! A simulated worker process: the real desk of the worker, and its three loops (taking, reporting, listening) as one
+//! script. What a task does when it runs is the only thing made up.
+
+mod runs;
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mutirao_core::Mono;
+use mutirao_core::envelope::{Beat, Parcel, Reports};
+use mutirao_core::id::{QueueName, SessionId, WorkerId};
+use mutirao_core::task::Needs;
+use mutirao_jobs::desk::Now;
+use mutirao_shards::ShardId;
+use mutirao_worker::Limits;
+use mutirao_worker::sim::{Desk, Try};
+
+use super::clock::LocalClock;
+use super::ground::{Event, Ground, MS};
+use super::link::{Link, News};
+use super::weather::shard_of_queue;
+use super::wire::{Body, ConnId, FromBroker, Name, Pid, ToBroker};
+use runs::Runs;
+
+const TICK_US: u64 = 50 * MS;
+/// As in the real taking loop.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// What a worker waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alarm {
+    /// A task has run for longer than a moment.
+    Lasting(Try),
+    /// A task's process has ended.
+    Ends(Try),
+    /// Its output is safe.
+    Uploaded(Try),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Working,
+    Draining,
+    SayingGoodbye,
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Beat,
+    Outcomes,
+}
+
+/// A message that must be confirmed before the next leaves.
+struct Outgoing {
+    to: Name,
+    reports: Rc<Reports>,
+    kind: Kind,
+    /// Its number on the connection it was last sent over.
+    sent: Option<u64>,
+}
+
+pub struct Worker {
+    pub pid: Pid,
+    pub clock: LocalClock,
+    pub queue: QueueName,
+    pub session: SessionId,
+    worker: WorkerId,
+    capacity: Needs,
+    limits: Limits,
+    link: Link,
+    desk: Desk,
+    runs: Runs,
+    stage: Stage,
+    consumer: Option<u64>,
+    inbox: VecDeque<(u64, Rc<Parcel>)>,
+    no_room_since: Option<Mono>,
+    outgoing: Option<Outgoing>,
+    beat_at: Mono,
+}
+
+impl Worker {
+    pub fn start(pid: Pid, queue: QueueName, capacity: Needs, clock: LocalClock, ground: &mut Ground) -> Self {
+        let session = SessionId(format!("s{}", pid.0));
+        // Few workers, many lives: a worker that starts again is the same worker.
+        let worker = WorkerId(format!("w{}", pid.0 % 5));
+        let limits = Limits::default();
+        ground.note(|| format!("{session}: worker of {queue} with {} starts", capacity.cpus));
+        ground.after(0, Event::Tick(pid));
+        Self {
+            pid,
+            clock,
+            queue,
+            desk: Desk::new(capacity, limits, session.clone(), worker.clone()),
+            session,
+            worker,
+            capacity,
+            limits,
+            link: Link::new(pid),
+            runs: Runs::default(),
+            stage: Stage::Working,
+            consumer: None,
+            inbox: VecDeque::new(),
+            no_room_since: None,
+            outgoing: None,
+            beat_at: Mono::default(),
+        }
+    }
+
+    pub fn conn(&self) -> ConnId {
+        self.link.conn()
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.stage == Stage::Gone
+    }
+
+    /// Nothing is held and everything is said.
+    pub fn is_idle(&self) -> bool {
+        self.desk.is_idle() && self.desk.unreported() == 0 && self.inbox.is_empty()
+    }
+
+    fn now(&self, ground: &Ground) -> Now {
+        self.clock.at(ground.now_us)
+    }
+
+    pub fn tick(&mut self, ground: &mut Ground) {
+        self.link.tick(self.now(ground).mono, ground);
+        self.go_on(ground);
+        if self.stage != Stage::Gone {
+            ground.after(TICK_US, Event::Tick(self.pid));
+        }
+    }
+
+    pub fn alarm(&mut self, alarm: Alarm, ground: &mut Ground) {
+        let now = self.now(ground);
+        match alarm {
+            Alarm::Lasting(id) => self.desk.lasting(id, now.wall),
+            Alarm::Ends(id) => self.runs.ends(id, self.pid, &mut self.desk, now, ground),
+            Alarm::Uploaded(id) => self.runs.uploaded(id, &mut self.desk, now),
+        }
+        self.go_on(ground);
+    }
+
+    /// Finish what runs, give back the rest, go home.
+    pub fn drain(&mut self, ground: &mut Ground) {
+        if self.stage == Stage::Working {
+            ground.note(|| format!("{}: drains", self.session));
+            self.stage = Stage::Draining;
+            self.desk.drain(self.now(ground).wall);
+            self.stop_consuming(ground);
+            self.beat_at = Mono::default();
+            self.go_on(ground);
+        }
+    }
+
+    /// Stop what runs as well.
+    pub fn halt(&mut self, ground: &mut Ground) {
+        self.drain(ground);
+        self.desk.halt(self.now(ground).wall);
+        self.go_on(ground);
+    }
+
+    pub fn hear(&mut self, conn: ConnId, letter: FromBroker, ground: &mut Ground) {
+        let now = self.now(ground);
+        match self.link.hear(conn, letter, now.mono) {
+            News::Up => self.link.send(ToBroker::Subscribe(Name::Control(self.queue.clone())), ground),
+            News::Down => {
+                self.consumer = None;
+                self.inbox.clear();
+                if let Some(outgoing) = &mut self.outgoing {
+                    outgoing.sent = None;
+                }
+            }
+            News::Letter(FromBroker::Delivery { consumer, tag, body: Body::Parcel(parcel) }) => {
+                if self.consumer == Some(consumer) {
+                    self.inbox.push_back((tag, parcel));
+                }
+            }
+            News::Letter(FromBroker::Heard(_, Body::Control(control))) => {
+                self.desk.cancel(&control, now.wall, now.mono);
+                if control.drain.contains(&self.session) {
+                    self.drain(ground);
+                }
+            }
+            News::Letter(FromBroker::Confirmed(number)) => self.confirmed(number),
+            News::Letter(_) | News::Old => {}
+        }
+        self.go_on(ground);
+    }
+
+    fn confirmed(&mut self, number: u64) {
+        let Some(outgoing) = self.outgoing.take_if(|outgoing| outgoing.sent == Some(number)) else { return };
+        if outgoing.kind == Kind::Outcomes {
+            self.desk.confirm_reports();
+        }
+        if self.stage == Stage::SayingGoodbye {
+            self.stage = Stage::Gone;
+        }
+    }
+
+    /// Everything that can be done now.
+    fn go_on(&mut self, ground: &mut Ground) {
+        if self.stage == Stage::Gone {
+            return;
+        }
+        let now = self.now(ground);
+        self.begin(now, ground);
+        if self.stage == Stage::Working {
+            self.take(now, ground);
+        }
+        self.runs.heed(self.pid, ground);
+        self.report(now, ground);
+    }
+
+    fn begin(&mut self, now: Now, ground: &mut Ground) {
+        while let Some(run) = self.desk.next(now.wall, now.mono) {
+            self.runs.begin(run, self.pid, now, ground);
+        }
+        self.runs.check(self.capacity, &self.session, ground);
+    }
+
+    fn take(&mut self, now: Now, ground: &mut Ground) {
+        if !self.link.is_up() {
+            return;
+        }
+        if !self.desk.has_room(now.mono) {
+            let since = *self.no_room_since.get_or_insert(now.mono);
+            if now.mono.since(since) >= LINGER {
+                self.stop_consuming(ground);
+            }
+            return;
+        }
+        self.no_room_since = None;
+        let Some(consumer) = self.consumer else {
+            let consumer = self.link.number();
+            self.consumer = Some(consumer);
+            let from = Name::Tasks(self.queue.clone());
+            self.link.send(ToBroker::Consume { from, consumer, credit: self.limits.credit_parcels as usize }, ground);
+            return;
+        };
+        let Some((last, _)) = self.inbox.back() else { return };
+        // Acknowledged on receipt: from here on the session answers for them.
+        self.link.send(ToBroker::Ack { consumer, through: *last }, ground);
+        for (_, parcel) in std::mem::take(&mut self.inbox) {
+            ground.note(|| format!("{}: takes parcel {:?} of {} tasks", self.session, parcel.id, parcel.tasks.len()));
+            self.runs.received(&parcel, ground);
+            if let Err(bad) = self.desk.accept((*parcel).clone(), now.wall) {
+                ground.oracle.fail(|| format!("an owner made a parcel that makes no sense: {bad}"));
+            }
+        }
+        self.begin(now, ground);
+    }
+
+    fn stop_consuming(&mut self, ground: &mut Ground) {
+        if let Some(consumer) = self.consumer.take() {
+            self.inbox.clear();
+            self.link.send(ToBroker::Cancel { consumer }, ground);
+        }
+    }
+
+    /// One message at a time, each confirmed before the next leaves; the heartbeat travels in the same order.
+    fn report(&mut self, now: Now, ground: &mut Ground) {
+        if self.outgoing.is_none() {
+            self.outgoing = self.next_message(now, ground);
+        }
+        let Some(outgoing) = &mut self.outgoing else { return };
+        if outgoing.sent.is_none() && self.link.is_up() {
+            let confirm = self.link.number();
+            outgoing.sent = Some(confirm);
+            let bodies = vec![Body::Reports(outgoing.reports.clone())];
+            self.link.send(ToBroker::Publish { to: outgoing.to.clone(), bodies, confirm }, ground);
+        }
+    }
+
+    fn next_message(&mut self, now: Now, ground: &mut Ground) -> Option<Outgoing> {
+        if now.mono >= self.beat_at {
+            self.beat_at = now.mono.plus(self.limits.beat_every);
+            return Some(self.beat(now, Stage::Working));
+        }
+        if let Some((to, reports)) = self.desk.take_reports() {
+            ground.note(|| {
+                let done: Vec<_> = reports.done.iter().map(|d| (d.task, d.attempt.n, d.outcome.verdict)).collect();
+                format!("{}: reports {done:?}, taken {:?}", self.session, reports.taken)
+            });
+            let shard = to.rsplit('.').next().and_then(|n| n.parse().ok()).map(ShardId);
+            let to = Name::Results(shard.unwrap_or_else(|| shard_of_queue(&self.queue)));
+            return Some(Outgoing { to, reports: Rc::new(reports), kind: Kind::Outcomes, sent: None });
+        }
+        if self.stage == Stage::Draining && self.desk.is_idle() {
+            self.stage = Stage::SayingGoodbye;
+            return Some(self.beat(now, Stage::SayingGoodbye));
+        }
+        None
+    }
+
+    fn beat(&mut self, now: Now, stage: Stage) -> Outgoing {
+        self.desk.tidy(now.wall, now.mono);
+        let mut reports = Reports::new(self.session.clone(), self.worker.clone());
+        reports.beat = Some(Beat {
+            queue: self.queue.clone(),
+            host: "h".into(),
+            pid: self.pid.0,
+            capacity: self.capacity,
+            draining: self.desk.is_draining(),
+            leaving: stage == Stage::SayingGoodbye,
+            held: self.desk.held(),
+        });
+        let to = Name::Results(shard_of_queue(&self.queue));
+        Outgoing { to, reports: Rc::new(reports), kind: Kind::Beat, sent: None }
+    }
+}
