@@ -122,7 +122,7 @@ fn define(ground: &Ground) -> Definition {
     let action = match ground.dice.below(6) {
         0 => Action::Noop {},
         _ => Action::Exec(Exec {
-            command: vec![pace, pick(&["sound", "flaky", "flaky", "hopeless"])],
+            command: vec![pace, pick(&["sound", "sound", "flaky", "flaky", "flaky", "hopeless", "broken"])],
             ..Exec::default()
         }),
     };

@@ -71,7 +71,8 @@ impl Weather {
             keeping: if dice.below(3) == 0 { Keeping::Nothing } else { Keeping::Confirmed },
             counting: if dice.below(2) == 0 { Counting::Everything } else { Counting::WhatLies },
             slow_letters_per_mille: maybe(60),
-            slow_letter_us: between(10 * MS, 4 * SECOND),
+            // Now and then longer than a lease: what was sent under it arrives when it is over.
+            slow_letter_us: if dice.below(4) == 0 { 14 * SECOND } else { between(10 * MS, 4 * SECOND) },
             lost_calls_per_mille: maybe(30),
             failed_commits_per_mille: maybe(60),
             unsaid_commits_per_mille: maybe(60),

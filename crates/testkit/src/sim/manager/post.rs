@@ -139,9 +139,10 @@ impl Post {
         self.leaving = true;
     }
 
-    /// Nothing of what it knows is unfinished.
+    /// Nothing of what it knows is unfinished, and nobody is believed to hold anything.
     pub fn is_quiet(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| work.desk.open_tasks() == 0 && work.settling.is_done())
+        let idle = |desk: &Desk| desk.open_tasks() == 0 && desk.sessions().all(|(_, session)| session.held.is_empty());
+        self.work.as_ref().is_some_and(|work| idle(&work.desk) && work.settling.is_done())
     }
 
     /// Everything that can be done now.
@@ -300,7 +301,7 @@ impl Work {
 
     /// Moves what the desk decided to where it is written or said; says which tasks ended.
     fn absorb(&mut self) -> Vec<TaskKey> {
-        let Effects { ended, late, again, stop, sessions } = self.desk.effects();
+        let Effects { ended, late, again, stop, sessions, .. } = self.desk.effects();
         let tasks = ended.iter().map(|ended| ended.task).collect();
         self.settling.add(ended, late, again, sessions);
         self.outbox.stop(stop);

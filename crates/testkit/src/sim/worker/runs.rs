@@ -59,6 +59,7 @@ impl Runs {
             _ => 0,
         };
         let verdict = match ground.dice.below(100) {
+            n if n < 30 && words.get(1).is_some_and(|word| word == "broken") => Verdict::Refused,
             n if n < bad_percent && n % 4 == 0 => Verdict::TimedOut,
             n if n < bad_percent => Verdict::Failed,
             _ => Verdict::Ok,
