@@ -20,6 +20,7 @@
 //! Not here: reading metrics, starting processes, routes, the loop.
 
 pub mod measure;
+pub mod packing;
 pub mod policy;
 pub mod steady;
 
