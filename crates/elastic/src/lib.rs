@@ -19,11 +19,13 @@
 //!
 //! Not here: reading metrics, starting processes, routes, the loop.
 
+pub mod decide;
 pub mod measure;
 pub mod packing;
 pub mod policy;
 pub mod steady;
 
+pub use decide::{Change, Decision, Removal, State, decide};
 pub use measure::Load;
 pub use policy::{Elastic, Policy, Preset};
 pub use steady::Steady;

@@ -1,0 +1,4 @@
+//! Whole worlds under a seed: policies against queues and workers that take their time, and a resource manager that dies.
+
+mod queueing;
+mod sentryweb;
