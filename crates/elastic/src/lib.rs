@@ -20,12 +20,14 @@
 //! Not here: reading metrics, starting processes, routes, the loop.
 
 pub mod decide;
+pub mod fleet;
 pub mod measure;
 pub mod packing;
 pub mod policy;
 pub mod steady;
 
 pub use decide::{Change, Decision, Removal, State, decide};
+pub use fleet::{Action, Aim, Fleet, Listing, Member, Seen, Terms};
 pub use measure::Load;
 pub use policy::{Elastic, Policy, Preset};
 pub use steady::Steady;
