@@ -121,6 +121,12 @@ impl Auth {
         Ok(worker.filter(|worker| worker.revoked_at.is_none()))
     }
 
+    /// Whether a worker is let in, by what is written and not by what was believed a moment ago.
+    pub async fn is_enrolled_now(&self, id: &WorkerId) -> Result<bool, Problem> {
+        let worker = self.registry.worker(id).await.map_err(store_problem)?;
+        Ok(worker.is_some_and(|worker| worker.revoked_at.is_none()))
+    }
+
     /// A page of enrolled workers, and the number that the next page starts after.
     pub async fn workers(&self, after: i64, rows: u32) -> Result<Vec<(i64, Worker)>, Problem> {
         self.registry.workers(after, rows).await.map_err(store_problem)

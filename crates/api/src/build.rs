@@ -25,7 +25,7 @@ use crate::layers::{access, streams};
 use crate::recorder::{self, Tidying};
 use crate::routes::{self, Parts};
 use crate::throttle::Throttle;
-use crate::{ApiError, Serve, Settings, openapi, serve};
+use crate::{ApiError, Serve, Settings, Ways, openapi, serve};
 
 /// What the API is made of. The store has had [`crate::MIGRATIONS`] or [`crate::POSTGRES_MIGRATIONS`] applied.
 pub struct ApiParts {
@@ -34,6 +34,8 @@ pub struct ApiParts {
     pub blobs: Arc<dyn Blobs>,
     pub clock: Arc<dyn Clock>,
     pub capabilities: Vec<Capability>,
+    /// How workers reach the broker, besides the link.
+    pub ways: Arc<dyn Ways>,
     pub settings: Settings,
     /// Cancelled by whoever runs the process: event streams and links end, and [`Api::serve`] returns.
     pub shutdown: CancellationToken,
@@ -69,7 +71,7 @@ impl Api {
 }
 
 pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
-    let ApiParts { store, broker, blobs, clock, capabilities, settings, shutdown } = parts;
+    let ApiParts { store, broker, blobs, clock, capabilities, ways, settings, shutdown } = parts;
     let auth = Arc::new(Auth::new(registry::open(&store), clock.clone()));
     let gate = Gate {
         auth: auth.clone(),
@@ -94,6 +96,7 @@ pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
         metrics: metrics.clone(),
         document: document.clone(),
         links: links.clone(),
+        ways,
         link_places: Arc::new(Semaphore::new(settings.connections_max)),
         shutdown: shutdown.clone(),
     });

@@ -17,6 +17,7 @@ mod serve;
 mod settings;
 mod throttle;
 mod tls;
+mod ways;
 
 pub use auth::Auth;
 pub use auth::postgres::MIGRATIONS as POSTGRES_MIGRATIONS;
@@ -28,3 +29,4 @@ pub use mutirao_tls::Serving;
 pub use serve::{Serve, serve};
 pub use settings::Settings;
 pub use throttle::Rate;
+pub use ways::{OnlyLink, Ways};

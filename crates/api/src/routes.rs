@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::Ways;
 use crate::auth::Auth;
 use crate::layers::gate::Gate;
 
@@ -34,6 +35,7 @@ pub struct Parts {
     /// The document at `/v1/openapi.json`, as it is sent.
     pub document: bytes::Bytes,
     pub links: TaskTracker,
+    pub ways: Arc<dyn Ways>,
     pub link_places: Arc<Semaphore>,
     pub shutdown: CancellationToken,
 }
@@ -54,6 +56,7 @@ pub fn closed() -> OpenApiRouter<SharedParts> {
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
         .routes(routes!(workers::create_enrolment))
+        .routes(routes!(workers::broker))
         .routes(routes!(workers::keys))
         .routes(routes!(workers::revoke_key))
         .routes(routes!(blobs::put, blobs::get))

@@ -30,9 +30,15 @@ impl<T> Default for Inbox<T> {
 
 impl<T> Inbox<T> {
     pub fn deliver(&mut self, theirs: T, body: Bytes, redelivered: bool) {
+        let tag = self.hold(theirs);
+        self.arrived.push(Delivery { tag, body, redelivered });
+    }
+
+    /// To be settled, without the user seeing it.
+    pub fn hold(&mut self, theirs: T) -> u64 {
         self.last_tag += 1;
         self.held.push_back((self.last_tag, theirs));
-        self.arrived.push(Delivery { tag: self.last_tag, body, redelivered });
+        self.last_tag
     }
 
     pub fn take(&mut self) -> Vec<Delivery> {

@@ -13,20 +13,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-#[cfg(feature = "rabbit")]
 mod backoff;
-#[cfg(feature = "rabbit")]
 mod inbox;
 pub mod link;
 pub mod memory;
-#[cfg(feature = "rabbit")]
 pub mod rabbit;
 mod segments;
 #[cfg(feature = "suite")]
 pub mod suite;
 
 pub use memory::{Limits, Memory};
-#[cfg(feature = "rabbit")]
 pub use rabbit::Rabbit;
 
 pub type Shared = Arc<dyn Broker>;
@@ -103,6 +99,11 @@ pub struct Record {
 /// it is dropped, or cut off, goes back to the head of its queue, in order, marked redelivered.
 #[async_trait]
 pub trait Broker: Send + Sync + 'static {
+    /// Whether the other side can be reached at this moment; if not, why not. For people: a call just waits.
+    fn reachable(&self) -> Result<(), BrokerError> {
+        Ok(())
+    }
+
     /// Puts messages at the tail of a work queue, in order, and returns once the broker has them all. After an error
     /// any prefix of them may have arrived.
     async fn publish(&self, queue: &Name, batch: Vec<Bytes>) -> Result<(), BrokerError>;

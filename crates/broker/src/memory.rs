@@ -21,7 +21,7 @@ use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Name, Record, Sub
 use fanout::Topic;
 use work::Lane;
 
-/// How much a [`Memory`] may hold.
+/// How much a broker may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Messages of one work queue, those with consumers included.
@@ -131,12 +131,12 @@ fn named<T>(
     Ok(all.entry(name.into()).or_insert_with(make).clone())
 }
 
-fn refused(name: &Name, why: impl Into<String>) -> BrokerError {
+pub(crate) fn refused(name: &Name, why: impl Into<String>) -> BrokerError {
     BrokerError::Refused { what: name.chars().take(NAME_CHARS_MAX).collect(), why: why.into() }
 }
 
 /// Names become folders here and routing keys elsewhere, so they are plain.
-fn check_name(name: &Name) -> Result<(), BrokerError> {
+pub(crate) fn check_name(name: &Name) -> Result<(), BrokerError> {
     let plain =
         |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     if name.len() <= NAME_CHARS_MAX && name.split('.').all(plain) {

@@ -13,20 +13,24 @@
 //! What is weaker than in process: a batch that meets [`BrokerError::Full`] after a while may have been taken in part;
 //! counts see only this process's unacknowledged messages. What is stronger: work survives the server's restart.
 //!
-//! # Permissions
-//! A manager needs everything under its prefix: `^mutirao\..*` to configure, write and read, and `amq\.default` to
-//! write. A worker of queue `a` that may make nothing but its own ear needs: configure `^mutirao\.ear\..*`, write
-//! `^(amq\.default|mutirao\.ear\..*|mutirao\.fanout)$`, read `^mutirao\.(tasks\.a|ear\..*|fanout)$`.
+//! # Who may what
+//! A manager makes everything under its prefix and needs `^mutirao\..*` to configure, write and read, and
+//! `amq\.default` to write. A worker has a user of its own, made by [`management`], that can do three things: take from
+//! its queue, hear what is announced to it, and report by the exchange `mutirao.results`. That a report is the worker's
+//! own is checked by whoever reads it ([`vouch`]).
 
 mod consumer;
+mod dial;
 mod fanout;
 mod greeting;
 mod line;
 mod logs;
+pub mod management;
 mod names;
 mod post;
 mod topology;
 mod trouble;
+mod vouch;
 mod work;
 
 use std::sync::Arc;
@@ -34,20 +38,19 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use lapin::tcp::OwnedTLSConfig;
-use lapin::uri::AMQPUri;
 use mutirao_core::{Clock, Dice};
 
 use crate::memory::refused;
 use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Limits, Name, Record, Subscription};
 use consumer::{Holders, RabbitConsumer};
+use dial::Dial;
+pub use dial::{Renew, check_url};
 use fanout::RabbitSubscription;
-use line::{Dial, Line};
+use line::Line;
 use logs::{LogName, Logs};
 use names::Names;
-use post::Post;
-use trouble::Place;
-
 pub use names::PREFIX_DEFAULT;
+use post::Post;
 
 /// How to reach RabbitMQ, and how much may be put there.
 pub struct Config {
@@ -60,15 +63,34 @@ pub struct Config {
     pub limits: Limits,
     /// Certificates, in PEM, of authorities to trust beside those that the system trusts.
     pub authorities_pem: Option<String>,
+    /// Who uses it.
+    pub part: Part,
+    /// Asked for another URL when the server does not let us in with this one any more.
+    pub renew: Option<Arc<dyn Renew>>,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<Dice>,
 }
 
 impl Config {
     pub fn new(url: impl Into<String>, clock: Arc<dyn Clock>, dice: Arc<Dice>) -> Self {
-        let (prefix, limits) = (PREFIX_DEFAULT.into(), Limits::default());
-        Self { url: url.into(), prefix, limits, authorities_pem: None, clock, dice }
+        Self {
+            url: url.into(),
+            prefix: PREFIX_DEFAULT.into(),
+            limits: Limits::default(),
+            authorities_pem: None,
+            part: Part::Manager,
+            renew: None,
+            clock,
+            dice,
+        }
     }
+}
+
+/// Who uses the broker: what is made, by which way messages are sent, and who is believed depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Manager,
+    Worker,
 }
 
 /// A broker on RabbitMQ.
@@ -78,6 +100,8 @@ pub struct Rabbit(Arc<Inner>);
 struct Inner {
     names: Names,
     limits: Limits,
+    part: Part,
+    dial: Arc<Dial>,
     clock: Arc<dyn Clock>,
     dice: Arc<Dice>,
     giving: Line,
@@ -91,22 +115,15 @@ impl Rabbit {
     /// Connects, and says in one line what is wrong and what to do about it. From then on it stays connected by itself.
     /// Must be called within a tokio runtime.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BrokerError> {
-        let Config { url, prefix, limits, authorities_pem, clock, dice } = config;
+        let Config { url, prefix, limits, authorities_pem, part, renew, clock, dice } = config;
         let names = Names::new(&prefix)?;
-        // The message of the parser can contain the URL, and so the password.
-        let uri: AMQPUri = url
-            .parse()
-            .map_err(|_| refused("the broker's URL", "it is not of the form amqp://user:password@host:5672/vhost"))?;
-        let place = Place {
-            address: format!("{}:{}", uri.authority.host, uri.authority.port),
-            vhost: uri.vhost.clone(),
-            user: uri.authority.userinfo.username.clone(),
-        };
         let tls = OwnedTLSConfig { identity: None, cert_chain: authorities_pem };
-        let dial = Arc::new(Dial { uri, tls, place, clock: clock.clone(), dice: dice.clone() });
+        let dial = Arc::new(Dial::new(&url, tls, renew, clock.clone(), dice.clone())?);
         let inner = Inner {
             names,
             limits,
+            part,
+            dial: dial.clone(),
             clock,
             dice,
             giving: Line::new("sending", dial.clone()),
@@ -116,12 +133,11 @@ impl Rabbit {
             logs: Logs::new(dial, limits),
         };
         inner.giving.connect().await?;
+        if part == Part::Manager {
+            // Workers wait for it; and who may not make anything should hear so now.
+            inner.make_fanout().await?;
+        }
         Ok(Arc::new(Self(Arc::new(inner))))
-    }
-
-    /// Whether the server can be reached at this moment; if not, why not.
-    pub fn reachable(&self) -> Result<(), BrokerError> {
-        self.0.giving.now().map(|_| ())
     }
 
     /// Ends the connections. Everything that waits on this broker, and everything asked later, gets
@@ -137,8 +153,19 @@ impl Rabbit {
     }
 }
 
+impl Inner {
+    /// Our user at the server.
+    fn user(&self) -> String {
+        self.dial.target().place.user.clone()
+    }
+}
+
 #[async_trait]
 impl Broker for Rabbit {
+    fn reachable(&self) -> Result<(), BrokerError> {
+        self.0.giving.now().map(|_| ())
+    }
+
     async fn publish(&self, queue: &Name, batch: Vec<Bytes>) -> Result<(), BrokerError> {
         self.0.publish(queue, &batch).await
     }

@@ -6,7 +6,7 @@ use http::HeaderMap;
 use http::header::DATE;
 
 use mutirao_core::Timestamp;
-use mutirao_core::auth::{Enrol, Enrolled, Enrolment, EnrolmentSpec, KeyView, TokenCreated, TokenSpec, TokenView};
+use mutirao_core::auth::{Enrol, Enrolled, Enrolment, EnrolmentSpec, KeyView, TokenCreated, TokenSpec, TokenView, Way};
 use mutirao_core::job::Page;
 use serde::Deserialize;
 
@@ -51,6 +51,11 @@ impl Client {
     /// Spends a one-time token.
     pub async fn enrol(&self, enrol: &Enrol) -> Result<Enrolled, ClientError> {
         self.fetch(Call::post(Target::new("/v1/workers/enrol"), Repeat::Never).json(enrol)?).await
+    }
+
+    /// How the worker whose key this client has reaches the broker. A new answer makes a former one worthless.
+    pub async fn way_to_broker(&self) -> Result<Way, ClientError> {
+        self.fetch(Call::post(Target::new("/v1/workers/broker"), Repeat::Safe)).await
     }
 
     /// The enrolled keys of workers, the oldest first.

@@ -98,6 +98,31 @@ pub struct Enrolled {
     pub queue: String,
 }
 
+/// How a worker reaches the broker. The answer to `POST /v1/workers/broker`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(tag = "over", rename_all = "lowercase")]
+pub enum Way {
+    /// Through the manager: `GET /v1/link`.
+    Link,
+    /// By itself, as a user of its own.
+    Rabbitmq {
+        /// With the worker's user and password in it.
+        url: String,
+        /// What the names of queues begin with there.
+        prefix: String,
+    },
+}
+
+// Written by hand so that no password can slip into a log.
+impl std::fmt::Debug for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Way::Link => "Link",
+            Way::Rabbitmq { .. } => "Rabbitmq(…)",
+        })
+    }
+}
+
 /// What an admin asks for when making a token. `POST /v1/tokens`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]

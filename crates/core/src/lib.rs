@@ -18,6 +18,7 @@ pub mod meters;
 pub mod outcome;
 pub mod problem;
 pub mod quantity;
+pub mod sender;
 pub mod task;
 
 pub use clock::{Clock, Mono, SystemClock, Timestamp};

@@ -13,7 +13,7 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
-pub use kinds::{Auto, LogFormat};
+pub use kinds::{Auto, LogFormat, WorkerWay};
 pub use layers::{Given, Origin, Values};
 pub use table::{Secrecy, Setting, Settings, TABLE};
 

@@ -4,6 +4,7 @@
 //! - `config`: settings. `database`: the store that they name. `failure`: exit codes. `tls`: certificates. `logs`,
 //!   `signals`, `machine`: this process and the machine it is on.
 
+mod broker;
 mod cli;
 mod config;
 mod database;

@@ -1,4 +1,4 @@
-//! The manager of an embedded installation: store, broker, capabilities and API in one process, in the order in which
+//! The manager: store, broker, capabilities and API in one process, in the order in which
 //! they need each other, and back down in the reverse.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_api::{Api, ApiError, ApiParts, Rate};
-use mutirao_broker::{Limits, Memory};
+use mutirao_broker::Rabbit;
 use mutirao_core::{Clock, Dice, SystemClock};
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
 use mutirao_store::{Database, FolderLock};
@@ -20,7 +20,7 @@ use crate::cli::ADDRESS_FILE;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::up::{Invite, Obituary};
-use crate::{database, machine, tls};
+use crate::{broker, database, machine, tls};
 
 /// How long open requests may take to end when the manager goes down.
 const REQUESTS_DRAIN: Duration = Duration::from_secs(5);
@@ -33,6 +33,7 @@ pub struct Manager {
     api: Arc<Api>,
     jobs: Jobs,
     store: Database,
+    rabbit: Option<Arc<Rabbit>>,
     shutdown: CancellationToken,
     serving: JoinHandle<Result<(), ApiError>>,
     _lock: FolderLock,
@@ -58,7 +59,7 @@ impl Manager {
         let (clock, dice): (Arc<dyn Clock>, _) = (SystemClock::shared(), Arc::new(Dice::from_os()));
         let store = database::open(settings, &data).await.map_err(failed)?;
         let blobs = database::blobs(&store, &data).map_err(failed)?;
-        let broker = Memory::new(Some(data.join("log")), Limits::default());
+        let broker::Opened { broker, ways, rabbit } = broker::open(settings, &data, &clock, &dice).await?;
         let jobs = Jobs::start(JobsParts {
             store: store.clone(),
             broker: broker.clone(),
@@ -76,6 +77,7 @@ impl Manager {
             blobs,
             clock,
             capabilities: vec![jobs.capability()],
+            ways,
             settings: api_settings(settings, tls),
             shutdown: shutdown.clone(),
         })
@@ -89,7 +91,7 @@ impl Manager {
         });
         let url = format!("{scheme}://{}", as_reached_from_here(address));
         write_address(&data, &url)?;
-        Ok(Self { url, token_file, data, api, jobs, store, shutdown, serving, _lock: lock })
+        Ok(Self { url, token_file, data, api, jobs, store, rabbit, shutdown, serving, _lock: lock })
     }
 
     /// A one-time token for a worker that this process starts itself.
@@ -128,6 +130,9 @@ impl Manager {
             let _ = self.serving.await;
         }
         self.jobs.stop().await;
+        if let Some(rabbit) = self.rabbit {
+            rabbit.close();
+        }
         self.store.close().await;
     }
 }

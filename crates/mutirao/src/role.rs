@@ -2,6 +2,7 @@
 
 pub mod identity;
 mod launched;
+mod reach;
 mod worker;
 
 use clap::{Args, Subcommand};

@@ -46,6 +46,10 @@ pub struct ManagerArgs {
     /// [default: SQLite in the data folder]
     #[arg(long, value_name = "URL")]
     database: Option<String>,
+    /// Move tasks and reports over this RabbitMQ; best given as MUTIRAO_BROKER, which other users cannot see
+    /// [default: inside the manager]
+    #[arg(long, value_name = "URL")]
+    broker: Option<String>,
 }
 
 impl ManagerArgs {
@@ -53,7 +57,8 @@ impl ManagerArgs {
         let listen = self.listen.iter().map(|text| Given::flag("--listen", "listen", text));
         let drain = self.drain.iter().map(|span| Given::flag("--drain", "drain", span.to_string()));
         let database = self.database.iter().map(|url| Given::flag("--database", "database", url));
-        listen.chain(drain).chain(database).collect()
+        let broker = self.broker.iter().map(|url| Given::flag("--broker", "broker", url));
+        listen.chain(drain).chain(database).chain(broker).collect()
     }
 }
 
@@ -92,6 +97,8 @@ async fn run_with(globals: &Globals, given: Vec<Given>, company: Company) -> Res
         queue: settings.worker_queue.clone(),
         dir: settings.data.0.join("workers"),
         capacity,
+        way: settings.worker_way,
+        ca: settings.tls_ca.given().map(|file| std::path::absolute(&file.0)).transpose()?,
         invite: manager.inviter(),
         obituary: manager.obituary(),
         clock: SystemClock::shared(),

@@ -25,6 +25,8 @@ use crate::wait;
 /// Where a run's shared services are, for whoever tests against them.
 pub const POSTGRES_VARIABLE: &str = "MUTIRAO_TEST_POSTGRES";
 pub const AMQP_VARIABLE: &str = "MUTIRAO_TEST_AMQP";
+/// Where RabbitMQ's management API is.
+pub const AMQP_MANAGEMENT_VARIABLE: &str = "MUTIRAO_TEST_AMQP_MANAGEMENT";
 pub const REDIS_VARIABLE: &str = "MUTIRAO_TEST_REDIS";
 
 /// The Erlang virtual machine on two busy cores is the slowest of them.
@@ -49,6 +51,8 @@ pub fn shared(variable: &str) -> Option<String> {
 pub struct Service {
     name: &'static str,
     url: String,
+    /// A second address, of RabbitMQ's management API.
+    management: Option<String>,
     port: u16,
     folder: PathBuf,
     launch: Launch,
@@ -72,9 +76,14 @@ impl Service {
         first_that_starts("postgres", folder, postgres::prepare)
     }
 
-    /// A RabbitMQ node of its own under `folder`, with its own name, cookie and name server.
+    /// A RabbitMQ node of its own under `folder`, with its own name, cookie and name server, and the management plugin.
     pub fn rabbitmq(folder: &Path) -> anyhow::Result<Service> {
-        first_that_starts("rabbitmq", folder, rabbitmq::prepare)
+        first_that_starts("rabbitmq", folder, |own, dice| rabbitmq::prepare(own, dice, rabbitmq::Plugins::Management))
+    }
+
+    /// One without any plugin.
+    pub fn plain_rabbitmq(folder: &Path) -> anyhow::Result<Service> {
+        first_that_starts("rabbitmq", folder, |own, dice| rabbitmq::prepare(own, dice, rabbitmq::Plugins::None))
     }
 
     /// A Redis of its own, in memory only.
@@ -84,6 +93,11 @@ impl Service {
 
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Where RabbitMQ's management API is; other services have none.
+    pub fn management_url(&self) -> Option<&str> {
+        self.management.as_deref()
     }
 
     pub fn address(&self) -> SocketAddr {

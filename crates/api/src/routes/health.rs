@@ -42,7 +42,11 @@ pub struct CanWork {
 pub async fn readyz(State(parts): State<SharedParts>) -> Result<Json<CanWork>, Rejection> {
     let store = async { parts.auth.store_answers().await.map_err(|problem| problem.line()) };
     let queue = tasks_of(&QueueName::default());
-    let broker = async { parts.broker.counts(&queue).await.map(drop).map_err(|error| error.to_string()) };
+    // One that is away would only let us wait, without saying why.
+    let broker = async {
+        parts.broker.reachable().map_err(|error| error.to_string())?;
+        parts.broker.counts(&queue).await.map(drop).map_err(|error| error.to_string())
+    };
     let mut answers = vec![("store", within(&parts, store).await), ("broker", within(&parts, broker).await)];
     for (name, capability) in &parts.ready {
         answers.push((name, within(&parts, capability.ready()).await));

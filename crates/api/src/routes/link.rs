@@ -1,7 +1,6 @@
 //! The broker, for enrolled workers: `/v1/link` becomes a WebSocket that carries the broker's trait, narrowed to what this
 //! worker needs.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +9,11 @@ use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::response::Response;
-use bytes::Bytes;
 use mutirao_broker::link::{Permit, prepare, serve};
 use mutirao_core::envelope::{control_of, tasks_of};
+use mutirao_core::sender::speaks_for_itself;
 use mutirao_core::{Clock, Problem, WorkerId};
 use mutirao_surface::{Rejection, only};
-use serde::Deserialize;
 
 use super::SharedParts;
 use crate::auth::Auth;
@@ -73,49 +71,4 @@ pub fn permit_of(worker: &Worker) -> Permit {
         .subscribe(&control_of(&worker.queue))
         .publish("results.")
         .vet(Arc::new(move |_, body| speaks_for_itself(&own, body)))
-}
-
-/// The one field of a report that says who speaks; the rest is skipped, since every report passes here. A second
-/// `worker` field is an error here as it is for the reader of the report, so the two cannot disagree.
-#[derive(Deserialize)]
-struct Sender<'a> {
-    #[serde(borrow)]
-    worker: Cow<'a, str>,
-}
-
-fn speaks_for_itself(own: &WorkerId, body: &Bytes) -> Result<(), String> {
-    match serde_json::from_slice::<Sender<'_>>(body) {
-        Ok(sender) if sender.worker == own.0 => Ok(()),
-        Ok(_) => Err("a worker reports only in its own name".into()),
-        Err(error) => Err(format!("not a report: {error}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mutirao_core::SessionId;
-    use mutirao_core::envelope::{Reports, open, seal};
-
-    #[test]
-    fn a_worker_speaks_for_itself_only() {
-        let own = WorkerId("w1".into());
-        let of = |worker: &str| seal(&Reports::new(SessionId("s".into()), WorkerId(worker.into())));
-        assert_eq!(speaks_for_itself(&own, &of("w1")), Ok(()));
-        assert!(speaks_for_itself(&own, &of("w2")).is_err());
-        assert!(speaks_for_itself(&own, &Bytes::from_static(b"rubbish")).is_err());
-    }
-
-    #[test]
-    fn a_report_with_two_senders_is_refused_by_both_readers() {
-        let twice = br#"{"v":1,"session":"s","worker":"w1","worker":"w2"}"#;
-        assert!(speaks_for_itself(&WorkerId("w1".into()), &Bytes::from_static(twice)).is_err());
-        assert!(open::<Reports>(twice).is_err());
-    }
-
-    #[test]
-    fn an_escaped_name_is_still_the_name() {
-        let escaped = Bytes::from_static(br#"{"worker":"\u0077\u0031"}"#);
-        assert_eq!(speaks_for_itself(&WorkerId("w1".into()), &escaped), Ok(()));
-    }
 }

@@ -1,9 +1,9 @@
-//! How workers get in, and are kept out.
+//! How workers get in, reach the broker, and are kept out.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{Extensions, StatusCode};
-use mutirao_core::auth::{Enrol, Enrolled, Enrolment, EnrolmentSpec, KeyView};
+use axum::{Extension, Json};
+use mutirao_core::auth::{Enrol, Enrolled, Enrolment, EnrolmentSpec, KeyView, Way};
 use mutirao_core::job::Page;
 use mutirao_core::{Problem, WorkerId};
 use mutirao_surface::{Args, Body, PageArgs, Part, Rejection, only};
@@ -45,6 +45,24 @@ pub async fn enrol(
     }
 }
 
+/// Says how this worker reaches the broker, with credentials made for it; those of a former answer are worthless from then
+/// on. Role: node, signed.
+#[utoipa::path(post, path = "/v1/workers/broker", tag = "workers", responses((status = 200, body = Way)))]
+pub async fn broker(
+    State(parts): State<SharedParts>,
+    _: only::Node,
+    worker: Option<Extension<Worker>>,
+) -> Result<Json<Way>, Rejection> {
+    let Extension(worker) = worker.ok_or_else(|| Problem::forbidden("only an enrolled worker can ask this"))?;
+    let way = parts.ways.open(&worker).await;
+    // Somebody may have revoked it meanwhile, or in another process, where it is believed for a moment longer.
+    if !parts.auth.is_enrolled_now(&worker.id).await? {
+        close_way(&parts, &worker.id).await?;
+        return Err(Problem::unauthenticated("this worker is not let in any more").into());
+    }
+    Ok(Json(way))
+}
+
 /// Lists the enrolled keys of workers, the oldest first, revoked ones among them. Role: admin.
 #[utoipa::path(get, path = "/v1/workers/keys", tag = "workers", params(PageArgs), responses((status = 200, body = Page<KeyView>)))]
 pub async fn keys(
@@ -57,7 +75,8 @@ pub async fn keys(
     Ok(Json(page_of(found, rows, Worker::view)))
 }
 
-/// Ends a worker's key. Its open link is closed within seconds, and what it held goes to others. Role: admin.
+/// Ends a worker's key. Its open link is closed within seconds, its user at RabbitMQ is gone, and what it held goes to
+/// others. Role: admin.
 #[utoipa::path(delete, path = "/v1/workers/keys/{worker}", tag = "workers", params(("worker" = String, Path)), responses(
     (status = 204),
     (status = 404, body = Problem, content_type = "application/problem+json"),
@@ -67,6 +86,14 @@ pub async fn revoke_key(
     only::Admin(caller): only::Admin,
     Part(worker): Part<String>,
 ) -> Result<StatusCode, Rejection> {
-    parts.auth.revoke_worker(&WorkerId(worker), &caller.id).await?;
+    let worker = WorkerId(worker);
+    parts.auth.revoke_worker(&worker, &caller.id).await?;
+    close_way(&parts, &worker).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+async fn close_way(parts: &SharedParts, worker: &WorkerId) -> Result<(), Problem> {
+    let left =
+        |why| Problem::unavailable(format!("the key is revoked, but the worker's way to the broker is open: {why}"));
+    parts.ways.close(worker).await.map_err(left)
 }

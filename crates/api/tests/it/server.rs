@@ -45,6 +45,7 @@ impl Server {
         let mood = Mood::default();
         let shutdown = CancellationToken::new();
         let api = build(ApiParts {
+            ways: Arc::new(mutirao_api::OnlyLink),
             store: store.clone().into(),
             broker: broker.clone(),
             blobs: Arc::new(FileBlobs::open(&data.path().join("blobs")).unwrap()),

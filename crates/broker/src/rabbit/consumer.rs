@@ -2,25 +2,30 @@
 //! attaches again. What the user holds is a window on its inbox.
 //!
 //! A channel is the unit that RabbitMQ takes messages back from, so dropping the consumer closes its channel.
+//!
+//! From a queue of reports a manager hears only what somebody [vouches](super::vouch) for; the rest goes to the dead
+//! letters before anybody sees it.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use lapin::message::Delivery as Delivered;
-use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, Consumer as Deliveries};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::Inner;
 use super::line::Up;
 use super::names::Work;
 use super::topology::ensure_work;
-use super::trouble::{Trouble, about};
+use super::trouble::{NOT_FOUND, Trouble, about, code};
+use super::vouch::vouched;
+use super::{Inner, Part};
 use crate::inbox::Inbox;
 use crate::{BrokerError, Consumer, Delivery};
 
@@ -39,6 +44,8 @@ enum Phase {
 struct Books {
     phase: Phase,
     inbox: Inbox<Theirs>,
+    /// Arrived, not for the user to see, and to be put with the dead letters: tag and reason. Bounded by credit.
+    unvouched: VecDeque<(u64, String)>,
 }
 
 pub(super) struct Desk {
@@ -52,16 +59,25 @@ impl Desk {
         let mut books = self.books.lock();
         if !matches!(phase, Phase::On(_)) {
             books.inbox.lost();
+            books.unvouched.clear();
         }
         books.phase = phase;
         drop(books);
         self.bell.notify_one();
     }
 
-    fn deliver(&self, delivered: Delivered) {
+    fn deliver(&self, delivered: Delivered, verdict: Result<(), String>) {
         let body = Bytes::from(delivered.data);
         let theirs = Theirs { tag: delivered.delivery_tag, body: body.clone() };
-        self.books.lock().inbox.deliver(theirs, body, delivered.redelivered);
+        let mut books = self.books.lock();
+        match verdict {
+            Ok(()) => books.inbox.deliver(theirs, body, delivered.redelivered),
+            Err(reason) => {
+                let tag = books.inbox.hold(theirs);
+                books.unvouched.push_back((tag, reason));
+            }
+        }
+        drop(books);
         self.bell.notify_one();
     }
 }
@@ -89,6 +105,8 @@ pub(super) struct RabbitConsumer {
     work: Work,
     desk: Arc<Desk>,
     task: AbortHandle,
+    /// How many messages nobody vouched for.
+    buried: u64,
 }
 
 impl Drop for RabbitConsumer {
@@ -102,11 +120,11 @@ impl Drop for RabbitConsumer {
 impl RabbitConsumer {
     /// Waits until the queue is attached, over reconnects if need be.
     pub async fn open(rabbit: Arc<Inner>, work: Work, credit: u16) -> Result<Self, BrokerError> {
-        let books = Books { phase: Phase::Attaching, inbox: Inbox::default() };
+        let books = Books { phase: Phase::Attaching, inbox: Inbox::default(), unvouched: VecDeque::new() };
         let desk = Arc::new(Desk { books: Mutex::new(books), bell: Notify::new() });
         rabbit.holders.add(&work.queue, &desk);
         let task = tokio::spawn(keep_on(rabbit.clone(), work.clone(), credit, desk.clone())).abort_handle();
-        let consumer = Self { rabbit, work, desk, task };
+        let consumer = Self { rabbit, work, desk, task, buried: 0 };
         loop {
             match &consumer.desk.books.lock().phase {
                 Phase::Attaching => {}
@@ -132,33 +150,46 @@ async fn keep_on(rabbit: Arc<Inner>, work: Work, credit: u16, desk: Arc<Desk>) {
             Ok((channel, deliveries)) => {
                 desk.change(Phase::On(channel));
                 tokio::select! {
-                    () = receive(deliveries, &desk) => {}
+                    () = receive(&rabbit, &work, deliveries, &desk) => {}
                     () = rabbit.taking.until_shut() => return desk.change(Phase::Ended(BrokerError::Closed)),
                 }
-                // The queue itself may be gone; the next attempt looks.
-                rabbit.taking.forget_declared(&work.queue);
                 desk.change(Phase::Attaching);
             }
             Err(Trouble::Lost(why)) => tracing::debug!(queue = work.queue, why, "a consumer attaches again"),
             Err(Trouble::Said(error)) => return desk.change(Phase::Ended(error)),
         }
+        // The queue itself may be gone; the next attempt looks.
+        rabbit.taking.forget_declared(&work.queue);
         rabbit.taking.after_loss(up.generation).await;
     }
 }
 
 async fn attach(rabbit: &Inner, up: &Up, work: &Work, credit: u16) -> Result<(Channel, Deliveries), Trouble> {
-    ensure_work(&rabbit.taking, up, work, &rabbit.limits).await?;
+    ensure_work(&rabbit.taking, up, work, &rabbit.limits, rabbit.part).await?;
     let channel = up.channel().await?;
     channel.basic_qos(credit, BasicQosOptions { global: false }).await.map_err(about(&work.queue))?;
     let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
     let deliveries = channel.basic_consume(work.queue.as_str().into(), "".into(), options, arguments).await;
-    Ok((channel, deliveries.map_err(about(&work.queue))?))
+    match deliveries {
+        Ok(deliveries) => Ok((channel, deliveries)),
+        // A queue that was deleted is still there for a moment, and then it is not.
+        Err(error) if code(&error) == Some(NOT_FOUND) => Err(Trouble::Lost("it was deleted just now".into())),
+        Err(error) => Err(about(&work.queue)(error)),
+    }
 }
 
 /// Ends when the connection, the channel or the queue does.
-async fn receive(mut deliveries: Deliveries, desk: &Desk) {
+async fn receive(rabbit: &Inner, work: &Work, mut deliveries: Deliveries, desk: &Desk) {
+    let own_user = rabbit.user();
     while let Some(Ok(delivered)) = deliveries.next().await {
-        desk.deliver(delivered);
+        let verdict = match (rabbit.part, &work.entrance) {
+            (Part::Manager, Some(_)) => {
+                let user = delivered.properties.user_id().as_ref().map(|user| user.as_str());
+                vouched(&rabbit.names, &own_user, user, &delivered.data)
+            }
+            (Part::Worker, _) | (_, None) => Ok(()),
+        };
+        desk.deliver(delivered, verdict);
     }
 }
 
@@ -167,8 +198,13 @@ impl Consumer for RabbitConsumer {
     async fn next(&mut self) -> Result<Vec<Delivery>, BrokerError> {
         tokio::task::consume_budget().await;
         loop {
+            self.bury_unvouched().await?;
             {
                 let mut books = self.desk.books.lock();
+                // An acknowledgement of what comes after them would settle them as well.
+                if !books.unvouched.is_empty() {
+                    continue;
+                }
                 if books.inbox.has_arrived() {
                     return Ok(books.inbox.take());
                 }
@@ -196,16 +232,42 @@ impl Consumer for RabbitConsumer {
     async fn reject(&mut self, tag: u64, reason: &str) -> Result<(), BrokerError> {
         let body = self.desk.books.lock().inbox.get(tag).map(|theirs| theirs.body.clone());
         let Some(body) = body else { return Ok(()) };
-        self.rabbit.bury(&self.work, body, reason).await?;
+        if self.rabbit.part == Part::Manager {
+            self.rabbit.bury(&self.work, body, reason).await?;
+        }
         let settle = {
             let mut books = self.desk.books.lock();
             let rejected = books.inbox.remove(tag);
             rejected.zip(books.channel())
         };
-        if let Some((rejected, channel)) = settle {
-            let _ = channel.basic_ack(rejected.tag, BasicAckOptions { multiple: false }).await;
-        }
+        let Some((rejected, channel)) = settle else { return Ok(()) };
+        let _ = match self.rabbit.part {
+            Part::Manager => channel.basic_ack(rejected.tag, BasicAckOptions { multiple: false }).await,
+            // It may not write to the dead letters; the server does, and the reason is in the worker's log.
+            Part::Worker => channel.basic_reject(rejected.tag, BasicRejectOptions { requeue: false }).await,
+        };
         Ok(())
+    }
+}
+
+impl RabbitConsumer {
+    /// Each is forgotten once it is settled: a wait that is given up on loses none of them.
+    async fn bury_unvouched(&mut self) -> Result<(), BrokerError> {
+        loop {
+            let next = self.desk.books.lock().unvouched.front().cloned();
+            let Some((tag, reason)) = next else { return Ok(()) };
+            self.reject(tag, &reason).await?;
+            self.buried += 1;
+            // Whoever sends them by the thousand shall not fill the log as well.
+            if self.buried.is_power_of_two() {
+                let (queue, so_far) = (&self.work.queue, self.buried);
+                tracing::warn!(queue, reason, so_far, "what nobody vouches for goes to the dead letters");
+            }
+            let mut books = self.desk.books.lock();
+            if books.unvouched.front().is_some_and(|(first, _)| *first == tag) {
+                books.unvouched.pop_front();
+            }
+        }
     }
 }
 

@@ -27,6 +27,18 @@ use crate::memory::{check_name, check_size};
 use crate::{BrokerError, Heard, Name, Subscription};
 
 impl Inner {
+    pub async fn make_fanout(&self) -> Result<(), BrokerError> {
+        let exchange = self.names.exchange();
+        loop {
+            let up = self.giving.up().await?;
+            match self.giving.answered(&up, ensure_fanout(&self.giving, &up, &exchange, self.part)).await {
+                Ok(()) => return Ok(()),
+                Err(Trouble::Said(error)) => return Err(error),
+                Err(Trouble::Lost(_)) => self.giving.after_loss(up.generation).await,
+            }
+        }
+    }
+
     /// Not kept for later: who is there later looks things up.
     pub async fn announce(&self, topic: &Name, body: Bytes) -> Result<(), BrokerError> {
         check_size(&body)?;
@@ -42,7 +54,7 @@ impl Inner {
 
     async fn try_announce(&self, up: &Up, topic: &Name, body: Bytes) -> Result<(), Undelivered> {
         let exchange = self.names.exchange();
-        self.giving.answered(up, ensure_fanout(&self.giving, up, &exchange)).await?;
+        self.giving.answered(up, ensure_fanout(&self.giving, up, &exchange, self.part)).await?;
         let seat = self.post.seat(&self.giving, up).await?;
         let to = Address { exchange: &exchange, key: topic, must_arrive: MustArrive::No };
         seat.send(&to, &[body], &BasicProperties::default(), &mut BTreeSet::from([0])).await?;
@@ -136,7 +148,7 @@ async fn keep_on(rabbit: Arc<Inner>, topic: String, ear: Arc<Ear>) {
 
 async fn attach(rabbit: &Inner, up: &Up, topic: &Name) -> Result<(Channel, Deliveries), Trouble> {
     let exchange = rabbit.names.exchange();
-    ensure_fanout(&rabbit.taking, up, &exchange).await?;
+    ensure_fanout(&rabbit.taking, up, &exchange, rabbit.part).await?;
     let queue = rabbit.names.ear(&rabbit.dice);
     let channel = up.channel().await?;
     let options = QueueDeclareOptions::exclusive().auto_delete();

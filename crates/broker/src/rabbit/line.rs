@@ -8,58 +8,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use lapin::tcp::OwnedTLSConfig;
-use lapin::uri::AMQPUri;
-use lapin::{Channel, Connection, ConnectionProperties, Event};
+use lapin::{Channel, Connection, Event};
+use mutirao_core::Mono;
 use mutirao_core::clock::{Clock, ClockExt};
-use mutirao_core::{Dice, Mono};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::greeting::greet;
-use super::trouble::{Place, Trouble, about};
+use super::dial::Dial;
+use super::trouble::Trouble;
 use crate::BrokerError;
 use crate::backoff::{WAIT_FIRST, WAIT_LONGEST, backoff};
 
-/// How long one attempt may take, greeting included.
-const DIAL_MAX: Duration = Duration::from_secs(10);
-/// A connection is lost when twice this passes in silence.
-const HEARTBEAT_SECS: u16 = 10;
 /// How long RabbitMQ may take to answer, or to confirm anything at all. A queue without a leader does neither, and
 /// RabbitMQ 3 forgets what was asked of it meanwhile, so waiting longer would be in vain.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How often a connection's state is looked at, should the news of its end have been missed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// How to reach the server.
-pub(super) struct Dial {
-    pub uri: AMQPUri,
-    pub tls: OwnedTLSConfig,
-    pub place: Place,
-    pub clock: Arc<dyn Clock>,
-    pub dice: Arc<Dice>,
-}
-
-impl Dial {
-    async fn dial(&self, purpose: &str) -> Result<Connection, BrokerError> {
-        let mut uri = self.uri.clone();
-        uri.query.heartbeat = uri.query.heartbeat.or(Some(HEARTBEAT_SECS));
-        uri.query.connection_timeout = Some(DIAL_MAX.as_millis() as u64);
-        let properties = ConnectionProperties::default().with_connection_name(format!("mutirao {purpose}").into());
-        let attempt = async {
-            greet(&uri, &self.tls, &self.place).await?;
-            let runtime = lapin::runtime::default_runtime().map_err(|error| self.place.unreachable(error))?;
-            Connection::connect_uri_with_config(uri.clone(), properties, self.tls.clone(), runtime)
-                .await
-                .map_err(|error| self.place.not_let_in(&error))
-        };
-        match self.clock.timeout(DIAL_MAX, attempt).await {
-            Ok(done) => done,
-            Err(_) => Err(self.place.unreachable(format!("no answer within {} s", DIAL_MAX.as_secs()))),
-        }
-    }
-}
 
 /// A connection as it was when it was asked for.
 #[derive(Clone)]
@@ -70,7 +35,9 @@ pub(super) struct Up {
 
 impl Up {
     pub async fn channel(&self) -> Result<Channel, Trouble> {
-        self.connection.create_channel().await.map_err(about("a channel"))
+        // Nothing was asked yet that could be refused. What the client library reports here can be the refusal of a former
+        // channel with the same number.
+        self.connection.create_channel().await.map_err(|error| Trouble::Lost(error.to_string()))
     }
 }
 
@@ -174,7 +141,7 @@ impl Line {
                 Ok(answer) => return answer,
                 Err(_) if up.connection.status().blocked() => {}
                 Err(_) => {
-                    let (broker, purpose) = (&self.core.dial.place.address, self.core.purpose);
+                    let (broker, purpose) = (&self.core.dial.target().place.address, self.core.purpose);
                     tracing::warn!(
                         broker,
                         purpose,
@@ -226,30 +193,34 @@ impl Line {
 
 /// Connects, and connects again, until it is aborted.
 async fn keep_up(core: Arc<Core>, mut first: Option<Connection>) {
-    let Dial { clock, dice, place, .. } = &*core.dial;
+    let Dial { clock, dice, .. } = &*core.dial;
+    let purpose = core.purpose;
     let mut failures = 0;
     loop {
         let dialled = match first.take() {
             Some(connection) => Ok(connection),
-            None => core.dial.dial(core.purpose).await,
+            None => core.dial.dial(purpose).await,
         };
         let wait = match dialled {
             Ok(connection) => {
                 let since = clock.monotonic();
                 let why = hold(&core, Arc::new(connection)).await;
-                tracing::info!(broker = place.address, purpose = core.purpose, why, "the broker connection went down");
-                core.become_(State::Down(place.unreachable(why)));
+                let away = core.dial.target().place.unreachable(why);
+                tracing::warn!(purpose, "{away}");
+                core.become_(State::Down(away));
                 // A server that accepts only to hang up is not to be asked ten times a second.
                 failures = if lasted(&**clock, since) > WAIT_LONGEST { 0 } else { failures };
                 backoff(failures)
             }
             Err(away @ BrokerError::Unreachable(_)) => {
-                tracing::debug!(purpose = core.purpose, %away, "the broker cannot be reached");
+                tracing::debug!(purpose, failures, "{away}");
                 core.become_(State::Down(away));
                 backoff(failures)
             }
             Err(refused) => {
-                tracing::warn!(purpose = core.purpose, %refused, "the broker refuses the connection");
+                if core.told(&refused) {
+                    tracing::warn!(purpose, "{refused}");
+                }
                 core.become_(State::Down(refused));
                 WAIT_LONGEST
             }
@@ -264,6 +235,11 @@ fn lasted(clock: &dyn Clock, since: Mono) -> Duration {
 }
 
 impl Core {
+    /// Whether it is news: the same is not said every few seconds.
+    fn told(&self, why: &BrokerError) -> bool {
+        !matches!(&*self.state.borrow(), State::Down(before) if before == why)
+    }
+
     /// What is shut stays shut, also when its task has not noticed yet.
     fn become_(&self, next: State) {
         self.state.send_if_modified(|state| {
@@ -285,7 +261,10 @@ async fn hold(core: &Core, connection: Arc<Connection>) -> String {
         declared.0
     };
     core.become_(State::Up(Up { connection: connection.clone(), generation }));
-    tracing::debug!(purpose = core.purpose, generation, "the broker connection is up");
+    let again = generation > 1;
+    if again {
+        tracing::info!(purpose = core.purpose, "the broker is reached again");
+    }
     let mut why = "the connection ended".to_string();
     while connection.status().connected() {
         tokio::select! {

@@ -19,7 +19,8 @@ use mutirao_core::clock::{Clock, ClockExt};
 use mutirao_core::limits::MESSAGE_BYTES_MAX;
 use parking_lot::Mutex;
 
-use super::line::{Dial, Line, Up};
+use super::dial::Dial;
+use super::line::{Line, Up};
 use super::post::{Address, MustArrive, Post, Undelivered, persistent};
 use super::topology::{ensure_begun, ensure_log, has_begun};
 use super::trouble::Trouble;

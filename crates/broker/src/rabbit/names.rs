@@ -8,8 +8,10 @@
 //! | log `readings.0` | stream `mutirao.readings.0.log` |
 //! | topic `control.default` | routing key `control.default` of the topic exchange `mutirao.fanout` |
 //! | a subscriber | exclusive queue `mutirao.ear.<random>` |
+//! | the way of workers to every queue `results.…` | direct exchange `mutirao.results` |
+//! | worker `w1` | user `mutirao.worker.w1` |
 
-use mutirao_core::Dice;
+use mutirao_core::{Dice, WorkerId};
 
 use crate::memory::{check_name, refused};
 use crate::{BrokerError, Name};
@@ -19,6 +21,9 @@ pub const PREFIX_DEFAULT: &str = "mutirao.";
 const PREFIX_CHARS_MAX: usize = 40;
 const DEAD: &str = ".dead";
 const LOG: &str = ".log";
+/// Work queues that workers put their reports in begin with this.
+const REPORTS: &str = "results.";
+const WORKER: &str = "worker.";
 
 #[derive(Clone, Debug)]
 pub(super) struct Names {
@@ -30,6 +35,8 @@ pub(super) struct Names {
 pub(super) struct Work {
     pub queue: String,
     pub dead: String,
+    /// The exchange by which workers reach it; `None` where they have no business.
+    pub entrance: Option<String>,
 }
 
 impl Names {
@@ -47,7 +54,33 @@ impl Names {
         if name.ends_with(DEAD) || name.ends_with(LOG) || name == "fanout" || name.starts_with("ear.") {
             return Err(refused(name, format!("ear.…, fanout, …{DEAD} and …{LOG} are taken: choose another name")));
         }
-        Ok(Work { queue: format!("{}{name}", self.prefix), dead: format!("{}{name}{DEAD}", self.prefix) })
+        let entrance = name.starts_with(REPORTS).then(|| self.entrance());
+        Ok(Work { queue: format!("{}{name}", self.prefix), dead: format!("{}{name}{DEAD}", self.prefix), entrance })
+    }
+
+    /// Any name with the prefix before it.
+    pub fn whole(&self, name: &Name) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// What workers publish to, and nothing else.
+    pub fn entrance(&self) -> String {
+        format!("{}results", self.prefix)
+    }
+
+    pub fn user_of(&self, worker: &WorkerId) -> String {
+        format!("{}{WORKER}{worker}", self.prefix)
+    }
+
+    /// The worker whose user this is.
+    pub fn worker_of(&self, user: &str) -> Option<WorkerId> {
+        let id = user.strip_prefix(&self.prefix)?.strip_prefix(WORKER)?;
+        Some(WorkerId(id.into()))
+    }
+
+    /// The names of all ears, and of nothing else, as a pattern without anchors.
+    pub fn ears_pattern(&self) -> String {
+        format!("{}ear\\.[0-9a-f]{{16}}", escaped(&self.prefix))
     }
 
     pub fn log(&self, name: &Name) -> Result<String, BrokerError> {
@@ -65,9 +98,33 @@ impl Names {
     }
 }
 
+/// A name as a pattern that matches it alone. Names are letters, digits, `-`, `_` and dots.
+pub(super) fn escaped(name: &str) -> String {
+    name.replace('.', "\\.")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_names_its_worker_and_strangers_name_none() {
+        let names = Names::new(PREFIX_DEFAULT).unwrap();
+        let worker = WorkerId("w1".into());
+        assert_eq!(names.worker_of(&names.user_of(&worker)), Some(worker));
+        for stranger in ["", "guest", "w1", "worker.w1", "mutirao.w1", "other.worker.w1"] {
+            assert_eq!(names.worker_of(stranger), None, "{stranger}");
+        }
+    }
+
+    #[test]
+    fn workers_reach_reports_and_nothing_else() {
+        let names = Names::new(PREFIX_DEFAULT).unwrap();
+        assert_eq!(names.work("results.jobs.0").unwrap().entrance.as_deref(), Some("mutirao.results"));
+        for others in ["tasks.a", "results", "resultsx.0"] {
+            assert_eq!(names.work(others).unwrap().entrance, None, "{others}");
+        }
+    }
 
     #[test]
     fn no_two_things_share_a_name() {

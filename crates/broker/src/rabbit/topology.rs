@@ -1,10 +1,11 @@
-//! What must exist in RabbitMQ, and with which arguments. Each is declared once for a connection, which makes it when it
-//! is missing and checks it when it is there; a user who may not make things can still use what others have made.
+//! What must exist in RabbitMQ, and with which arguments. Managers declare each once for a connection, which makes it when
+//! it is missing and checks it when it is there. Workers make nothing but their own ears: they find what managers made.
 
-use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
+use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{ExchangeKind, Queue};
 
+use super::Part;
 use super::line::{Line, Up};
 use super::names::Work;
 use super::trouble::{ACCESS_REFUSED, NOT_FOUND, Trouble, about, code};
@@ -74,14 +75,35 @@ pub(super) fn ear_arguments(limits: &Limits) -> FieldTable {
 }
 
 /// A work queue and its dead letters exist and are as they should be.
-pub(super) async fn ensure_work(line: &Line, up: &Up, work: &Work, limits: &Limits) -> Result<(), Trouble> {
+pub(super) async fn ensure_work(line: &Line, up: &Up, work: &Work, limits: &Limits, part: Part) -> Result<(), Trouble> {
     if line.has_declared(up, &work.queue) {
         return Ok(());
     }
-    declare(up, &work.dead, dead_arguments(limits)).await?;
-    declare(up, &work.queue, work_arguments(work, limits)).await?;
+    match part {
+        Part::Manager => make_work(up, work, limits).await?,
+        Part::Worker => found(look(up, &work.queue).await?, &work.queue)?,
+    }
     line.note_declared(up, &work.queue);
     Ok(())
+}
+
+async fn make_work(up: &Up, work: &Work, limits: &Limits) -> Result<(), Trouble> {
+    declare(up, &work.dead, dead_arguments(limits)).await?;
+    declare(up, &work.queue, work_arguments(work, limits)).await?;
+    let Some(entrance) = &work.entrance else { return Ok(()) };
+    declare_exchange(up, entrance, ExchangeKind::Direct).await?;
+    let (queue, options) = (work.queue.as_str(), QueueBindOptions::default());
+    let bind = up.channel().await?;
+    let bound = bind.queue_bind(queue.into(), entrance.as_str().into(), queue.into(), options, FieldTable::default());
+    bound.await.map_err(about(queue))
+}
+
+/// What a worker needs and a manager has not made yet, or is just making anew, is waited for.
+fn found(queue: Option<Queue>, name: &str) -> Result<(), Trouble> {
+    match queue {
+        Some(_) => Ok(()),
+        None => Err(Trouble::Lost(format!("{name} is not there; a manager makes it"))),
+    }
 }
 
 pub(super) async fn ensure_log(line: &Line, up: &Up, log: &str, limits: &Limits) -> Result<(), Trouble> {
@@ -94,11 +116,17 @@ pub(super) async fn ensure_log(line: &Line, up: &Up, log: &str, limits: &Limits)
 }
 
 /// The exchange of all announcements.
-pub(super) async fn ensure_fanout(line: &Line, up: &Up, exchange: &str) -> Result<(), Trouble> {
+pub(super) async fn ensure_fanout(line: &Line, up: &Up, exchange: &str, part: Part) -> Result<(), Trouble> {
     if line.has_declared(up, exchange) {
         return Ok(());
     }
-    declare_exchange(up, exchange, ExchangeKind::Topic).await?;
+    match part {
+        Part::Manager => declare_exchange(up, exchange, ExchangeKind::Topic).await?,
+        Part::Worker => match ask_exchange(up, exchange, ExchangeKind::Topic, Ask::Look).await? {
+            Err(error) if code(&error) == Some(NOT_FOUND) => found(None, exchange)?,
+            asked => asked.map_err(about(exchange))?,
+        },
+    }
     line.note_declared(up, exchange);
     Ok(())
 }

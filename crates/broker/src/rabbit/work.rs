@@ -11,81 +11,89 @@ use lapin::BasicProperties;
 use lapin::options::BasicGetOptions;
 use lapin::types::{AMQPValue, FieldTable};
 
-use super::Inner;
 use super::line::Up;
 use super::names::Work;
 use super::post::{Address, MustArrive, Undelivered, persistent, with_header};
 use super::topology::{ensure_work, look};
 use super::trouble::{Trouble, about};
+use super::{Inner, Part};
 use crate::inbox::REASON_CHARS_MAX;
-use crate::memory::check_size;
+use crate::memory::{check_size, refused};
 use crate::{BrokerError, Counts, DeadLetter, Name};
 
 /// Where a dead letter keeps its reason. What RabbitMQ puts there itself (too many deliveries) has its own header.
 const REASON: &str = "x-mutirao-reason";
 const REASON_OF_RABBITMQ: &str = "x-first-death-reason";
-/// How long a batch is offered to a queue that says no, when it is not plainly full.
-const NACKED_MAX: Duration = Duration::from_secs(10);
+/// What RabbitMQ says when a worker rejects: workers have no way to the dead letters but this.
+const REJECTED: &str = "rejected";
+/// How long a batch is offered to a queue that says no, when it is not plainly full, or that is not there.
+const NOT_TAKEN_MAX: Duration = Duration::from_secs(10);
 
 impl Inner {
     pub async fn publish(&self, queue: &Name, batch: &[Bytes]) -> Result<(), BrokerError> {
         batch.iter().try_for_each(check_size)?;
         let work = self.names.work(queue)?;
-        self.deliver(&work, &work.queue, batch, &persistent()).await
+        let exchange = match (self.part, &work.entrance) {
+            (Part::Manager, _) => "",
+            (Part::Worker, Some(entrance)) => entrance,
+            (Part::Worker, None) => return Err(refused(queue, "a worker publishes nothing but reports")),
+        };
+        self.deliver(&work, (exchange, &work.queue), batch, &self.signed(persistent())).await
+    }
+
+    /// With our user on it, for which the server vouches.
+    fn signed(&self, properties: BasicProperties) -> BasicProperties {
+        properties.with_user_id(self.user().as_str().into())
     }
 
     /// Puts a message with the dead letters.
     pub async fn bury(&self, work: &Work, body: Bytes, reason: &str) -> Result<(), BrokerError> {
         let reason: String = reason.chars().take(REASON_CHARS_MAX).collect();
-        self.deliver(work, &work.dead, &[body], &with_header(persistent(), REASON, &reason)).await
+        self.deliver(work, ("", &work.dead), &[body], &with_header(persistent(), REASON, &reason)).await
     }
 
-    /// Sends until all is confirmed, over reconnects if need be; what was confirmed is not sent again.
+    /// Sends until all is confirmed, over reconnects if need be; what was confirmed is not sent again. `to` is an exchange
+    /// and a key.
     async fn deliver(
         &self,
         work: &Work,
-        key: &str,
+        to: (&str, &str),
         batch: &[Bytes],
         properties: &BasicProperties,
     ) -> Result<(), BrokerError> {
         let mut left: BTreeSet<usize> = (0..batch.len()).collect();
-        let mut nacked_since = None;
-        let mut was_unroutable = false;
+        let mut not_taken_since = None;
         loop {
             let up = self.giving.up().await?;
-            let Err(undelivered) = self.attempt(&up, work, key, batch, properties, &mut left).await else {
+            let Err(undelivered) = self.attempt(&up, work, to, batch, properties, &mut left).await else {
                 return Ok(());
             };
+            let now = self.clock.monotonic();
+            let too_long = |since: &mut Option<_>| now.since(*since.get_or_insert(now)) > NOT_TAKEN_MAX;
             match undelivered {
                 Undelivered::Trouble(Trouble::Said(error)) => return Err(error),
-                Undelivered::Trouble(Trouble::Lost(why)) => {
-                    tracing::debug!(key, why, "a batch is sent again");
-                    self.giving.after_loss(up.generation).await;
-                }
+                Undelivered::Trouble(Trouble::Lost(why)) => tracing::debug!(key = to.1, why, "a batch is sent again"),
                 Undelivered::Nacked => {
                     // A queue says no in the same way when it is full and when it has no leader for the moment, and it
                     // may have taken a part. So only one that looks full and took nothing is full at once; otherwise
                     // the rest is offered again for a while.
-                    let now = self.clock.monotonic();
-                    let for_ = now.since(*nacked_since.get_or_insert(now));
                     let ready = self.ready(&up, work).await;
                     let looks_full = ready >= self.limits.queue_messages_max * 3 / 4;
-                    if (looks_full && left.len() == batch.len()) || for_ > NACKED_MAX {
+                    if (looks_full && left.len() == batch.len()) || too_long(&mut not_taken_since) {
                         let bound = if looks_full { self.limits.queue_messages_max } else { ready };
                         return Err(BrokerError::Full { name: work.queue.clone(), bound });
                     }
-                    self.giving.after_loss(up.generation).await;
                 }
-                // Deleted under us: it is made anew.
-                Undelivered::Unroutable if !was_unroutable => {
-                    was_unroutable = true;
-                    self.giving.forget_declared(&work.queue);
-                }
+                // Deleted under us. A manager makes it anew, once the old one is quite gone; a worker waits for that.
                 Undelivered::Unroutable => {
-                    let why = "it is deleted again and again while messages are sent to it".into();
-                    return Err(BrokerError::Refused { what: key.into(), why });
+                    self.giving.forget_declared(&work.queue);
+                    if too_long(&mut not_taken_since) {
+                        let why = format!("{} is not there; a manager makes it", work.queue);
+                        return Err(BrokerError::Unreachable(why));
+                    }
                 }
             }
+            self.giving.after_loss(up.generation).await;
         }
     }
 
@@ -93,14 +101,14 @@ impl Inner {
         &self,
         up: &Up,
         work: &Work,
-        key: &str,
+        (exchange, key): (&str, &str),
         batch: &[Bytes],
         properties: &BasicProperties,
         left: &mut BTreeSet<usize>,
     ) -> Result<(), Undelivered> {
-        self.giving.answered(up, ensure_work(&self.giving, up, work, &self.limits)).await?;
+        self.giving.answered(up, ensure_work(&self.giving, up, work, &self.limits, self.part)).await?;
         let seat = self.post.seat(&self.giving, up).await?;
-        let to = Address { exchange: "", key, must_arrive: MustArrive::Yes };
+        let to = Address { exchange, key, must_arrive: MustArrive::Yes };
         seat.send(&to, batch, properties, left).await?;
         seat.leave();
         Ok(())
@@ -124,7 +132,7 @@ impl Inner {
     }
 
     async fn count(&self, up: &Up, work: &Work) -> Result<Counts, Trouble> {
-        ensure_work(&self.giving, up, work, &self.limits).await?;
+        ensure_work(&self.giving, up, work, &self.limits, self.part).await?;
         let (Some(waiting), Some(dead)) = (look(up, &work.queue).await?, look(up, &work.dead).await?) else {
             self.giving.forget_declared(&work.queue);
             return Err(Trouble::Lost("it was deleted just now".into()));
@@ -151,7 +159,7 @@ impl Inner {
 
     /// Takes them and never acknowledges: when the channel closes they are back, in their order.
     async fn peek(&self, up: &Up, work: &Work, limit: u32) -> Result<Vec<DeadLetter>, Trouble> {
-        ensure_work(&self.giving, up, work, &self.limits).await?;
+        ensure_work(&self.giving, up, work, &self.limits, self.part).await?;
         let channel = up.channel().await?;
         let limit = limit.min(self.limits.dead_letters_max.try_into().unwrap_or(u32::MAX));
         let mut letters = Vec::new();
@@ -175,6 +183,7 @@ fn reason(headers: Option<&FieldTable>) -> String {
     match (word(REASON), word(REASON_OF_RABBITMQ)) {
         (Some(ours), _) => ours,
         (None, Some(theirs)) if theirs == "delivery_limit" => "it came back unacknowledged too often".into(),
+        (None, Some(theirs)) if theirs == REJECTED => "a worker could not read it; its log says why".into(),
         (None, Some(theirs)) => theirs,
         (None, None) => String::new(),
     }

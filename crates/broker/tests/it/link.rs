@@ -116,6 +116,7 @@ impl Harness for OverLink {
 
     async fn cut(&self) {
         self.proxy.cut();
+        self.proxy.ended().await;
     }
 
     async fn heal(&self) {

@@ -4,5 +4,4 @@ mod files;
 mod link;
 mod memory;
 mod proxy;
-#[cfg(feature = "rabbit")]
 mod rabbit;

@@ -1,7 +1,11 @@
 //! A TCP proxy on loopback that can be cut, and that can fall silent without closing anything.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
+use mutirao_core::SystemClock;
+use mutirao_core::clock::Clock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -17,6 +21,8 @@ enum Mode {
 pub struct Proxy {
     pub address: SocketAddr,
     mode: watch::Sender<Mode>,
+    /// Held by each connection.
+    carried: Arc<()>,
     task: tokio::task::AbortHandle,
 }
 
@@ -32,17 +38,31 @@ impl Proxy {
         let address = listener.local_addr().expect("address");
         let mode = watch::Sender::new(Mode::Open);
         let modes = mode.subscribe();
+        let carried = Arc::new(());
+        let carrying = Arc::downgrade(&carried);
         let task = tokio::spawn(async move {
             loop {
                 let Ok((near, _)) = listener.accept().await else { continue };
-                tokio::spawn(carry(near, target, modes.clone()));
+                let Some(carrying) = carrying.upgrade() else { return };
+                let modes = modes.clone();
+                tokio::spawn(async move {
+                    carry(near, target, modes).await;
+                    drop(carrying);
+                });
             }
         });
-        Self { address, mode, task: task.abort_handle() }
+        Self { address, mode, carried, task: task.abort_handle() }
     }
 
     pub fn cut(&self) {
         self.mode.send_replace(Mode::Cut);
+    }
+
+    /// Waits until what was cut has really ended: what is sent from then on does not arrive.
+    pub async fn ended(&self) {
+        while Arc::strong_count(&self.carried) > 1 {
+            SystemClock.sleep(Duration::from_millis(1)).await;
+        }
     }
 
     pub fn silence(&self) {

@@ -3,6 +3,7 @@
 
 mod faults;
 mod service;
+mod workers;
 
 use std::sync::Arc;
 

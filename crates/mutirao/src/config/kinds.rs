@@ -34,7 +34,7 @@ macro_rules! kind {
 }
 kind! {
     Folder = "folder", File = "file", Count = "count", Many = "count", Level = "level",
-    Names = "names", LogFormat = "format", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url",
+    Names = "names", LogFormat = "format", WorkerWay = "way", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url",
 }
 
 /// A path.
@@ -170,6 +170,34 @@ impl FromStr for LogFormat {
     }
 }
 
+/// How a worker reaches the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerWay {
+    Auto,
+    Link,
+}
+
+impl WorkerWay {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            WorkerWay::Auto => "auto",
+            WorkerWay::Link => "link",
+        }
+    }
+}
+
+impl FromStr for WorkerWay {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "link" => Ok(Self::Link),
+            _ => Err(format!("\"{text}\" is not a way: choose auto or link")),
+        }
+    }
+}
+
 /// The address of a server; the client looks at it more closely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerUrl(pub String);
@@ -233,6 +261,56 @@ impl FromStr for DatabaseUrl {
 impl fmt::Debug for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("DatabaseUrl(…)")
+    }
+}
+
+/// The address of a RabbitMQ. Never shown whole: there is a password in it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BrokerUrl(pub String);
+
+impl Kind for BrokerUrl {
+    const NAME: &'static str = "url";
+    const SECRECY: Secrecy = Secrecy::Masked;
+}
+
+impl FromStr for BrokerUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        mutirao_broker::rabbit::check_url(text).map(|()| Self(text.into()))
+    }
+}
+
+impl fmt::Debug for BrokerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BrokerUrl(…)")
+    }
+}
+
+/// The address of RabbitMQ's management API. Never shown whole: there may be a password in it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ManagementUrl(pub String);
+
+impl Kind for ManagementUrl {
+    const NAME: &'static str = "url";
+    const SECRECY: Secrecy = Secrecy::Masked;
+}
+
+impl FromStr for ManagementUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with("http://") || text.starts_with("https://") {
+            Ok(Self(text.into()))
+        } else {
+            Err("it is not an address: write it like http://user:password@host:15672".into())
+        }
+    }
+}
+
+impl fmt::Debug for ManagementUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ManagementUrl(…)")
     }
 }
 
@@ -317,6 +395,20 @@ mod tests {
         assert_eq!(format!("{good:?}"), "DatabaseUrl(…)");
         let why = "mysql://ana:s3cret@db/lab".parse::<DatabaseUrl>().unwrap_err();
         assert!(why.contains("write it like postgres://") && !why.contains("s3cret"), "{why}");
+    }
+
+    #[test]
+    fn the_addresses_of_a_broker_are_checked_and_never_printed() {
+        let broker: BrokerUrl = "amqp://ana:s3cret@rabbit/lab".parse().unwrap();
+        let management: ManagementUrl = "http://ana:s3cret@rabbit:15672".parse().unwrap();
+        assert_eq!(format!("{broker:?} {management:?}"), "BrokerUrl(…) ManagementUrl(…)");
+        let refusals = [
+            "redis://ana:s3cret@rabbit".parse::<BrokerUrl>().unwrap_err(),
+            "ana:s3cret@rabbit".parse::<ManagementUrl>().unwrap_err(),
+        ];
+        for why in refusals {
+            assert!(why.contains("write it like") && !why.contains("s3cret"), "{why}");
+        }
     }
 
     #[test]

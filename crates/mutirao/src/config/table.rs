@@ -6,7 +6,8 @@ use mutirao_core::QueueName;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 
 use super::kinds::{
-    Auto, Count, DatabaseUrl, File, Folder, Kind, Lease, Level, LogFormat, Many, Maybe, Names, Secret, ServerUrl,
+    Auto, BrokerUrl, Count, DatabaseUrl, File, Folder, Kind, Lease, Level, LogFormat, ManagementUrl, Many, Maybe,
+    Names, Secret, ServerUrl, WorkerWay,
 };
 use super::{ConfigError, Values};
 
@@ -72,6 +73,10 @@ settings! {
     "listen" => listen: SocketAddr = "127.0.0.1:7070";
     /// Where a manager keeps everything: postgres://user:password@host:5432/database; auto is SQLite in the data folder.
     "database" => database: Auto<DatabaseUrl> = "auto";
+    /// What moves tasks and reports: amqp://user:password@host:5672/vhost is a RabbitMQ; auto is inside the manager.
+    "broker" => broker: Auto<BrokerUrl> = "auto";
+    /// RabbitMQ's management API, where each worker gets a user: http://user:password@host:15672; auto is beside the broker.
+    "broker_management" => broker_management: Auto<ManagementUrl> = "auto";
     /// The API that commands speak to; auto takes the one whose address is in the data folder.
     "url" => url: Auto<ServerUrl> = "auto";
     /// The token that commands show; auto takes the admin token in the data folder. Best given as MUTIRAO_TOKEN.
@@ -88,6 +93,8 @@ settings! {
     "worker.cpus" => worker_cpus: Auto<Cpus> = "auto";
     /// The memory each of them gives to tasks; auto shares out the machine's evenly.
     "worker.memory" => worker_memory: Auto<Bytes> = "auto";
+    /// How a worker reaches the broker: auto is by itself where its manager has a RabbitMQ, link is through the manager.
+    "worker.way" => worker_way: WorkerWay = "auto";
     /// How long a stop waits for running tasks to finish before it stops them.
     "drain" => drain: Span = "30s";
     /// Requests one caller may make in a second, over a while.

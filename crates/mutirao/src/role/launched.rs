@@ -3,17 +3,16 @@
 
 use std::time::Duration;
 
-use mutirao_broker::link::LinkState;
-use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, Mono};
 use mutirao_worker::Stopper;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
-use tokio::sync::watch;
 
 /// How long an orphan waits for a manager to come back.
 pub const ORPHAN_WAIT: Duration = Duration::from_secs(600);
 /// After that, how long its last tasks get to end.
 const LAST_WAIT: Duration = Duration::from_secs(30);
+/// How often an orphan looks whether a manager is back.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Bytes of the first line.
 const LINE_BYTES_MAX: u64 = 4_096;
 
@@ -41,39 +40,38 @@ impl<R: AsyncRead + Unpin + Send> Parent<R> {
 
     /// Sends the worker home once the parent is gone, and hurries it when no manager comes back. Returns when the worker
     /// should have ended long ago.
-    pub async fn watch(mut self, stopper: Stopper, mut link: watch::Receiver<LinkState>, clock: &dyn Clock) {
+    pub async fn watch(mut self, stopper: Stopper, is_up: impl Fn() -> bool + Send, clock: &dyn Clock) {
         self.gone().await;
         tracing::info!("the parent is gone: finishing what is held, then going");
         stopper.drain();
         let since = clock.monotonic();
-        wait_for_absence(&mut link, clock, since).await;
+        wait_for_absence(is_up, clock, since).await;
         tracing::warn!("no manager came back: going now");
         stopper.now();
         clock.sleep(LAST_WAIT).await;
     }
 }
 
-/// Returns once the link has been down for [`ORPHAN_WAIT`], counted from `since` or from when it last went down.
-async fn wait_for_absence(link: &mut watch::Receiver<LinkState>, clock: &dyn Clock, since: Mono) {
-    let mut down_since = since;
+/// Returns once nobody was there for [`ORPHAN_WAIT`], counted from `since` or from when somebody last was.
+async fn wait_for_absence(is_up: impl Fn() -> bool + Send, clock: &dyn Clock, since: Mono) {
+    let mut last_up = since;
     loop {
-        if *link.borrow_and_update() == LinkState::Up {
-            if link.changed().await.is_err() {
-                return;
-            }
-            down_since = clock.monotonic();
-            continue;
+        let now = clock.monotonic();
+        if is_up() {
+            last_up = now;
         }
-        let left = (down_since.plus(ORPHAN_WAIT)).since(clock.monotonic());
-        match clock.timeout(left, link.changed()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) | Err(_) => return,
+        if now.since(last_up) >= ORPHAN_WAIT {
+            return;
         }
+        clock.sleep(LOOK_EVERY).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use mutirao_core::Timestamp;
     use mutirao_core::clock::ManualClock;
 
@@ -88,12 +86,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_orphan_waits_ten_minutes_from_when_the_link_was_last_up() {
+    async fn an_orphan_waits_ten_minutes_from_when_a_manager_was_last_there() {
         let clock = ManualClock::starting_at(Timestamp(0));
-        let (state, mut link) = watch::channel(LinkState::Down("gone".into()));
+        let up = Arc::new(AtomicBool::new(false));
         let watched = tokio::spawn({
-            let clock = clock.clone();
-            async move { wait_for_absence(&mut link, &*clock, clock.monotonic()).await }
+            let (clock, up) = (clock.clone(), up.clone());
+            async move { wait_for_absence(|| up.load(Ordering::SeqCst), &*clock, clock.monotonic()).await }
         });
         let settle = || async {
             for _ in 0..20 {
@@ -104,12 +102,12 @@ mod tests {
         clock.advance(Duration::from_secs(599));
         settle().await;
         assert!(!watched.is_finished(), "gave up early");
-        state.send_replace(LinkState::Up);
+        up.store(true, Ordering::SeqCst);
         settle().await;
         clock.advance(Duration::from_secs(3_600));
         settle().await;
         assert!(!watched.is_finished(), "gave up although the manager is back");
-        state.send_replace(LinkState::Down("gone again".into()));
+        up.store(false, Ordering::SeqCst);
         settle().await;
         clock.advance(Duration::from_secs(601));
         watched.await.unwrap();

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::identity::{self, Identity};
 use super::launched::{ORPHAN_WAIT, Parent};
+use super::reach::Reach;
 use crate::cli::{Globals, local_address};
 use crate::config::Settings;
 use crate::failure::{Exit, Failure};
@@ -74,8 +75,9 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
         Contact::Unsafe(why) => return Err(not_safe(&url, &why)),
     }
 
-    let blobs =
-        HttpBlobs::new(Client::with_clock(&url, Credentials::Key(signer), &trust, clock.clone(), dice.clone())?);
+    let client = Client::with_clock(&url, Credentials::Key(signer), &trust, clock.clone(), dice.clone())?;
+    let reach = Reach::find(&settings, &client, link, &clock, &dice).await?;
+    let blobs = HttpBlobs::new(client);
     let capacity = machine::share(&settings, 1);
     let mut config = mutirao_worker::Config::new(identity.worker, identity.queue, capacity, dir.join("work"));
     config.host = machine::host_name();
@@ -86,15 +88,15 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
     }
     let (stopper, stop) = mutirao_worker::stop();
     tokio::spawn(heed(asked, stopper.clone()));
-    let work = mutirao_worker::run(config, link.clone(), Arc::new(blobs), clock.clone(), dice, stop);
+    let work = mutirao_worker::run(config, reach.broker(), Arc::new(blobs), clock.clone(), dice, stop);
     let ended = match parent {
         None => work.await,
         Some(parent) => tokio::select! {
             ended = work => ended,
-            () = parent.watch(stopper, state, &*clock) => Ok(()),
+            () = parent.watch(stopper, || reach.is_up(), &*clock) => Ok(()),
         },
     };
-    link.close();
+    reach.close();
     ended.map_err(|error| Failure::failed(error.to_string()))
 }
 

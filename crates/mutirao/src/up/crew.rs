@@ -19,6 +19,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::config::WorkerWay;
 use crate::failure::Failure;
 use crate::role::identity;
 
@@ -47,6 +48,9 @@ pub struct Plan {
     /// Where each has a folder of its own.
     pub dir: PathBuf,
     pub capacity: Needs,
+    pub way: WorkerWay,
+    /// Authorities that the workers believe besides the system's.
+    pub ca: Option<PathBuf>,
     pub invite: Invite,
     pub obituary: Obituary,
     pub clock: Arc<dyn Clock>,
@@ -186,10 +190,15 @@ impl Place {
             .arg(&plan.pin)
             .args(["--set", &format!("worker.cpus={}", plan.capacity.cpus)])
             .args(["--set", &format!("worker.memory={}", plan.capacity.memory)])
+            .args(["--set", &format!("worker.way={}", plan.way.as_str())])
+            .args(plan.ca.iter().flat_map(|ca| ["--set".into(), format!("tls.ca={}", ca.display())]))
             .env_remove("MUTIRAO_TOKEN")
             .env_remove("MUTIRAO_URL")
             // Workers never open the database, and what they run should not find its password.
             .env_remove("MUTIRAO_DATABASE")
+            // Each has a user of its own there.
+            .env_remove("MUTIRAO_BROKER")
+            .env_remove("MUTIRAO_BROKER_MANAGEMENT")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             // A group of its own: Ctrl-C is for us, and we send the workers home in order.

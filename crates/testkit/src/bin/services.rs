@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use mutirao_core::{Clock, SessionId, SystemClock};
 use mutirao_testkit::launch::RUN_MARK;
-use mutirao_testkit::services::{AMQP_VARIABLE, POSTGRES_VARIABLE, REDIS_VARIABLE, Service};
+use mutirao_testkit::services::{AMQP_MANAGEMENT_VARIABLE, AMQP_VARIABLE, POSTGRES_VARIABLE, REDIS_VARIABLE, Service};
 use mutirao_testkit::sweep;
 use rustix::process::{Pid, Signal as Ask, kill_process};
 use tokio::process::{Child, Command};
@@ -119,6 +119,7 @@ async fn with_services(order: &Order, folder: &Path, mark: &str, signals: &mut S
     command.args(&order.command[1..]);
     for (variable, service) in &services {
         command.env(variable, service.url());
+        command.envs(service.management_url().map(|url| (AMQP_MANAGEMENT_VARIABLE, url)));
     }
     let mut child = command.spawn().with_context(|| format!("{} cannot be started", order.command[0]))?;
     let code = tokio::select! {

@@ -44,6 +44,7 @@ pub(super) fn prepare(folder: PathBuf, dice: &Dice) -> anyhow::Result<Service> {
     Ok(Service {
         name: "postgres",
         url: format!("postgres://{ROLE}:{password}@127.0.0.1:{port}/postgres"),
+        management: None,
         port,
         folder,
         launch,

@@ -1,5 +1,5 @@
 //! How a private RabbitMQ node is prepared. Everything that nodes of one machine share by default is its own: the name,
-//! the cookie (in a home folder of its own), the name server `epmd`, the three ports, the folders, the plugins.
+//! the cookie (in a home folder of its own), the name server `epmd`, the ports, the folders, the plugins.
 
 use std::path::{Path, PathBuf};
 
@@ -14,12 +14,22 @@ use crate::ports;
 /// Debian's `rabbitmq-server` in /usr/sbin changes the user and so the home; this is the script behind it.
 const SERVER: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 
-pub(super) fn prepare(folder: PathBuf, dice: &Dice) -> anyhow::Result<Service> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plugins {
+    None,
+    Management,
+}
+
+pub(super) fn prepare(folder: PathBuf, dice: &Dice, which: Plugins) -> anyhow::Result<Service> {
     anyhow::ensure!(Path::new(SERVER).exists(), "there is no {SERVER}: apt-get install rabbitmq-server");
-    let [port, dist_port, epmd_port] = ports::free(dice)?;
+    let [port, dist_port, epmd_port, management_port] = ports::free(dice)?;
     let (conf, plugins) = (folder.join("rabbitmq.conf"), folder.join("enabled_plugins"));
-    std::fs::write(&conf, settings(port)).with_context(|| conf.display().to_string())?;
-    std::fs::write(&plugins, "[].\n")?;
+    let (mut text, enabled) = (settings(port), which == Plugins::Management);
+    if enabled {
+        text += &management_settings(management_port);
+    }
+    std::fs::write(&conf, text).with_context(|| conf.display().to_string())?;
+    std::fs::write(&plugins, if enabled { "[rabbitmq_management].\n" } else { "[].\n" })?;
     std::fs::write(folder.join("env.conf"), "")?;
     let launch = Launch::new(SERVER)
         .env("HOME", &folder)
@@ -40,6 +50,7 @@ pub(super) fn prepare(folder: PathBuf, dice: &Dice) -> anyhow::Result<Service> {
     Ok(Service {
         name: "rabbitmq",
         url: format!("amqp://guest:guest@127.0.0.1:{port}/%2f"),
+        management: enabled.then(|| format!("http://127.0.0.1:{management_port}")),
         port,
         beside: Some(Box::new(epmd(folder.clone(), epmd_port))),
         folder,
@@ -56,6 +67,7 @@ fn epmd(folder: PathBuf, port: u16) -> Service {
     Service {
         name: "epmd",
         url: String::new(),
+        management: None,
         port,
         folder,
         launch: Launch::new("epmd").args(["-port", &port.to_string(), "-address", "127.0.0.1"]),
@@ -75,5 +87,14 @@ fn settings(port: u16) -> String {
          log.console = true\n\
          log.console.level = info\n\
          log.file = false\n"
+    )
+}
+
+/// Users and permissions only: collecting figures would cost the tests' cores.
+fn management_settings(port: u16) -> String {
+    format!(
+        "management.tcp.ip = 127.0.0.1\n\
+         management.tcp.port = {port}\n\
+         management_agent.disable_metrics_collector = true\n"
     )
 }

@@ -17,6 +17,7 @@ pub(super) fn prepare(folder: PathBuf, dice: &Dice) -> anyhow::Result<Service> {
     Ok(Service {
         name: "redis",
         url: format!("redis://127.0.0.1:{port}"),
+        management: None,
         port,
         folder,
         launch,

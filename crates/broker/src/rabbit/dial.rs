@@ -1,0 +1,134 @@
+//! Making one connection: where to, as whom, and what to do when the server does not let us in any more. The user may
+//! have been deleted, or have a new password; whoever gave us the first URL is then asked for another.
+//!
+//! Not here: keeping a connection up ([`super::line`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lapin::tcp::OwnedTLSConfig;
+use lapin::uri::AMQPUri;
+use lapin::{Connection, ConnectionProperties};
+use mutirao_core::Dice;
+use mutirao_core::clock::{Clock, ClockExt};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::greeting::greet;
+use super::trouble::Place;
+use crate::BrokerError;
+use crate::memory::refused;
+
+/// How long one attempt may take, greeting included.
+const DIAL_MAX: Duration = Duration::from_secs(10);
+/// A connection is lost when twice this passes in silence.
+const HEARTBEAT_SECS: u16 = 10;
+
+/// Knows a new URL, for when the one we have is refused.
+#[async_trait]
+pub trait Renew: Send + Sync {
+    async fn renew(&self) -> Result<String, BrokerError>;
+}
+
+/// Whether a URL can be one of RabbitMQ; says how to write it otherwise, and never shows it: it has a password in it.
+///
+/// ```
+/// assert!(mutirao_broker::rabbit::check_url("amqp://ana:s3cret@broker/lab").is_ok());
+/// assert!(!mutirao_broker::rabbit::check_url("http://ana:s3cret@broker").unwrap_err().contains("s3cret"));
+/// ```
+pub fn check_url(url: &str) -> Result<(), String> {
+    parse(url).map(drop)
+}
+
+pub(super) fn parse(url: &str) -> Result<AMQPUri, String> {
+    let how =
+        "it is not the URL of a RabbitMQ: write it like amqp://user:password@host:5672/vhost, or amqps:// for TLS";
+    // The message of the parser can contain the URL, and so the password.
+    url.parse().map_err(|_| how.to_owned())
+}
+
+/// Where a connection goes, and as whom.
+pub(super) struct Target {
+    pub place: Place,
+    uri: AMQPUri,
+    /// How many came before it.
+    number: u64,
+}
+
+impl Target {
+    fn new(url: &str, number: u64) -> Result<Arc<Self>, BrokerError> {
+        let uri = parse(url).map_err(|why| refused("the broker's URL", why))?;
+        let place = Place {
+            address: format!("{}:{}", uri.authority.host, uri.authority.port),
+            vhost: uri.vhost.clone(),
+            user: uri.authority.userinfo.username.clone(),
+        };
+        Ok(Arc::new(Self { place, uri, number }))
+    }
+}
+
+/// How to reach the server.
+pub(super) struct Dial {
+    target: Mutex<Arc<Target>>,
+    renew: Option<Arc<dyn Renew>>,
+    /// Several connections may be refused at once, and one new URL is enough for all.
+    renewing: Semaphore,
+    tls: OwnedTLSConfig,
+    pub clock: Arc<dyn Clock>,
+    pub dice: Arc<Dice>,
+}
+
+impl Dial {
+    pub fn new(
+        url: &str,
+        tls: OwnedTLSConfig,
+        renew: Option<Arc<dyn Renew>>,
+        clock: Arc<dyn Clock>,
+        dice: Arc<Dice>,
+    ) -> Result<Self, BrokerError> {
+        let target = Mutex::new(Target::new(url, 0)?);
+        Ok(Self { target, renew, renewing: Semaphore::new(1), tls, clock, dice })
+    }
+
+    pub fn target(&self) -> Arc<Target> {
+        self.target.lock().clone()
+    }
+
+    pub async fn dial(&self, purpose: &str) -> Result<Connection, BrokerError> {
+        let target = self.target();
+        let dialled = self.dial_to(&target, purpose).await;
+        if let (Err(BrokerError::Refused { .. }), Some(renew)) = (&dialled, &self.renew) {
+            self.renew_after(&target, &**renew).await?;
+        }
+        dialled
+    }
+
+    async fn dial_to(&self, target: &Target, purpose: &str) -> Result<Connection, BrokerError> {
+        let (mut uri, place) = (target.uri.clone(), &target.place);
+        uri.query.heartbeat = uri.query.heartbeat.or(Some(HEARTBEAT_SECS));
+        uri.query.connection_timeout = Some(DIAL_MAX.as_millis() as u64);
+        let properties = ConnectionProperties::default().with_connection_name(format!("mutirao {purpose}").into());
+        let attempt = async {
+            greet(&uri, &self.tls, place).await?;
+            let runtime = lapin::runtime::default_runtime().map_err(|error| place.unreachable(error))?;
+            Connection::connect_uri_with_config(uri.clone(), properties, self.tls.clone(), runtime)
+                .await
+                .map_err(|error| place.not_let_in(&error))
+        };
+        match self.clock.timeout(DIAL_MAX, attempt).await {
+            Ok(done) => done,
+            Err(_) => Err(place.unreachable(format!("no answer within {} s", DIAL_MAX.as_secs()))),
+        }
+    }
+
+    /// The next attempt has the new one.
+    async fn renew_after(&self, refused: &Target, renew: &dyn Renew) -> Result<(), BrokerError> {
+        let _turn = self.renewing.acquire().await.map_err(|_| BrokerError::Closed)?;
+        if self.target().number == refused.number {
+            let url = renew.renew().await?;
+            *self.target.lock() = Target::new(&url, refused.number + 1)?;
+        }
+        Ok(())
+    }
+}

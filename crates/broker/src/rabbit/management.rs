@@ -1,0 +1,258 @@
+//! A RabbitMQ user for each worker, made over the HTTP API of the management plugin, with permissions for its own queue
+//! and nothing else. A new password each time it is asked for; nobody keeps it.
+//!
+//! | a worker of queue `a` may | because of |
+//! |---|---|
+//! | take from `tasks.a` | read `mutirao.tasks.a` |
+//! | hear `control.a` | configure, write and read its ears; read `mutirao.fanout`, of its topics only `control.a` |
+//! | report to any `results.…` | write `mutirao.results` |
+//!
+//! Not here: who is a worker (the API knows), and what is believed of its reports ([`super::vouch`]).
+
+use std::time::Duration;
+
+use lapin::uri::{AMQPScheme, AMQPUri};
+use mutirao_core::WorkerId;
+use mutirao_core::dice::os_random;
+use mutirao_core::envelope::{control_of, tasks_of};
+use mutirao_core::id::QueueName;
+use mutirao_tls::Trust;
+use reqwest::{Method, RequestBuilder, StatusCode, Url};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::dial::parse;
+use super::names::{Names, escaped};
+use crate::BrokerError;
+use crate::memory::refused;
+
+/// Until a server has answered.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+const PASSWORD_BYTES: usize = 24;
+/// Two of a worker's own, those of its last life that the server has not noticed are gone, and some to spare.
+const CONNECTIONS_MAX: u32 = 16;
+const PORT_PLAIN: u16 = 15672;
+const PORT_TLS: u16 = 15671;
+/// Matches no routing key.
+const NOTHING: &str = "^$";
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ManagementError {
+    #[error(
+        "RabbitMQ's management at {at} cannot be reached ({why}); run rabbitmq-plugins enable rabbitmq_management, or \
+         set broker_management to where it is"
+    )]
+    Unreachable { at: String, why: String },
+    #[error(
+        "user {user} may not make users ({why}); run rabbitmqctl set_user_tags {user} administrator, or set \
+         broker_management to a URL with a user who may"
+    )]
+    NotAllowed { user: String, why: String },
+    #[error("RabbitMQ's management at {at} refuses to {what}: {why}")]
+    Said { at: String, what: String, why: String },
+}
+
+/// The management of one RabbitMQ.
+pub struct Management {
+    http: reqwest::Client,
+    base: Url,
+    user: String,
+    password: String,
+    broker: AMQPUri,
+    names: Names,
+}
+
+/// Where the management of a broker is, when nobody says: beside it, on the plugin's own port, and with TLS when the
+/// broker has it. Without credentials.
+pub fn default_url(broker_url: &str) -> Result<String, String> {
+    let broker = parse(broker_url)?;
+    let (scheme, port) = match broker.scheme {
+        AMQPScheme::AMQP => ("http", PORT_PLAIN),
+        AMQPScheme::AMQPS => ("https", PORT_TLS),
+    };
+    Ok(format!("{scheme}://{}:{port}", broker.authority.host))
+}
+
+#[derive(Deserialize)]
+struct WhoAmI {
+    /// A list since 3.9, a text with commas before.
+    tags: Value,
+}
+
+impl Management {
+    /// Asks nothing yet. `url` may name a user; otherwise it is the broker's.
+    pub fn new(broker_url: &str, url: &str, prefix: &str, trust: &Trust) -> Result<Self, BrokerError> {
+        let what = "broker_management";
+        let broker = parse(broker_url).map_err(|why| refused("the broker's URL", why))?;
+        let how = || refused(what, "write it like http://user:password@host:15672");
+        let mut base = Url::parse(url).map_err(|_| how())?;
+        if !matches!(base.scheme(), "http" | "https") || base.host().is_none() {
+            return Err(how());
+        }
+        let own = &broker.authority.userinfo;
+        let (user, password) = match (base.username(), base.password()) {
+            ("", _) => (own.username.clone(), own.password.clone()),
+            (user, password) => (unescaped(user), unescaped(password.unwrap_or_default())),
+        };
+        // They travel in a header, and must not be in a message.
+        let _ = (base.set_username(""), base.set_password(None));
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .tls_backend_preconfigured(rustls::ClientConfig::clone(trust.config()))
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(ANSWER_MAX)
+            .build()
+            .map_err(|error| refused(what, error.to_string()))?;
+        Ok(Self { http, base, user, password, broker, names: Names::new(prefix)? })
+    }
+
+    /// Whether users can be made here; if not, what to do about it.
+    pub async fn check(&self) -> Result<(), ManagementError> {
+        let answer = self.send(self.request(Method::GET, &["whoami"]), "say who we are").await?;
+        let who: WhoAmI = answer.json().await.map_err(|error| self.unreachable(&error))?;
+        if who.tags.to_string().contains("administrator") {
+            return Ok(());
+        }
+        Err(ManagementError::NotAllowed { user: self.user.clone(), why: "it is no administrator".into() })
+    }
+
+    /// A worker can come in from now on, with the URL that this gives, and with no URL that it was given before.
+    pub async fn admit(&self, worker: &WorkerId, queue: &QueueName) -> Result<String, ManagementError> {
+        let user = self.names.user_of(worker);
+        let password = password();
+        let vhost = self.broker.vhost.as_str();
+        self.put(&["users", &user], json!({ "password": password, "tags": "" })).await?;
+        self.put(&["user-limits", &user, "max-connections"], json!({ "value": CONNECTIONS_MAX })).await?;
+        self.put(&["topic-permissions", vhost, &user], self.topics(queue)).await?;
+        self.put(&["permissions", vhost, &user], self.permissions(queue)).await?;
+        Ok(self.url_of(&user, &password))
+    }
+
+    /// The worker's connections end, and it does not come in again.
+    pub async fn dismiss(&self, worker: &WorkerId) -> Result<(), ManagementError> {
+        let user = self.names.user_of(worker);
+        let request = self.request(Method::DELETE, &["users", &user]);
+        match self.send(request, "delete a worker's user").await {
+            // One that never came in has no user.
+            Err(ManagementError::Said { why, .. }) if why.starts_with("404") => Ok(()),
+            sent => sent.map(drop),
+        }
+    }
+
+    fn permissions(&self, queue: &QueueName) -> Value {
+        let (ears, name) = (self.names.ears_pattern(), |name: &str| escaped(&self.names.whole(name)));
+        json!({
+            "configure": format!("^{ears}$"),
+            "write": format!("^({ears}|{})$", escaped(&self.names.entrance())),
+            "read": format!("^({ears}|{}|{})$", escaped(&self.names.exchange()), name(&tasks_of(queue))),
+        })
+    }
+
+    fn topics(&self, queue: &QueueName) -> Value {
+        json!({
+            "exchange": self.names.exchange(),
+            "write": NOTHING,
+            "read": format!("^{}$", escaped(&control_of(queue))),
+        })
+    }
+
+    fn url_of(&self, user: &str, password: &str) -> String {
+        let scheme = match self.broker.scheme {
+            AMQPScheme::AMQP => "amqp",
+            AMQPScheme::AMQPS => "amqps",
+        };
+        let authority = &self.broker.authority;
+        let vhost: String = form_urlencoded::byte_serialize(self.broker.vhost.as_bytes()).collect();
+        // A space is a plus only in forms.
+        let vhost = vhost.replace('+', "%20");
+        format!("{scheme}://{user}:{password}@{}:{}/{vhost}", authority.host, authority.port)
+    }
+
+    fn request(&self, method: Method, path: &[&str]) -> RequestBuilder {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().push("api").extend(path);
+        }
+        self.http.request(method, url).basic_auth(&self.user, Some(&self.password))
+    }
+
+    async fn put(&self, path: &[&str], body: Value) -> Result<(), ManagementError> {
+        let what = format!("set {}", path[0]);
+        self.send(self.request(Method::PUT, path).json(&body), &what).await.map(drop)
+    }
+
+    async fn send(&self, request: RequestBuilder, what: &str) -> Result<reqwest::Response, ManagementError> {
+        let answer = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            return Err(ManagementError::NotAllowed { user: self.user.clone(), why: status.to_string() });
+        }
+        Err(ManagementError::Said { at: self.at(), what: what.into(), why: status.to_string() })
+    }
+
+    fn at(&self) -> String {
+        self.base.as_str().trim_end_matches('/').to_owned()
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> ManagementError {
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        ManagementError::Unreachable { at: self.at(), why: cause.to_string() }
+    }
+}
+
+fn unescaped(text: &str) -> String {
+    // As a form's value, in which a plus would be a space.
+    let whole = format!("v={}", text.replace('+', "%2B"));
+    form_urlencoded::parse(whole.as_bytes()).next().map(|(_, value)| value.into_owned()).unwrap_or_default()
+}
+
+fn password() -> String {
+    let mut bytes = [0; PASSWORD_BYTES];
+    os_random(&mut bytes);
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use mutirao_tls::Believe;
+
+    use super::*;
+
+    fn management(broker: &str, url: &str) -> Management {
+        let trust = Trust::for_url(url, &Believe::default()).unwrap();
+        Management::new(broker, url, "mutirao.", &trust).unwrap()
+    }
+
+    #[test]
+    fn it_is_beside_the_broker_unless_somebody_says_otherwise() {
+        assert_eq!(default_url("amqp://a:b@rabbit/lab").unwrap(), "http://rabbit:15672");
+        assert_eq!(default_url("amqps://a:b@rabbit:1/lab").unwrap(), "https://rabbit:15671");
+        let beside = management("amqp://a:p%40ss@rabbit/lab", "http://rabbit:15672");
+        assert_eq!((beside.user.as_str(), beside.password.as_str()), ("a", "p@ss"));
+        let other = management("amqp://a:b@rabbit/lab", "http://boss:s%2Bcret@rabbit:15672");
+        assert_eq!((other.user.as_str(), other.password.as_str()), ("boss", "s+cret"));
+        assert!(!other.at().contains("cret"), "{}", other.at());
+    }
+
+    #[test]
+    fn a_worker_gets_the_broker_s_address_and_its_own_user() {
+        let url = management("amqp://a:b@rabbit:5673/%2f", "http://rabbit:15672").url_of("mutirao.worker.w1", "pw");
+        assert_eq!(url, "amqp://mutirao.worker.w1:pw@rabbit:5673/%2F");
+        assert_eq!(parse(&url).unwrap().vhost, "/");
+    }
+
+    #[test]
+    fn permissions_name_one_queue_exactly() {
+        let management = management("amqp://a:b@rabbit/lab", "http://rabbit:15672");
+        let may = management.permissions(&"a".parse().unwrap());
+        assert_eq!(may["read"], r"^(mutirao\.ear\.[0-9a-f]{16}|mutirao\.fanout|mutirao\.tasks\.a)$");
+        assert_eq!(may["write"], r"^(mutirao\.ear\.[0-9a-f]{16}|mutirao\.results)$");
+        assert_eq!(management.topics(&"a".parse().unwrap())["read"], r"^control\.a$");
+    }
+}

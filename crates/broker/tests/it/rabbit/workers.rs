@@ -1,0 +1,298 @@
+//! Workers as users of RabbitMQ: what their credentials are good for, and everything that they must not be.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lapin::options::{
+    BasicConsumeOptions, BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions,
+    QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions, QueuePurgeOptions,
+};
+use lapin::types::FieldTable;
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ErrorKind, ExchangeKind};
+use mutirao_broker::rabbit::management::{Management, ManagementError};
+use mutirao_broker::rabbit::{Config, Part, Renew};
+use mutirao_broker::suite::{bodies, counts_become, soon, take};
+use mutirao_broker::{Broker, BrokerError, Counts, Heard, Rabbit, Shared};
+use mutirao_core::WorkerId;
+use mutirao_testkit::services;
+use mutirao_tls::{Believe, Trust};
+use parking_lot::Mutex;
+
+use super::{config, connect, random_prefix};
+
+const RESULTS: &str = "results.jobs.0";
+
+/// A manager on the shared server, and the means to let workers in.
+struct House {
+    prefix: String,
+    manager: Arc<Rabbit>,
+    management: Arc<Management>,
+}
+
+fn management(broker: &str, at: &str, prefix: &str) -> Management {
+    Management::new(broker, at, prefix, &Trust::for_url(at, &Believe::default()).unwrap()).unwrap()
+}
+
+impl House {
+    /// `None` when the test run has no server.
+    async fn new() -> Option<Self> {
+        let url = services::shared(services::AMQP_VARIABLE)?;
+        let at = services::shared(services::AMQP_MANAGEMENT_VARIABLE)?;
+        let prefix = random_prefix();
+        let manager = connect(&url, &prefix).await.expect("connect");
+        let management = Arc::new(management(&url, &at, &prefix));
+        for queue in ["tasks.a", "tasks.b", RESULTS] {
+            manager.counts(queue).await.expect("a queue");
+        }
+        Some(Self { prefix, manager, management })
+    }
+
+    async fn admit(&self, worker: &str) -> String {
+        let queue = "a".parse().unwrap();
+        self.management.admit(&WorkerId(worker.into()), &queue).await.expect("a user")
+    }
+
+    async fn worker(&self, url: &str) -> Arc<Rabbit> {
+        Rabbit::connect(Config { part: Part::Worker, ..config(url, &self.prefix) }).await.expect("connect")
+    }
+
+    fn name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+}
+
+fn report(worker: &str) -> String {
+    format!(r#"{{"v":1,"session":"s","worker":"{worker}"}}"#)
+}
+
+async fn raw(url: &str) -> Connection {
+    Connection::connect(url, ConnectionProperties::default()).await.expect("connect")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_takes_hears_reports_and_rejects_as_a_user_of_its_own() {
+    let Some(house) = House::new().await else { return };
+    let worker = house.worker(&house.admit("w1").await).await;
+    let mut ear = worker.subscribe("control.a").await.unwrap();
+    house.manager.announce("control.a", "stop".into()).await.unwrap();
+    assert_eq!(soon("control", ear.next()).await, Ok(Heard::Message("stop".into())));
+
+    house.manager.publish("tasks.a", bodies(0..2)).await.unwrap();
+    let mut consumer = worker.consume("tasks.a", 10).await.unwrap();
+    let got = take(&mut consumer, 2).await;
+    consumer.reject(got[1].tag, "no parcel").await.unwrap();
+    consumer.ack_through(got[0].tag).await.unwrap();
+    let manager: Shared = house.manager.clone();
+    counts_become(&manager, "tasks.a", Counts { dead: 1, consumers: 1, ..Counts::default() }).await;
+    let letters = manager.dead_letters("tasks.a", 5).await.unwrap();
+    assert!(&letters[0].body[..] == b"1" && letters[0].reason.contains("could not read"), "{letters:?}");
+
+    soon("the report", worker.publish(RESULTS, vec![report("w1").into()])).await.unwrap();
+    let mut results = manager.consume(RESULTS, 10).await.unwrap();
+    assert_eq!(take(&mut results, 1).await[0].body, report("w1"));
+    let elsewhere = worker.publish("tasks.a", bodies(0..1)).await;
+    assert!(matches!(elsewhere, Err(BrokerError::Refused { .. })), "{elsewhere:?}");
+}
+
+/// Asks something that must be refused for want of permission, on a channel of its own since the refusal closes it.
+async fn forbidden<T, F>(connection: &Connection, what: &str, ask: impl FnOnce(Channel) -> F)
+where
+    F: Future<Output = lapin::Result<T>>,
+{
+    let channel = connection.create_channel().await.expect("a channel");
+    let Err(error) = ask(channel).await else { panic!("{what} was allowed") };
+    let code = match error.kind() {
+        ErrorKind::ProtocolError(said) => said.get_id(),
+        _ => panic!("{what}: {error}"),
+    };
+    assert_eq!(code, 403, "{what}: {error}");
+}
+
+/// The refusal of a publish comes in place of its confirm.
+async fn publish(channel: &Channel, exchange: &str, key: &str, properties: BasicProperties) -> lapin::Result<()> {
+    channel.confirm_select(ConfirmSelectOptions::default()).await?;
+    let (options, body) = (BasicPublishOptions { mandatory: true, immediate: false }, report("w1").into_bytes());
+    channel.basic_publish(exchange.into(), key.into(), options, &body, properties).await?.await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_s_credentials_open_nothing_else() {
+    let Some(house) = House::new().await else { return };
+    let thief = raw(&house.admit("w1").await).await;
+    let name = |name: &str| house.name(name);
+
+    for queue in ["tasks.b", RESULTS, "tasks.a.dead", "tasks.b.dead"].map(name) {
+        forbidden(&thief, &format!("consuming {queue}"), |channel| async move {
+            let options = BasicConsumeOptions::default();
+            channel.basic_consume(queue.as_str().into(), "".into(), options, FieldTable::default()).await
+        })
+        .await;
+    }
+    for queue in ["tasks.b", RESULTS].map(name) {
+        let get = |channel: Channel| {
+            let queue = queue.clone();
+            async move { channel.basic_get(queue.as_str().into(), BasicGetOptions::default()).await }
+        };
+        forbidden(&thief, &format!("getting from {queue}"), get).await;
+        let purge = |channel: Channel| {
+            let queue = queue.clone();
+            async move { channel.queue_purge(queue.as_str().into(), QueuePurgeOptions::default()).await }
+        };
+        forbidden(&thief, &format!("emptying {queue}"), purge).await;
+        let delete = |channel: Channel| async move {
+            channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await
+        };
+        forbidden(&thief, "deleting a queue", delete).await;
+    }
+    let (tasks, results, fanout) = (name("tasks.a"), name(RESULTS), name("fanout"));
+    for (exchange, key) in
+        [("", &tasks), ("", &results), ("amq.topic", &tasks), (&fanout, &"control.a".into()), (&fanout, &"x".into())]
+    {
+        let what = format!("publishing to {exchange}/{key}");
+        forbidden(&thief, &what, |channel| async move {
+            publish(&channel, exchange, key, BasicProperties::default()).await
+        })
+        .await;
+    }
+    for queue in [name("tasks.new"), name("ear.mine"), "mine".into()] {
+        forbidden(&thief, &format!("making {queue}"), |channel| async move {
+            channel.queue_declare(queue.as_str().into(), QueueDeclareOptions::default(), FieldTable::default()).await
+        })
+        .await;
+    }
+    forbidden(&thief, "making an exchange", |channel| async move {
+        let (options, name) = (ExchangeDeclareOptions::default(), "mine".into());
+        channel.exchange_declare(name, ExchangeKind::Topic, options, FieldTable::default()).await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_s_ear_hears_its_own_queue_only() {
+    let Some(house) = House::new().await else { return };
+    house.manager.announce("control.a", "first".into()).await.unwrap();
+    let thief = raw(&house.admit("w1").await).await;
+    let ear = house.name("ear.0123456789abcdef");
+    let channel = thief.create_channel().await.unwrap();
+    let made = channel.queue_declare(ear.as_str().into(), QueueDeclareOptions::exclusive(), FieldTable::default());
+    made.await.expect("an ear of its own");
+    let bindings = [
+        ("fanout", "control.b"),
+        ("fanout", "control.#"),
+        ("fanout", "#"),
+        ("fanout", "answers.m1"),
+        ("results", "x"),
+        ("results.jobs.0", "x"),
+    ];
+    for (exchange, key) in bindings {
+        let (exchange, ear) = (house.name(exchange), ear.clone());
+        forbidden(&thief, &format!("hearing {key} of {exchange}"), |channel| async move {
+            let (queue, from) = (ear.as_str().into(), exchange.as_str().into());
+            channel.queue_bind(queue, from, key.into(), QueueBindOptions::default(), FieldTable::default()).await
+        })
+        .await;
+    }
+    // Another worker of the same queue cannot listen at it.
+    let other = raw(&house.admit("w2").await).await;
+    let channel = other.create_channel().await.unwrap();
+    let peeped = channel.basic_get(ear.as_str().into(), BasicGetOptions::default()).await;
+    assert!(peeped.is_err(), "another's ear can be read");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_reports_in_another_s_name() {
+    let Some(house) = House::new().await else { return };
+    let url = house.admit("w1").await;
+    let (thief, entrance, key) = (raw(&url).await, house.name("results"), house.name(RESULTS));
+    let other = house.worker(&house.admit("w2").await).await;
+    let as_user = |user: String| BasicProperties::default().with_user_id(user.as_str().into());
+
+    // RabbitMQ itself refuses the user of somebody else.
+    for user in ["guest".into(), house.name("worker.w2")] {
+        let channel = thief.create_channel().await.unwrap();
+        assert!(publish(&channel, &entrance, &key, as_user(user)).await.is_err());
+    }
+    // What it lets pass is seen by nobody: without a user, and in the name of another.
+    let channel = thief.create_channel().await.unwrap();
+    publish(&channel, &entrance, &key, BasicProperties::default()).await.unwrap();
+    house.worker(&url).await.publish(RESULTS, vec![report("w2").into()]).await.unwrap();
+    other.publish(RESULTS, vec![report("w2").into()]).await.unwrap();
+
+    let manager: Shared = house.manager.clone();
+    let mut results = manager.consume(RESULTS, 10).await.unwrap();
+    let got = take(&mut results, 1).await;
+    assert_eq!(got[0].body, report("w2"));
+    results.ack_through(got[0].tag).await.unwrap();
+    counts_become(&manager, RESULTS, Counts { dead: 2, consumers: 1, ..Counts::default() }).await;
+    let letters = manager.dead_letters(RESULTS, 5).await.unwrap();
+    let reasons: Vec<&str> = letters.iter().map(|letter| letter.reason.as_str()).collect();
+    assert!(reasons[0].contains("which user"), "{reasons:?}");
+    assert!(reasons[1].contains("only in its own name"), "{reasons:?}");
+    // What a manager passes on for a worker on the link is believed: it was vetted there.
+    house.manager.publish(RESULTS, vec![report("w3").into()]).await.unwrap();
+    assert_eq!(take(&mut results, 1).await[0].body, report("w3"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dismissed_worker_is_cut_off_and_does_not_come_back() {
+    let Some(house) = House::new().await else { return };
+    let url = house.admit("w1").await;
+    let worker = house.worker(&url).await;
+    let mut consumer = worker.consume("tasks.a", 1).await.unwrap();
+    let manager: Shared = house.manager.clone();
+    counts_become(&manager, "tasks.a", Counts { consumers: 1, ..Counts::default() }).await;
+    let consuming = tokio::spawn(async move { consumer.next().await });
+    house.management.dismiss(&WorkerId("w1".into())).await.unwrap();
+    house.management.dismiss(&WorkerId("w1".into())).await.expect("again is no error");
+    counts_become(&manager, "tasks.a", Counts::default()).await;
+    let back = Rabbit::connect(config(&url, &house.prefix)).await.map(drop);
+    assert!(matches!(back, Err(BrokerError::Refused { .. })), "{back:?}");
+    consuming.abort();
+}
+
+/// Gives the worker what the house gives.
+struct AskHouse(Arc<Management>, Mutex<u32>);
+
+#[async_trait]
+impl Renew for AskHouse {
+    async fn renew(&self) -> Result<String, BrokerError> {
+        *self.1.lock() += 1;
+        let queue = "a".parse().unwrap();
+        self.0.admit(&WorkerId("w1".into()), &queue).await.map_err(|error| BrokerError::Unreachable(error.to_string()))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_whose_credentials_became_worthless_gets_new_ones() {
+    let Some(house) = House::new().await else { return };
+    let first = house.admit("w1").await;
+    let renew = Arc::new(AskHouse(house.management.clone(), Mutex::new(0)));
+    let config = Config { part: Part::Worker, renew: Some(renew.clone()), ..config(&first, &house.prefix) };
+    let worker = Rabbit::connect(config).await.unwrap();
+    let mut consumer = worker.consume("tasks.a", 1).await.unwrap();
+    // As when the server is set up anew: user and connections are gone.
+    house.management.dismiss(&WorkerId("w1".into())).await.unwrap();
+    house.manager.publish("tasks.a", bodies(7..8)).await.unwrap();
+    assert_eq!(&take(&mut consumer, 1).await[0].body[..], b"7");
+    soon("the report", worker.publish(RESULTS, vec![report("w1").into()])).await.unwrap();
+    assert!(*renew.1.lock() >= 1);
+    let old = Rabbit::connect(super::config(&first, &house.prefix)).await.map(drop);
+    assert!(matches!(old, Err(BrokerError::Refused { .. })), "the first password is still good");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_users_cannot_be_made_the_remedy_is_named() {
+    let Some(house) = House::new().await else { return };
+    house.management.check().await.expect("the tests' own user is an administrator");
+    let url = services::shared(services::AMQP_VARIABLE).unwrap();
+    let at = services::shared(services::AMQP_MANAGEMENT_VARIABLE).unwrap();
+    let nobody = management(&url, "http://127.0.0.1:1", &house.prefix).check().await.unwrap_err();
+    assert!(matches!(nobody, ManagementError::Unreachable { .. }), "{nobody}");
+    assert!(nobody.to_string().contains("rabbitmq-plugins enable rabbitmq_management"), "{nobody}");
+    // A worker's own user, tried on the management.
+    let thief = management(&house.admit("w1").await, &at, &house.prefix);
+    for tried in [thief.check().await, thief.admit(&WorkerId("w9".into()), &"a".parse().unwrap()).await.map(drop)] {
+        let refused = tried.unwrap_err();
+        assert!(refused.to_string().contains("set_user_tags"), "{refused}");
+    }
+}

@@ -1,0 +1,105 @@
+//! The installation's broker: the RabbitMQ that the settings name, else one inside this process; and the ways by which
+//! workers reach it.
+//!
+//! On RabbitMQ each worker has a user of its own. Where users cannot be made, workers use the link: nobody but managers
+//! ever has the manager's credentials.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mutirao_api::auth::registry::Worker;
+use mutirao_api::{OnlyLink, Ways};
+use mutirao_broker::rabbit::management::{Management, default_url};
+use mutirao_broker::rabbit::{Config, PREFIX_DEFAULT};
+use mutirao_broker::{Broker, Limits, Memory, Rabbit, Shared};
+use mutirao_core::auth::Way;
+use mutirao_core::clock::ClockExt;
+use mutirao_core::envelope::tasks_of;
+use mutirao_core::{Clock, Dice, WorkerId};
+
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::tls;
+
+/// How long a worker's queue may take to be made before the worker is sent to the link instead.
+const QUEUE_MAX: Duration = Duration::from_secs(5);
+
+pub struct Opened {
+    pub broker: Shared,
+    pub ways: Arc<dyn Ways>,
+    /// To be closed at the end.
+    pub rabbit: Option<Arc<Rabbit>>,
+}
+
+pub async fn open(
+    settings: &Settings,
+    data: &Path,
+    clock: &Arc<dyn Clock>,
+    dice: &Arc<Dice>,
+) -> Result<Opened, Failure> {
+    let Some(url) = settings.broker.set() else {
+        let broker = Memory::new(Some(data.join("log")), Limits::default());
+        return Ok(Opened { broker, ways: Arc::new(OnlyLink), rabbit: None });
+    };
+    let failed = |error: mutirao_broker::BrokerError| Failure::failed(error.to_string());
+    let config =
+        Config { authorities_pem: authorities(settings, &url.0)?, ..Config::new(&url.0, clock.clone(), dice.clone()) };
+    let rabbit = Rabbit::connect(config).await.map_err(failed)?;
+    let at = match settings.broker_management.set() {
+        Some(at) => at.0.clone(),
+        None => default_url(&url.0).map_err(Failure::failed)?,
+    };
+    let management = Management::new(&url.0, &at, PREFIX_DEFAULT, &tls::trust(settings, &at, None)?).map_err(failed)?;
+    if let Err(error) = management.check().await {
+        tracing::warn!("{error}; until then workers have no users there and use the link");
+    }
+    let ways = Arc::new(Users { management, rabbit: rabbit.clone(), clock: clock.clone() });
+    Ok(Opened { broker: rabbit.clone(), ways, rabbit: Some(rabbit) })
+}
+
+/// Whom to believe besides the system's authorities. Nothing is read where nothing is encrypted.
+pub fn authorities(settings: &Settings, url: &str) -> Result<Option<String>, Failure> {
+    match settings.tls_ca.given() {
+        Some(file) if url.starts_with("amqps:") => match std::fs::read_to_string(&file.0) {
+            Ok(pem) => Ok(Some(pem)),
+            Err(error) => Err(Failure::usage(format!("tls.ca: {}: {error}", file.0.display()))),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// A user of RabbitMQ for each worker.
+struct Users {
+    management: Management,
+    rabbit: Arc<Rabbit>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Users {
+    async fn admit(&self, worker: &Worker) -> Result<Way, String> {
+        // Workers make no queues: theirs must be there when they come.
+        let queue = tasks_of(&worker.queue);
+        match self.clock.timeout(QUEUE_MAX, self.rabbit.counts(&queue)).await {
+            Ok(made) => made.map(drop).map_err(|error| error.to_string())?,
+            Err(_) => return Err(format!("{queue} could not be made within {} s", QUEUE_MAX.as_secs())),
+        }
+        let url = self.management.admit(&worker.id, &worker.queue).await.map_err(|error| error.to_string())?;
+        Ok(Way::Rabbitmq { url, prefix: PREFIX_DEFAULT.into() })
+    }
+}
+
+#[async_trait]
+impl Ways for Users {
+    async fn open(&self, worker: &Worker) -> Way {
+        self.admit(worker).await.unwrap_or_else(|why| {
+            tracing::warn!(worker = %worker.id, why, "a worker is sent to the link");
+            Way::Link
+        })
+    }
+
+    async fn close(&self, worker: &WorkerId) -> Result<(), String> {
+        self.management.dismiss(worker).await.map_err(|error| error.to_string())
+    }
+}
