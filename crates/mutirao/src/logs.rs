@@ -9,7 +9,8 @@ use crate::config::{LogFormat, Settings};
 
 /// Begins logging. Once per process; a second call changes nothing.
 pub fn start(settings: &Settings) {
-    let filter = EnvFilter::new(&settings.log_level.0);
+    // What RabbitMQ's client library has to say comes back as errors, and is said there; whoever wants both may ask.
+    let filter = EnvFilter::new(format!("lapin=off,{}", settings.log_level.0));
     let terminal = std::io::stderr().is_terminal();
     let human = match settings.log_format {
         LogFormat::Auto => terminal,

@@ -28,10 +28,18 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(60);
 /// Keepers end what their dead worker left; only then may they be ended themselves.
 const KEPT_WITHIN: Duration = Duration::from_secs(5);
 
+/// What is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Company {
+    Workers(u32),
+    /// `role manager`: workers come by themselves.
+    Nobody,
+}
+
 /// How an installation is to be started.
 #[derive(Debug)]
 pub struct Setup {
-    workers: u32,
+    company: Company,
     data: Option<PathBuf>,
     listen: String,
     args: Vec<String>,
@@ -40,7 +48,13 @@ pub struct Setup {
 
 impl Setup {
     pub fn workers(mut self, workers: u32) -> Self {
-        self.workers = workers;
+        self.company = Company::Workers(workers);
+        self
+    }
+
+    /// Only the manager, as `role manager`.
+    pub fn manager_alone(mut self) -> Self {
+        self.company = Company::Nobody;
         self
     }
 
@@ -115,7 +129,7 @@ impl Installation {
     }
 
     pub fn setup() -> Setup {
-        Setup { workers: 2, data: None, listen: "127.0.0.1:0".into(), args: Vec::new(), env: Vec::new() }
+        Setup { company: Company::Workers(2), data: None, listen: "127.0.0.1:0".into(), args: Vec::new(), env: Vec::new() }
     }
 
     pub fn data(&self) -> &Path {
@@ -235,8 +249,13 @@ impl Installation {
     pub fn restart(&mut self) {
         self.kill9();
         let listen = self.address.map_or_else(|| self.setup.listen.clone(), |address| address.to_string());
+        let role = match self.setup.company {
+            Company::Workers(workers) => vec!["up".into(), "--workers".into(), workers.to_string()],
+            Company::Nobody => vec!["role".into(), "manager".into()],
+        };
         let mut launch = Launch::new(&self.binary)
-            .args(["up", "--listen", &listen, "--workers", &self.setup.workers.to_string(), "--data"])
+            .args(role)
+            .args(["--listen", &listen, "--data"])
             .args([&self.data])
             .args(&self.setup.args)
             .env(MARK, &self.mark);
@@ -274,7 +293,10 @@ impl Installation {
     }
 
     fn is_staffed(&self) -> bool {
-        self.setup.workers == 0 || self.workers().len() >= self.setup.workers as usize
+        match self.setup.company {
+            Company::Workers(0) | Company::Nobody => true,
+            Company::Workers(workers) => self.workers().len() >= workers as usize,
+        }
     }
 
     /// By the inherited mark, or by running inside our folders: a task's environment is not ours.

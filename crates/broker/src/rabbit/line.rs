@@ -146,7 +146,7 @@ impl Line {
                         broker,
                         purpose,
                         "the broker is connected and does not answer; rabbitmq-queues quorum_status shows whether a \
-                         queue has lost its leader"
+                         queue has lost its leader; one that does not get it back can be deleted, and is made anew"
                     );
                     return Err(Trouble::Lost(format!("no answer within {} s", ANSWER_MAX.as_secs())).into());
                 }

@@ -10,6 +10,7 @@ mod frozen;
 mod kills;
 mod link;
 mod network;
+mod rabbit;
 mod requests;
 
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::said::{SOON, Said, mutirao, run};
 
 /// Ends with the test, whichever way that goes.
-struct Worker(Child);
+pub struct Worker(pub Child);
 
 impl Worker {
     fn start(up: &Installation, dir: &str, queue: &str, token: Option<&str>) -> Self {
