@@ -129,7 +129,13 @@ impl Installation {
     }
 
     pub fn setup() -> Setup {
-        Setup { company: Company::Workers(2), data: None, listen: "127.0.0.1:0".into(), args: Vec::new(), env: Vec::new() }
+        Setup {
+            company: Company::Workers(2),
+            data: None,
+            listen: "127.0.0.1:0".into(),
+            args: Vec::new(),
+            env: Vec::new(),
+        }
     }
 
     pub fn data(&self) -> &Path {
