@@ -73,3 +73,14 @@ async fn a_bad_queue_is_named() {
     let answer = request.json(&json!({"queue": "a.b"})).send().await.unwrap();
     assert_eq!(problem(answer, 422).await.field.as_deref(), Some("queue"));
 }
+
+#[tokio::test]
+async fn a_worker_is_told_its_way_to_the_broker_and_nobody_else_is() {
+    let server = Server::start().await;
+    let worker = server.worker("default").await;
+    let way = worker.send(&server, "POST", "/v1/workers/broker", b"").await;
+    assert_eq!((way.status().as_u16(), way.text().await.unwrap().as_str()), (200, r#"{"over":"link"}"#));
+    problem(server.ask("POST", "/v1/workers/broker").send().await.unwrap(), 401).await;
+    let admin = server.token(Role::Admin).await;
+    problem(server.ask("POST", "/v1/workers/broker").bearer_auth(&admin).send().await.unwrap(), 403).await;
+}
