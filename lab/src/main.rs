@@ -6,9 +6,12 @@
 
 mod experiments;
 mod machine;
+mod peers;
 mod plot;
 mod proc;
+mod raw;
 mod report;
+mod services;
 
 use std::path::PathBuf;
 
@@ -28,6 +31,8 @@ struct Cli {
 enum What {
     /// Show the experiments.
     List,
+    /// What a task costs each process in CPU, as a ratio to the committed budget.
+    Budget(experiments::budget::Options),
     /// No-op tasks end to end: tasks/s, CPU by process, memory with a million waiting, the cost of logging.
     Overhead(experiments::overhead::Options),
     /// Real /bin/true processes: tasks/s beside the raw posix_spawn rate.
@@ -43,8 +48,11 @@ fn main() -> anyhow::Result<()> {
             }
             return Ok(());
         }
+        What::Budget(options) => experiments::budget::run(options)?,
         What::Overhead(options) => experiments::overhead::run(options)?,
         What::Spawn(options) => experiments::spawn::run(options)?,
     };
-    report.publish(&cli.out)
+    report.publish(&cli.out)?;
+    anyhow::ensure!(report.experiment != "budget" || report.is_met(), "over budget");
+    Ok(())
 }

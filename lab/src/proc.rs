@@ -7,6 +7,13 @@ pub fn cpu(pid: u32) -> Duration {
     ticks(&format!("/proc/{pid}/stat"))
 }
 
+/// CPU time of a process and of its children, those that ended and were waited for included.
+pub fn cpu_of_family(pid: u32) -> Duration {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let living: Duration = children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(cpu).sum();
+    fields(&format!("/proc/{pid}/stat"), &[11, 12, 13, 14]) + living
+}
+
 /// CPU time of this process's threads, by name.
 pub fn cpu_by_thread() -> Vec<(String, Duration)> {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
@@ -20,12 +27,18 @@ pub fn cpu_by_thread() -> Vec<(String, Duration)> {
 }
 
 fn ticks(path: &str) -> Duration {
+    fields(path, &[11, 12])
+}
+
+/// The sum of some fields of a `stat` file, counted after the name.
+fn fields(path: &str, which: &[usize]) -> Duration {
     let stat = std::fs::read_to_string(path).unwrap_or_default();
     // The name, in parentheses, may contain spaces; the rest does not.
     let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
     let field = |n: usize| rest.split(' ').nth(n).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
     let hz = rustix::param::clock_ticks_per_second();
-    Duration::from_secs_f64((field(11) + field(12)) as f64 / hz as f64)
+    let sum: u64 = which.iter().map(|n| field(*n)).sum();
+    Duration::from_secs_f64(sum as f64 / hz as f64)
 }
 
 /// Resident memory now, and at its highest, in bytes.

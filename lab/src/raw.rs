@@ -12,7 +12,7 @@ const ROWS_AT_ONCE: i64 = 1_000;
 
 /// Messages of 200 bytes per second, each published with confirmation to a quorum queue, delivered and acknowledged.
 pub async fn messages_per_s(amqp: &str, messages: usize) -> anyhow::Result<f64> {
-    let rabbit = Rabbit::connect(Config::new(amqp, SystemClock::shared(), Dice::from_entropy().into())).await?;
+    let rabbit = Rabbit::connect(Config::new(amqp, SystemClock::shared(), Dice::from_os().into())).await?;
     let mut consumer = rabbit.consume("raw", 4 * BATCH as u32).await?;
     let begin = SystemClock.monotonic();
     let publisher = {

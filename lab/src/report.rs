@@ -61,6 +61,10 @@ impl Report {
         self.notes.push(note.into());
     }
 
+    pub fn is_met(&self) -> bool {
+        self.rows.iter().all(|row| row.goal.is_none_or(|goal| goal.is_met(row.figure)))
+    }
+
     /// Prints the table and writes the files.
     pub fn publish(&self, out: &Path) -> anyhow::Result<()> {
         let mut table = comfy_table::Table::new();

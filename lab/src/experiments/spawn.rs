@@ -12,6 +12,7 @@ use mutirao_testkit::Installation;
 
 use super::overhead::{run_job, wait_for_workers};
 use crate::report::{Goal, Report};
+use crate::services::Backend;
 
 #[derive(Args)]
 pub struct Options {
@@ -21,13 +22,17 @@ pub struct Options {
     /// Rounds of raw, ours and xargs, in turn; the middle one counts.
     #[arg(long, default_value_t = 3)]
     runs: usize,
+    /// What it runs on.
+    #[arg(long, value_enum, default_value_t)]
+    backend: Backend,
 }
 
 pub fn run(options: Options) -> anyhow::Result<Report> {
-    let mut report = Report::new("spawn");
+    let mut report = Report::new(options.backend.named("spawn", "spawn-distributed"));
     report.note("raw and xargs capture no output and keep no record; ours does both, durably");
     let cores = std::thread::available_parallelism()?.get();
-    let up = Installation::setup().workers(2).env("MUTIRAO_LOG", "warn").start();
+    let backing = options.backend.start()?;
+    let up = backing.fit(Installation::setup().workers(2).env("MUTIRAO_LOG", "warn")).start();
     wait_for_workers(&up, 2)?;
     let (mut raw, mut ours, mut xargs, mut shares) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..options.runs {

@@ -98,7 +98,7 @@ pub fn wait_for_workers(up: &Installation, n: usize) -> anyhow::Result<()> {
 }
 
 /// Tasks per second from before the submission until every end is written.
-fn one_run(up: &Installation, tasks: u32) -> anyhow::Result<f64> {
+pub fn one_run(up: &Installation, tasks: u32) -> anyhow::Result<f64> {
     run_job(up, &noop_job(tasks))
 }
 
