@@ -29,7 +29,7 @@ pub async fn messages_per_s(amqp: &str, messages: usize) -> anyhow::Result<f64> 
         let some = consumer.next().await?;
         seen += some.len();
         if let Some(last) = some.last() {
-            consumer.ack(last.tag).await?;
+            consumer.ack_through(last.tag).await?;
         }
     }
     publisher.await??;
