@@ -19,6 +19,7 @@ use anyhow::Context;
 use mutirao_core::Dice;
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::certificates::Pair;
 use crate::launch::{self, Launch};
 use crate::wait;
 
@@ -78,12 +79,12 @@ impl Service {
 
     /// A RabbitMQ node of its own under `folder`, with its own name, cookie and name server, and the management plugin.
     pub fn rabbitmq(folder: &Path) -> anyhow::Result<Service> {
-        first_that_starts("rabbitmq", folder, |own, dice| rabbitmq::prepare(own, dice, rabbitmq::Plugins::Management))
+        first_that_starts("rabbitmq", folder, rabbitmq::prepare)
     }
 
-    /// One without any plugin.
-    pub fn plain_rabbitmq(folder: &Path) -> anyhow::Result<Service> {
-        first_that_starts("rabbitmq", folder, |own, dice| rabbitmq::prepare(own, dice, rabbitmq::Plugins::None))
+    /// One that speaks TLS with this certificate, under the name `localhost`.
+    pub fn rabbitmq_with_tls(folder: &Path, pair: &Pair) -> anyhow::Result<Service> {
+        first_that_starts("rabbitmq", folder, |own, dice| rabbitmq::prepare_with_tls(own, dice, pair))
     }
 
     /// A Redis of its own, in memory only.

@@ -9,6 +9,7 @@ use lapin::tcp::{AMQPUriTcpExt, OwnedTLSConfig};
 use lapin::types::parsing::parse_field_table;
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::uri::AMQPUri;
+use mutirao_tls::Fault;
 
 use super::trouble::Place;
 use crate::BrokerError;
@@ -16,6 +17,8 @@ use crate::BrokerError;
 /// Stream queues with retention by size, and dead-lettering that loses nothing, are there from here on.
 const OLDEST: (u32, u32) = (3, 10);
 const HELLO: &[u8] = b"AMQP\x00\x00\x09\x01";
+/// How the answer of a server begins that expected TLS.
+const TLS_ALERT: [u8; 2] = [21, 3];
 /// Frame type, channel, size.
 const HEAD_BYTES: usize = 7;
 /// A greeting is some 500 bytes.
@@ -24,7 +27,13 @@ const GREETING_BYTES_MAX: usize = 64 << 10;
 const START: &[u8] = &[0, 10, 0, 10, 0, 9];
 
 pub(super) async fn greet(uri: &AMQPUri, tls: &OwnedTLSConfig, place: &Place) -> Result<(), BrokerError> {
-    let properties = listen(uri, tls).await.map_err(|error| place.unreachable(error))?;
+    let properties = listen(uri, tls).await.map_err(|error| match Fault::find(&error) {
+        Some(Fault::Distrusted(why)) => {
+            place.refused(format!("its certificate is not trusted: {why}; set tls.ca to the authority that signed it"))
+        }
+        Some(Fault::NotTls) => place.refused("it does not speak TLS there; write amqp:// instead of amqps://".into()),
+        None => place.unreachable(error),
+    })?;
     check(&properties).map_err(|why| place.refused(why))
 }
 
@@ -36,6 +45,9 @@ async fn listen(uri: &AMQPUri, tls: &OwnedTLSConfig) -> io::Result<FieldTable> {
     let mut head = [0; HEAD_BYTES];
     stream.read_exact(&mut head).await?;
     let size = u32::from_be_bytes([head[3], head[4], head[5], head[6]]) as usize;
+    if head[..2] == TLS_ALERT {
+        return Err(io::Error::other("it speaks TLS there; write amqps:// instead of amqp://"));
+    }
     if head[..3] != [1, 0, 0] || size > GREETING_BYTES_MAX {
         return Err(io::Error::other("what answers there is no AMQP server"));
     }

@@ -8,28 +8,31 @@ use mutirao_core::{Dice, SessionId};
 use rustix::process::Signal;
 
 use super::{Greeting, Service};
+use crate::certificates::Pair;
 use crate::launch::Launch;
 use crate::ports;
 
 /// Debian's `rabbitmq-server` in /usr/sbin changes the user and so the home; this is the script behind it.
 const SERVER: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Plugins {
-    None,
-    Management,
+/// The same, and a listener with TLS, whose address is the service's.
+pub(super) fn prepare_with_tls(folder: PathBuf, dice: &Dice, pair: &Pair) -> anyhow::Result<Service> {
+    let mut service = prepare(folder, dice)?;
+    let [port] = ports::free(dice)?;
+    let conf = service.folder.join("rabbitmq.conf");
+    let settings = std::fs::read_to_string(&conf)? + &tls_settings(port, pair);
+    std::fs::write(&conf, settings)?;
+    service.url = format!("amqps://guest:guest@localhost:{port}/%2f");
+    Ok(service)
 }
 
-pub(super) fn prepare(folder: PathBuf, dice: &Dice, which: Plugins) -> anyhow::Result<Service> {
+pub(super) fn prepare(folder: PathBuf, dice: &Dice) -> anyhow::Result<Service> {
     anyhow::ensure!(Path::new(SERVER).exists(), "there is no {SERVER}: apt-get install rabbitmq-server");
     let [port, dist_port, epmd_port, management_port] = ports::free(dice)?;
     let (conf, plugins) = (folder.join("rabbitmq.conf"), folder.join("enabled_plugins"));
-    let (mut text, enabled) = (settings(port), which == Plugins::Management);
-    if enabled {
-        text += &management_settings(management_port);
-    }
-    std::fs::write(&conf, text).with_context(|| conf.display().to_string())?;
-    std::fs::write(&plugins, if enabled { "[rabbitmq_management].\n" } else { "[].\n" })?;
+    std::fs::write(&conf, settings(port) + &management_settings(management_port))
+        .with_context(|| conf.display().to_string())?;
+    std::fs::write(&plugins, "[rabbitmq_management].\n")?;
     std::fs::write(folder.join("env.conf"), "")?;
     let launch = Launch::new(SERVER)
         .env("HOME", &folder)
@@ -50,7 +53,7 @@ pub(super) fn prepare(folder: PathBuf, dice: &Dice, which: Plugins) -> anyhow::R
     Ok(Service {
         name: "rabbitmq",
         url: format!("amqp://guest:guest@127.0.0.1:{port}/%2f"),
-        management: enabled.then(|| format!("http://127.0.0.1:{management_port}")),
+        management: Some(format!("http://127.0.0.1:{management_port}")),
         port,
         beside: Some(Box::new(epmd(folder.clone(), epmd_port))),
         folder,
@@ -96,5 +99,17 @@ fn management_settings(port: u16) -> String {
         "management.tcp.ip = 127.0.0.1\n\
          management.tcp.port = {port}\n\
          management_agent.disable_metrics_collector = true\n"
+    )
+}
+
+fn tls_settings(port: u16, pair: &Pair) -> String {
+    format!(
+        "listeners.ssl.local = 127.0.0.1:{port}\n\
+         ssl_options.certfile = {}\n\
+         ssl_options.keyfile = {}\n\
+         ssl_options.verify = verify_none\n\
+         ssl_options.fail_if_no_peer_cert = false\n",
+        pair.cert.display(),
+        pair.key.display()
     )
 }

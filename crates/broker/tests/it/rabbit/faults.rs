@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mutirao_broker::rabbit::Config;
 use mutirao_broker::suite::{bodies, numbers, publish_patiently, soon};
-use mutirao_broker::{Broker, Heard, Rabbit};
+use mutirao_broker::{Broker, BrokerError, Heard, Rabbit};
 use mutirao_core::SystemClock;
 use mutirao_core::clock::{Clock, ClockExt};
+use mutirao_testkit::certificates::{Authority, Good};
 use mutirao_testkit::services::{self, Service};
 use parking_lot::Mutex;
 
-use super::{connect, random_prefix};
+use super::{config, connect, random_prefix};
 
 /// A server on a busy machine takes a while to start and to recover its queues.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -99,6 +101,33 @@ async fn a_killed_server_loses_nothing_confirmed_and_everything_attaches_again()
     assert_eq!(soon("the gap", ear.next()).await, Ok(Heard::Gap));
     let read = soon("read", publishing.read("log", logged, 10)).await.unwrap();
     assert_eq!(read[0].offset, logged);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_tls_is_believed_by_its_authority_only() {
+    if services::shared(services::AMQP_VARIABLE).is_none() {
+        return;
+    }
+    mutirao_tls::install();
+    let (folder, authority) = (tempfile::tempdir().expect("a folder"), Authority::new());
+    let server = Service::rabbitmq_with_tls(folder.path(), &authority.issue(&["localhost"], Good::ForLong));
+    let server = server.expect("a server of our own");
+    let prefix = random_prefix();
+    let pem = std::fs::read_to_string(authority.ca()).expect("the authority's certificate");
+    let believing = |url: &str| Config { authorities_pem: Some(pem.clone()), ..config(url, &prefix) };
+    let rabbit = Rabbit::connect(believing(server.url())).await.expect("connect");
+    patiently("a publish", rabbit.publish("q", bodies(0..1))).await.expect("publish");
+
+    let why = |connected: Result<Arc<Rabbit>, BrokerError>| connected.err().expect("no connection").to_string();
+    let stranger = why(connect(server.url(), &prefix).await);
+    assert!(stranger.contains("certificate is not trusted") && stranger.contains("set tls.ca"), "{stranger}");
+    let misnamed = why(Rabbit::connect(believing(&server.url().replacen("localhost", "127.0.0.1", 1))).await);
+    assert!(misnamed.contains("certificate is not trusted"), "{misnamed}");
+    let plain = why(connect(&server.url().replacen("amqps", "amqp", 1), &prefix).await);
+    assert!(plain.contains("write amqps://"), "{plain}");
+    let plain_port = format!("amqps://guest:guest@localhost:{}/%2f", server.address().port());
+    let not_tls = why(Rabbit::connect(believing(&plain_port)).await);
+    assert!(not_tls.contains("write amqp://"), "{not_tls}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
