@@ -15,7 +15,8 @@
 //! - **Everything counts against the ceiling until it is gone**: asked, draining, ending, and what nobody knows.
 //!
 //! What must be durable before its action goes on is in [`Fleet::apply`]; the rest ([`Fleet::look`]) is seen again by a
-//! successor. Removal is always by draining; only what never reported, fell silent, or has drained is ended.
+//! successor. Removal is always by draining; only what has drained, never reported, or
+//! fell silent is ended.
 //!
 //! The same machine serves nodes: then the members are machines and a task is a worker on them.
 //!
@@ -44,6 +45,9 @@ pub struct Fleet {
     pub members: BTreeMap<WorkerId, Member>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Trouble>,
+    /// Whom the provider lists although it was told to end them, and when it was told. A successor tells it again.
+    #[serde(skip)]
+    told: BTreeMap<WorkerId, Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,7 +88,8 @@ pub struct Aim {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub listing: Listing,
-    /// Those with a live session, as the manager knows them.
+    /// Those with a live session, as the manager knows them. One that has just come back and has not yet heard everybody must
+    /// not be asked: whoever is not here counts as silent.
     pub sessions: BTreeMap<WorkerId, Activity>,
 }
 
@@ -130,6 +135,8 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
+    /// The provider said yes, and then had nothing.
+    NeverCame,
     NeverReported,
     Silent,
     Drained,
@@ -145,6 +152,7 @@ pub enum Why {
 impl Why {
     fn as_str(self) -> &'static str {
         match self {
+            Why::NeverCame => "the provider said yes and never had it",
             Why::NeverReported => "it did not report in time",
             Why::Silent => "it fell silent",
             Why::Drained => "it has drained",
@@ -153,6 +161,15 @@ impl Why {
             Why::StillThere => "it is still there",
             Why::Gone => "the provider has it no more",
         }
+    }
+}
+
+impl Action {
+    /// A worker that was launched in vain: to be told to [`Fleet::failed`] as [`Cause::Silence`], or the next would be
+    /// launched at once.
+    pub fn gives_up(&self) -> bool {
+        let (Action::End { why, .. } | Action::Forget { why, .. }) = self else { return false };
+        matches!(why, Why::NeverCame | Why::NeverReported)
     }
 }
 
@@ -199,6 +216,11 @@ impl Listing {
 }
 
 impl Fleet {
+    /// What the store has of it.
+    pub fn of(members: BTreeMap<WorkerId, Member>, trouble: Option<Trouble>) -> Self {
+        Self { members, trouble, told: BTreeMap::new() }
+    }
+
     /// The record of an identity that was just issued; to be durable before anything else is done with it.
     pub fn issue(&mut self, worker: WorkerId, node: Option<NodeName>, now: Timestamp) {
         self.members.entry(worker).or_insert_with(|| Member::new(Life::Asked, now, node));
@@ -223,6 +245,10 @@ impl Fleet {
                 member.silent_since = Some(member.silent_since.map_or(now, |at| at.min(now)));
             }
         }
+        if let Listing::Has(listed) = &seen.listing {
+            self.told.retain(|worker, _| listed.contains(worker));
+        }
+        self.told.values_mut().for_each(|at| *at = (*at).min(now));
         if let Some(trouble) = &mut self.trouble {
             trouble.until = trouble.until.min(now.plus(Terms::PAUSE_MAX));
             if someone_reported && trouble.cause == Cause::Silence {
@@ -241,7 +267,10 @@ impl Fleet {
             }
             Action::Launch { worker } => self.advance(worker, Life::Launching, now),
             Action::Drain { worker } => self.advance(worker, Life::Draining, now),
-            Action::End { worker, .. } => self.advance(worker, Life::Ending, now),
+            Action::End { worker, .. } => {
+                self.told.insert(worker.clone(), now);
+                self.advance(worker, Life::Ending, now);
+            }
             Action::Forget { worker, .. } => {
                 self.members.remove(worker);
             }

@@ -120,9 +120,9 @@ pub fn pack(workers: &[(WorkerId, Need)], nodes: &[Node], kinds: &[Kind]) -> Pac
     let as_given: Vec<usize> = (0..workers.len()).collect();
     let whole = largest(nodes, kinds);
     let mut by_largest_share = as_given.clone();
-    by_largest_share.sort_by_key(|i| std::cmp::Reverse(workers[*i].1.amounts.share_largest_ppm(&whole)));
+    by_largest_share.sort_by_cached_key(|i| std::cmp::Reverse(workers[*i].1.amounts.share_largest_ppm(&whole)));
     let mut by_sum = as_given.clone();
-    by_sum.sort_by_key(|i| std::cmp::Reverse(workers[*i].1.amounts.share_sum_ppm(&whole)));
+    by_sum.sort_by_cached_key(|i| std::cmp::Reverse(workers[*i].1.amounts.share_sum_ppm(&whole)));
     let packings = [as_given, by_largest_share, by_sum].map(|order| first_fit(workers, &order, nodes, kinds));
     let cost = |packing: &Packing| {
         let price: u64 = packing.new_nodes.iter().map(|kind| kinds[*kind].price_micros_per_hour).sum();

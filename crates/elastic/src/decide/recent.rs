@@ -75,7 +75,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_extremes_of_a_window_are_never_missed_and_the_marks_are_few(
-            noted in prop::collection::vec((1i64..20, 0u32..50), 1..600)
+            noted in prop::collection::vec((1i64..40, 0u32..50), 1..300)
         ) {
             let (mut recent, mut all, mut now) = (Recent::default(), Vec::new(), Timestamp(0));
             for (after, count) in noted {

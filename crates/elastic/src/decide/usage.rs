@@ -162,6 +162,9 @@ mod tests {
         assert_eq!(count(&ready(&[100, 300, 500, 250, 250]), Aim::Percent(50.0), 5), 3);
         let uneven = [(OLD, 900, Some(1010)), (OLD, 1000, Some(1030)), (OLD, 1100, Some(1020))];
         assert_eq!(count(&uneven, Aim::Percent(100.0), 3), 3);
+        // 110.9 % is cut to 110 %, just within.
+        assert_eq!(count(&ready(&[1109]), Aim::Percent(100.0), 1), 1);
+        assert_eq!(count(&ready(&[1110]), Aim::Percent(100.0), 1), 2);
         // Means of each instead of shares.
         assert_eq!(count(&ready(&[20_000, 10_000, 30_000]), Aim::Each(15_000.0), 3), 4);
         assert_eq!(count(&ready(&[12_000; 5]), Aim::Each(20_000.0), 5), 3);

@@ -45,15 +45,20 @@ impl Fleet {
                 Life::Asked => continue,
                 Life::Launching => (now.since(member.since) >= terms.report_in).then_some(Why::NeverReported),
                 Life::Reported => long(member.silent_since, terms.silent_for).then_some(Why::Silent),
-                Life::Draining if matches!(session, None | Some(Activity::Drained)) => Some(Why::Drained),
+                Life::Draining if matches!(session, Some(Activity::Drained)) => Some(Why::Drained),
+                // Not heard for a moment is not yet drained: it may be near the end of a long task.
+                Life::Draining if session.is_none() => {
+                    long(member.silent_since, terms.silent_for).then_some(Why::Silent)
+                }
                 Life::Draining => {
                     terms.drain_max.filter(|max| now.since(member.since) >= *max).map(|_| Why::DrainedTooLong)
                 }
                 Life::Ending => Some(Why::StillThere),
             };
             if gone {
-                actions.push(Action::Forget { worker: worker.clone(), why: Why::Gone });
-            } else if let Some(why) = end.filter(|_| seen.listing.has(worker) && self.may_end(now)) {
+                let why = if member.life == Life::Launching { Why::NeverCame } else { Why::Gone };
+                actions.push(Action::Forget { worker: worker.clone(), why });
+            } else if let Some(why) = end.filter(|_| seen.listing.has(worker) && self.may_tell(worker, terms, now)) {
                 actions.push(Action::End { worker: worker.clone(), why });
             }
         }
@@ -61,11 +66,15 @@ impl Fleet {
             let at_work = matches!(seen.sessions.get(worker), Some(Activity::Idle { .. } | Activity::Busy { .. }));
             if at_work {
                 actions.push(Action::Adopt { worker: worker.clone() });
-            } else if self.may_end(now) {
+            } else if self.may_tell(worker, terms, now) {
                 actions.push(Action::End { worker: worker.clone(), why: Why::Unknown });
             }
         }
         actions
+    }
+
+    fn may_tell(&self, worker: &WorkerId, terms: &Terms, now: Timestamp) -> bool {
+        self.may_end(now) && self.told.get(worker).is_none_or(|at| now.since(*at) >= terms.end_again)
     }
 
     fn goers(

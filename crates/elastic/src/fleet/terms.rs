@@ -11,10 +11,12 @@ pub struct Terms {
     /// How long the provider must not have listed a worker before it is believed to be gone. Longer than a call to the
     /// provider may take: a call whose caller died may still land.
     pub missing_for: Duration,
-    /// How long a worker that reported may be without a session before it is ended.
+    /// How long a worker that reported, or is to drain, may be without a session before it is ended.
     pub silent_for: Duration,
     /// How long one may drain; none: as long as its tasks take, for a long task near its end must not be thrown away.
     pub drain_max: Option<Duration>,
+    /// How long until the provider is told again to end what it still has: machines take a while to go.
+    pub end_again: Duration,
     /// The pause after the provider's first failure; doubled with each further one.
     pub pause_first: Duration,
     /// Steps of one pass: the rest waits for the next.
@@ -54,6 +56,7 @@ impl Default for Terms {
             missing_for: Duration::from_secs(15),
             silent_for: Duration::from_secs(30),
             drain_max: None,
+            end_again: Duration::from_secs(5),
             pause_first: Duration::from_secs(1),
             actions_max: 100,
         }

@@ -18,7 +18,7 @@ fn id(name: &str) -> WorkerId {
 
 fn fleet(members: &[(&str, Life)]) -> Fleet {
     let members = members.iter().map(|(name, life)| (id(name), Member::new(*life, T0, None))).collect();
-    Fleet { members, trouble: None }
+    Fleet::of(members, None)
 }
 
 fn seen(listed: &[&str], sessions: &[(&str, Activity)]) -> Seen {
@@ -68,6 +68,18 @@ fn who_does_not_report_in_time_is_given_up_and_another_is_asked_for() {
 }
 
 #[test]
+fn what_was_launched_and_never_came_is_forgotten_and_counts_as_given_up() {
+    let mut fleet = fleet(&[("a", Life::Launching), ("b", Life::Reported)]);
+    let none = seen(&[], &[]);
+    assert!(plan(&mut fleet, aim(2, 2), &none, 0).is_empty());
+    fleet.look(&none, at(15));
+    let actions = fleet.plan(&aim(2, 2), &none, &Terms::default(), at(15));
+    let said: Vec<String> = actions.iter().map(Action::to_string).collect();
+    assert_eq!(said, ["forget a: the provider said yes and never had it", "forget b: the provider has it no more"]);
+    assert_eq!(actions.iter().map(Action::gives_up).collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
 fn removal_drains_first_and_ends_only_who_has_drained() {
     let mut fleet = fleet(&[("a", Life::Reported), ("b", Life::Reported)]);
     let both = seen(&["a", "b"], &[("a", BUSY), ("b", IDLE)]);
@@ -78,12 +90,23 @@ fn removal_drains_first_and_ends_only_who_has_drained() {
     let one = seen(&["a", "b"], &[("a", BUSY), ("b", Activity::Drained)]);
     assert_eq!(plan(&mut fleet, aim(0, 5), &one, 100_000), ["end b: it has drained"]);
     fleet.apply(&Action::End { worker: id("b"), why: Why::Drained }, at(100_000));
-    assert_eq!(plan(&mut fleet, aim(0, 5), &one, 100_001), ["end b: it is still there"]);
-    assert!(plan(&mut fleet, aim(0, 5), &seen(&["a"], &[("a", BUSY)]), 100_002).is_empty());
+    assert!(plan(&mut fleet, aim(0, 5), &one, 100_004).is_empty(), "it is given time to go");
+    assert_eq!(plan(&mut fleet, aim(0, 5), &one, 100_005), ["end b: it is still there"]);
+    assert!(plan(&mut fleet, aim(0, 5), &seen(&["a"], &[("a", BUSY)]), 100_006).is_empty());
     assert_eq!(
-        plan(&mut fleet, aim(0, 5), &seen(&["a"], &[("a", BUSY)]), 100_017),
+        plan(&mut fleet, aim(0, 5), &seen(&["a"], &[("a", BUSY)]), 100_021),
         ["forget b: the provider has it no more"]
     );
+}
+
+#[test]
+fn a_draining_worker_that_is_not_heard_for_a_moment_is_not_ended() {
+    let mut fleet = fleet(&[("a", Life::Draining)]);
+    for (s, heard) in [(0, true), (10, false), (39, false), (40, true), (41, false), (70, false)] {
+        let sessions: &[(&str, Activity)] = if heard { &[("a", BUSY)] } else { &[] };
+        assert!(plan(&mut fleet, aim(0, 1), &seen(&["a"], sessions), s).is_empty(), "after {s} s");
+    }
+    assert_eq!(plan(&mut fleet, aim(0, 1), &seen(&["a"], &[]), 71), ["end a: it fell silent"]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! A provider that fails is left alone for a while, growing and with jitter, and shown. Launching and asking wait for both
 //! kinds of failure; ending what must end only waits while calls fail.
 
+use std::fmt;
+
 use mutirao_core::{Dice, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +28,14 @@ pub enum Cause {
     Call,
     /// It launched workers that never report.
     Silence,
+}
+
+/// As `elastic status` says it.
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Trouble { failures, since, until, error, .. } = self;
+        write!(f, "{failures} failures since {since}, tried again at {until}: {error}")
+    }
 }
 
 impl Fleet {

@@ -90,6 +90,17 @@ fn processes_that_never_report_are_given_up_and_replaced() {
     }
 }
 
+#[test]
+fn a_provider_that_lies_about_what_it_has_breaks_no_ceiling_and_is_got_over() {
+    for seed in 0..50 {
+        let faults =
+            Faults { hides_percent: 20, ghosts: 3, fails_each: Some(5), landing: Landing::Late, ..Faults::default() };
+        let mut world = world(seed, faults);
+        world.faults.dies_at = (0..4).map(|i| 1 + i * 30 + world.dice.below(30)).collect();
+        settles(world, &format!("seed {seed}"));
+    }
+}
+
 /// The simulation must be able to fail: forgetting sooner than a call may land breaks the ceiling, and it is seen.
 #[test]
 fn forgetting_before_a_late_call_lands_is_noticed() {

@@ -4,9 +4,11 @@
 
 use std::time::Duration;
 
+use mutirao_core::Timestamp;
 use mutirao_core::quantity::Span;
+use mutirao_elastic::measure::{Sample, Stage, Use, Workers};
 use mutirao_elastic::policy::{Behaviour, Policy, Rules};
-use mutirao_elastic::{Elastic, Preset};
+use mutirao_elastic::{Elastic, Load, Preset, State, decide};
 
 use crate::queueing::{Checks, Worker};
 
@@ -16,7 +18,7 @@ const REMOTE_SLOW: Worker = Worker { slots: 50.0, latency_s: 0.85, cpu_per_s: 30
 const SEEDS: std::ops::Range<u64> = 0..20;
 
 #[test]
-fn one_worker_carries_200_a_second_and_250_need_a_second() {
+fn one_worker_carries_200_checks_a_second_and_more_than_250_bring_another() {
     for seed in SEEDS {
         let elastic = Preset::SentrywebWorkers.elastic();
         let mut checks = Checks::new(&elastic, LOCAL, 1, seed);
@@ -60,6 +62,30 @@ fn at_70_a_second_the_original_settings_flap_and_a_longer_window_does_not() {
         checks.run(70.0, 1_500);
         assert_eq!(checks.counts(), [2], "seed {seed}: {:?}", checks.history);
     }
+}
+
+/// 25,000 tasks cost one scheduler 115 of its 150 millicores on average: above 70 %, but within a tenth of it. It took two
+/// minutes above that for a second one to come.
+#[test]
+fn a_scheduler_at_115_millicores_stays_alone_and_at_120_for_two_minutes_gets_company() {
+    let elastic = Preset::SentrywebSchedulers.elastic();
+    let (mut state, mut now) = (State::default(), Timestamp(1_800_000_000_000));
+    let mut minutes = |millicores: u64, minutes: u64| {
+        let mut wanted = 0;
+        for _ in 0..minutes * 4 {
+            now = now.plus(Duration::from_secs(15));
+            let cpu = Use { asked: 150, used: Some(millicores) };
+            let sample = Sample { stage: Stage::Running(Span::secs(3_600)), cpu, memory: Use::default() };
+            let workers = Workers { running: 1, ..Workers::default() };
+            let load = Load { at: now, workers, samples: vec![sample], ..Load::default() };
+            let (decision, next) = decide(&elastic, std::mem::take(&mut state), &load, now);
+            (state, wanted) = (next, decision.wanted);
+        }
+        wanted
+    };
+    assert_eq!(minutes(115, 30), 1);
+    assert_eq!(minutes(120, 1), 1);
+    assert_eq!(minutes(120, 1), 2);
 }
 
 fn with_window_down(window: Span) -> Elastic {

@@ -37,6 +37,10 @@ pub struct Faults {
     pub fails_each: Option<u64>,
     /// Every n-th process never reports.
     pub mute_each: Option<u64>,
+    /// Of what it has, the provider leaves out of each listing this share.
+    pub hides_percent: u64,
+    /// So many that never were it lists until it is told twice to end them.
+    pub ghosts: u32,
     /// After which steps the resource manager dies.
     pub dies_at: Vec<u64>,
     pub landing: Landing,
@@ -70,6 +74,7 @@ pub struct World {
     launched: u64,
     issued: u64,
     under_way: Vec<(Timestamp, Call)>,
+    ghosts: BTreeMap<WorkerId, u32>,
     manager: Option<Manager>,
     back_at: Timestamp,
 }
@@ -84,7 +89,9 @@ pub struct Store {
 impl World {
     pub fn new(want: Want, max: u32, faults: Faults, seed: u64) -> Self {
         let started = Timestamp(1_800_000_000_000);
+        let ghosts = (0..faults.ghosts).map(|i| (WorkerId(format!("ghost{i}")), 2)).collect();
         Self {
+            ghosts,
             dice: Dice::seeded(seed),
             terms: Terms::default(),
             want,
@@ -163,6 +170,10 @@ impl World {
                 }
             }
             Call::End(worker) => {
+                if let Some(times) = self.ghosts.get_mut(worker) {
+                    *times -= 1;
+                    self.ghosts.retain(|_, times| *times > 0);
+                }
                 let Some(process) = self.provider.remove(worker) else { return Ok(()) };
                 if process.is_at_work() && !process.told_to_drain {
                     return Err(format!("{worker} was ended while it worked"));
@@ -186,8 +197,9 @@ impl World {
         let reporting = self.provider.iter().filter_map(|(worker, p)| Some((worker.clone(), p.activity()?)));
         // A worker whose identity was revoked is refused.
         let known = |worker: &WorkerId| self.store.fleet.members.get(worker).is_none_or(|m| m.life < Life::Ending);
+        let shown = self.provider.keys().filter(|_| self.dice.below(100) >= self.faults.hides_percent);
         Seen {
-            listing: Listing::Has(self.provider.keys().cloned().collect()),
+            listing: Listing::Has(shown.chain(self.ghosts.keys()).cloned().collect()),
             sessions: reporting.filter(|(worker, _)| known(worker)).collect(),
         }
     }

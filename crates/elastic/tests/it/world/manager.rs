@@ -2,7 +2,7 @@
 //! write and every call is a place to die.
 
 use mutirao_core::WorkerId;
-use mutirao_elastic::fleet::{Cause, Why};
+use mutirao_elastic::fleet::Cause;
 use mutirao_elastic::{Action, Fleet, Removal, State, decide};
 
 use super::{CALL_S_MAX, Landing, Store, Want, World};
@@ -95,7 +95,11 @@ impl Manager {
                 Ok(Answer::Yes)
             }
             Action::Adopt { .. } | Action::Drain { .. } | Action::Forget { .. } => {
-                if self.write(action, world) == Pass::Died { Ok(Answer::Died) } else { Ok(Answer::Yes) }
+                if self.write(action, world) == Pass::Died {
+                    return Ok(Answer::Died);
+                }
+                self.notice(action, world);
+                Ok(Answer::Yes)
             }
             Action::Launch { worker } => {
                 let answer = self.call(Call::Launch(worker.clone()), world)?;
@@ -104,16 +108,20 @@ impl Manager {
                 }
                 Ok(answer)
             }
-            Action::End { worker, why } => {
+            Action::End { worker, .. } => {
                 if self.write(action, world) == Pass::Died {
                     return Ok(Answer::Died);
                 }
                 let answer = self.call(Call::End(worker.clone()), world)?;
-                if *why == Why::NeverReported {
-                    self.fleet.failed(Cause::Silence, &action.to_string(), &world.terms, &world.dice, now);
-                }
+                self.notice(action, world);
                 Ok(answer)
             }
+        }
+    }
+
+    fn notice(&mut self, action: &Action, world: &World) {
+        if action.gives_up() {
+            self.fleet.failed(Cause::Silence, &action.to_string(), &world.terms, &world.dice, world.now);
         }
     }
 
