@@ -1,5 +1,7 @@
 //! The types a setting can have. Each reads from text and says, when it cannot, how to write it.
 
+mod masked;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,6 +12,7 @@ use mutirao_core::QueueName;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 
 use super::table::Secrecy;
+pub use masked::{BrokerUrl, DatabaseUrl, ManagementUrl, Secret};
 
 pub trait Kind: FromStr<Err: fmt::Display> {
     const NAME: &'static str;
@@ -214,106 +217,6 @@ impl FromStr for ServerUrl {
     }
 }
 
-/// A text that is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub String);
-
-impl Kind for Secret {
-    const NAME: &'static str = "secret";
-    const SECRECY: Secrecy = Secrecy::Masked;
-}
-
-impl FromStr for Secret {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text.trim().is_empty() {
-            Err("is empty; give it or leave it out".into())
-        } else {
-            Ok(Self(text.trim().into()))
-        }
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
-
-/// The address of a database. Never shown whole: there may be a password in it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct DatabaseUrl(pub String);
-
-impl Kind for DatabaseUrl {
-    const NAME: &'static str = "url";
-    const SECRECY: Secrecy = Secrecy::Masked;
-}
-
-impl FromStr for DatabaseUrl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        mutirao_store::postgres::check_url(text).map(|()| Self(text.into()))
-    }
-}
-
-impl fmt::Debug for DatabaseUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DatabaseUrl(…)")
-    }
-}
-
-/// The address of a RabbitMQ. Never shown whole: there is a password in it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct BrokerUrl(pub String);
-
-impl Kind for BrokerUrl {
-    const NAME: &'static str = "url";
-    const SECRECY: Secrecy = Secrecy::Masked;
-}
-
-impl FromStr for BrokerUrl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        mutirao_broker::rabbit::check_url(text).map(|()| Self(text.into()))
-    }
-}
-
-impl fmt::Debug for BrokerUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("BrokerUrl(…)")
-    }
-}
-
-/// The address of RabbitMQ's management API. Never shown whole: there may be a password in it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ManagementUrl(pub String);
-
-impl Kind for ManagementUrl {
-    const NAME: &'static str = "url";
-    const SECRECY: Secrecy = Secrecy::Masked;
-}
-
-impl FromStr for ManagementUrl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text.starts_with("http://") || text.starts_with("https://") {
-            Ok(Self(text.into()))
-        } else {
-            Err("it is not an address: write it like http://user:password@host:15672".into())
-        }
-    }
-}
-
-impl fmt::Debug for ManagementUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ManagementUrl(…)")
-    }
-}
-
 /// A value, or `auto`: worked out when it is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Auto<T> {
@@ -387,28 +290,6 @@ mod tests {
             assert!(short.parse::<Lease>().unwrap_err().contains("3s or more"), "{short}");
         }
         assert!("never".parse::<Lease>().unwrap_err().contains("write it like"));
-    }
-
-    #[test]
-    fn the_address_of_a_database_is_checked_and_never_printed() {
-        let good: DatabaseUrl = "postgres://ana:s3cret@db/lab".parse().unwrap();
-        assert_eq!(format!("{good:?}"), "DatabaseUrl(…)");
-        let why = "mysql://ana:s3cret@db/lab".parse::<DatabaseUrl>().unwrap_err();
-        assert!(why.contains("write it like postgres://") && !why.contains("s3cret"), "{why}");
-    }
-
-    #[test]
-    fn the_addresses_of_a_broker_are_checked_and_never_printed() {
-        let broker: BrokerUrl = "amqp://ana:s3cret@rabbit/lab".parse().unwrap();
-        let management: ManagementUrl = "http://ana:s3cret@rabbit:15672".parse().unwrap();
-        assert_eq!(format!("{broker:?} {management:?}"), "BrokerUrl(…) ManagementUrl(…)");
-        let refusals = [
-            "redis://ana:s3cret@rabbit".parse::<BrokerUrl>().unwrap_err(),
-            "ana:s3cret@rabbit".parse::<ManagementUrl>().unwrap_err(),
-        ];
-        for why in refusals {
-            assert!(why.contains("write it like") && !why.contains("s3cret"), "{why}");
-        }
     }
 
     #[test]
