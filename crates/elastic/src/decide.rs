@@ -110,6 +110,18 @@ impl Verdict {
     }
 }
 
+/// ```
+/// use mutirao_core::Timestamp;
+/// use mutirao_elastic::measure::{Load, Tasks};
+/// use mutirao_elastic::{Preset, State, decide};
+///
+/// let now = Timestamp(1_800_000_000_000);
+/// let tasks = Tasks { ready: 7, running: 2, ..Tasks::default() };
+/// let load = Load { at: now, tasks: Some(tasks), ..Load::default() };
+/// let (decision, _state) = decide(&Preset::Arrebol.elastic(), State::default(), &load, now);
+/// assert_eq!(decision.wanted, 9);
+/// assert_eq!(decision.because.to_string(), "7 ready and 2 running tasks need 9");
+/// ```
 pub fn decide(elastic: &Elastic, mut state: State, load: &Load, now: Timestamp) -> (Decision, State) {
     state.forget_the_future(now);
     let stale = load.is_stale(now, elastic.stale_after.0).then(|| load.without_figures());

@@ -3,7 +3,7 @@
 
 use mutirao_elastic::{Elastic, Preset};
 
-use super::world::{Faults, Landing, Want, World};
+use super::world::{Faults, Landing, Want, World, seeds};
 
 const MAX: u32 = 20;
 
@@ -30,7 +30,7 @@ fn finish(mut world: World, how: &str) -> World {
 
 #[test]
 fn a_batch_gets_its_workers_at_once_and_loses_them_when_they_are_idle() {
-    for seed in 0..20 {
+    for seed in seeds(20) {
         let world = finish(batch(seed, Faults::default()), &format!("seed {seed}"));
         assert_eq!(world.peak, MAX as usize, "seed {seed}");
         let counts: Vec<u32> = world.history.iter().map(|change| change.to).collect();
@@ -41,7 +41,7 @@ fn a_batch_gets_its_workers_at_once_and_loses_them_when_they_are_idle() {
 
 #[test]
 fn a_batch_ends_also_while_the_provider_fails_and_the_resource_manager_dies() {
-    for seed in 0..40 {
+    for seed in seeds(40) {
         let mut world = batch(seed, Faults { fails_each: Some(3), landing: Landing::Late, ..Faults::default() });
         world.faults.dies_at = (0..12).map(|i| 1 + i * 90 + world.dice.below(90)).collect();
         let world = finish(world, &format!("seed {seed}"));

@@ -1,7 +1,7 @@
 //! A resource manager that dies at every point of creation and removal, alone and twice, with calls that land never, at
 //! once and late, beside a provider that is well, fails each third call, or launches processes that never speak.
 
-use super::world::{Faults, Landing, Want, World};
+use super::world::{Faults, Landing, Want, World, seeds};
 
 const MAX: u32 = 4;
 const WANTED_AT_THE_END: u32 = 2;
@@ -65,7 +65,7 @@ fn a_successor_may_die_as_well() {
 
 #[test]
 fn a_provider_that_fails_each_third_call_leaks_nothing() {
-    for seed in 0..50 {
+    for seed in seeds(50) {
         let world = settles(world(seed, Faults { fails_each: Some(3), ..Faults::default() }), &format!("seed {seed}"));
         assert!(world.errors > 3, "seed {seed}: {} failures prove little", world.errors);
         assert_eq!(world.peak, MAX as usize, "seed {seed}");
@@ -74,7 +74,7 @@ fn a_provider_that_fails_each_third_call_leaks_nothing() {
 
 #[test]
 fn a_provider_that_fails_and_a_manager_that_dies_leak_nothing_together() {
-    for seed in 0..150 {
+    for seed in seeds(150) {
         let mut world = world(seed, Faults { fails_each: Some(3), landing: Landing::Late, ..Faults::default() });
         world.faults.dies_at = (0..6).map(|i| 1 + i * 20 + world.dice.below(20)).collect();
         settles(world, &format!("seed {seed}"));
@@ -83,7 +83,7 @@ fn a_provider_that_fails_and_a_manager_that_dies_leak_nothing_together() {
 
 #[test]
 fn processes_that_never_report_are_given_up_and_replaced() {
-    for seed in 0..20 {
+    for seed in seeds(20) {
         let mut world = world(seed, Faults { mute_each: Some(3), ..Faults::default() });
         world.run_until(900).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         world.is_settled(WANTED_AT_THE_END as usize).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
@@ -92,7 +92,7 @@ fn processes_that_never_report_are_given_up_and_replaced() {
 
 #[test]
 fn a_provider_that_lies_about_what_it_has_breaks_no_ceiling_and_is_got_over() {
-    for seed in 0..50 {
+    for seed in seeds(50) {
         let faults =
             Faults { hides_percent: 20, ghosts: 3, fails_each: Some(5), landing: Landing::Late, ..Faults::default() };
         let mut world = world(seed, faults);
