@@ -140,6 +140,12 @@ impl Rabbit {
         Ok(Arc::new(Self(Arc::new(inner))))
     }
 
+    /// Whether one could connect, and what is there: for people. Makes nothing.
+    pub async fn look(config: Config) -> Result<String, BrokerError> {
+        let tls = OwnedTLSConfig { identity: None, cert_chain: config.authorities_pem };
+        Dial::new(&config.url, tls, None, config.clock, config.dice)?.look().await
+    }
+
     /// Ends the connections. Everything that waits on this broker, and everything asked later, gets
     /// [`BrokerError::Closed`].
     pub fn close(&self) {

@@ -13,7 +13,7 @@ use mutirao_api::auth::registry::Worker;
 use mutirao_api::{OnlyLink, Ways};
 use mutirao_broker::rabbit::management::{Management, default_url};
 use mutirao_broker::rabbit::{Config, PREFIX_DEFAULT};
-use mutirao_broker::{Broker, Limits, Memory, Rabbit, Shared};
+use mutirao_broker::{Broker, BrokerError, Limits, Memory, Rabbit, Shared};
 use mutirao_core::auth::Way;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::envelope::tasks_of;
@@ -43,20 +43,28 @@ pub async fn open(
         let broker = Memory::new(Some(data.join("log")), Limits::default());
         return Ok(Opened { broker, ways: Arc::new(OnlyLink), rabbit: None });
     };
-    let failed = |error: mutirao_broker::BrokerError| Failure::failed(error.to_string());
     let config =
         Config { authorities_pem: authorities(settings, &url.0)?, ..Config::new(&url.0, clock.clone(), dice.clone()) };
     let rabbit = Rabbit::connect(config).await.map_err(failed)?;
-    let at = match settings.broker_management.set() {
-        Some(at) => at.0.clone(),
-        None => default_url(&url.0).map_err(Failure::failed)?,
-    };
-    let management = Management::new(&url.0, &at, PREFIX_DEFAULT, &tls::trust(settings, &at, None)?).map_err(failed)?;
+    let management = management(settings, &url.0)?;
     if let Err(error) = management.check().await {
         tracing::warn!("{error}; until then workers have no users there and use the link");
     }
     let ways = Arc::new(Users { management, rabbit: rabbit.clone(), clock: clock.clone() });
     Ok(Opened { broker: rabbit.clone(), ways, rabbit: Some(rabbit) })
+}
+
+/// Where users can be made for workers. Asks nothing yet.
+pub fn management(settings: &Settings, url: &str) -> Result<Management, Failure> {
+    let at = match settings.broker_management.set() {
+        Some(at) => at.0.clone(),
+        None => default_url(url).map_err(Failure::failed)?,
+    };
+    Management::new(url, &at, PREFIX_DEFAULT, &tls::trust(settings, &at, None)?).map_err(failed)
+}
+
+fn failed(error: BrokerError) -> Failure {
+    Failure::failed(error.to_string())
 }
 
 /// Whom to believe besides the system's authorities. Nothing is read where nothing is encrypted.

@@ -1,6 +1,7 @@
 //! `mutirao doctor`: looks at the set-up, line by line, and says how to mend what is wrong.
 
 mod api;
+mod broker;
 mod database;
 mod machine;
 mod tls;
@@ -60,6 +61,7 @@ pub async fn run(globals: &Globals) -> Result<(), Failure> {
     let config = globals.config(vec![])?;
     let mut findings = machine::look(&config);
     findings.extend(database::look(&config, &SystemClock).await);
+    findings.extend(broker::look(&config.settings).await);
     findings.extend(tls::files(&config.settings, SystemClock.now()));
     findings.extend(api::look(&config.settings, &SystemClock).await);
     let paint = Paint::for_stdout();

@@ -47,7 +47,10 @@ pub async fn readyz(State(parts): State<SharedParts>) -> Result<Json<CanWork>, R
         parts.broker.reachable().map_err(|error| error.to_string())?;
         parts.broker.counts(&queue).await.map(drop).map_err(|error| error.to_string())
     };
-    let mut answers = vec![("store", within(&parts, store).await), ("broker", within(&parts, broker).await)];
+    // It may have gone while we waited, and knows by now why.
+    let why = |late: String| parts.broker.reachable().err().map_or(late, |error| error.to_string());
+    let broker = within(&parts, broker).await.map_err(why);
+    let mut answers = vec![("store", within(&parts, store).await), ("broker", broker)];
     for (name, capability) in &parts.ready {
         answers.push((name, within(&parts, capability.ready()).await));
     }

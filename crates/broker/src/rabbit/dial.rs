@@ -95,6 +95,16 @@ impl Dial {
         self.target.lock().clone()
     }
 
+    /// Connects once, to see whether it can be done, and hangs up. Says which version it is, and where.
+    pub async fn look(&self) -> Result<String, BrokerError> {
+        let target = self.target();
+        let connection = self.dial_to(&target, "doctor").await?;
+        let version = greet(&target.uri, &self.tls, &target.place).await?;
+        // It has told what it can.
+        let _ = connection.close(200, "goodbye".into()).await;
+        Ok(format!("RabbitMQ {version} at {}, vhost {}", target.place.address, target.place.vhost))
+    }
+
     pub async fn dial(&self, purpose: &str) -> Result<Connection, BrokerError> {
         let target = self.target();
         let dialled = self.dial_to(&target, purpose).await;

@@ -26,7 +26,8 @@ const GREETING_BYTES_MAX: usize = 64 << 10;
 /// Class 10, method 10 (`connection.start`), protocol 0.9.
 const START: &[u8] = &[0, 10, 0, 10, 0, 9];
 
-pub(super) async fn greet(uri: &AMQPUri, tls: &OwnedTLSConfig, place: &Place) -> Result<(), BrokerError> {
+/// Which version it is.
+pub(super) async fn greet(uri: &AMQPUri, tls: &OwnedTLSConfig, place: &Place) -> Result<String, BrokerError> {
     let properties = listen(uri, tls).await.map_err(|error| match Fault::find(&error) {
         Some(Fault::Distrusted(why)) => {
             place.refused(format!("its certificate is not trusted: {why}; set tls.ca to the authority that signed it"))
@@ -60,7 +61,7 @@ fn properties(payload: &[u8]) -> Option<FieldTable> {
     parse_field_table(payload.strip_prefix(START)?).ok().map(|(_, properties)| properties)
 }
 
-fn check(properties: &FieldTable) -> Result<(), String> {
+fn check(properties: &FieldTable) -> Result<String, String> {
     let word = |key: &str| match properties.inner().get(key) {
         Some(AMQPValue::LongString(text)) => text.to_string(),
         _ => "unknown".into(),
@@ -71,7 +72,7 @@ fn check(properties: &FieldTable) -> Result<(), String> {
     }
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
     match (parts.next(), parts.next()) {
-        (Some(major), Some(minor)) if (major, minor) >= OLDEST => Ok(()),
+        (Some(major), Some(minor)) if (major, minor) >= OLDEST => Ok(version),
         _ => Err(format!("RabbitMQ {version} is too old; upgrade it to {}.{} or later", OLDEST.0, OLDEST.1)),
     }
 }
@@ -90,7 +91,7 @@ mod tests {
     #[test]
     fn old_servers_and_other_products_are_refused_with_the_remedy() {
         for good in ["3.10.0", "3.10.8", "3.13.7", "4.0.5", "4.2.0-rc.1"] {
-            assert_eq!(check(&server("RabbitMQ", good)), Ok(()), "{good}");
+            assert_eq!(check(&server("RabbitMQ", good)).as_deref(), Ok(good), "{good}");
         }
         for old in ["3.9.29", "2.8", "3", "", "x.y"] {
             assert!(check(&server("RabbitMQ", old)).unwrap_err().contains("upgrade it to 3.10"), "{old}");

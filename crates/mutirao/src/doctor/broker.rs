@@ -1,0 +1,48 @@
+//! The RabbitMQ, if the settings name one: can it be used, and can workers have users there.
+
+use std::sync::Arc;
+
+use mutirao_broker::Rabbit;
+use mutirao_broker::rabbit::Config;
+use mutirao_core::{Dice, SystemClock};
+
+use super::{Finding, Mark};
+use crate::broker;
+use crate::config::Settings;
+use crate::failure::Failure;
+
+pub async fn look(settings: &Settings) -> Vec<Finding> {
+    let Some(url) = settings.broker.set() else { return Vec::new() };
+    let authorities_pem = match broker::authorities(settings, &url.0) {
+        Ok(pem) => pem,
+        Err(failure) => return vec![finding("broker", Mark::Fail, line_of(failure))],
+    };
+    let config = Config { authorities_pem, ..Config::new(&url.0, SystemClock::shared(), Arc::new(Dice::from_os())) };
+    match Rabbit::look(config).await {
+        Ok(found) => vec![Finding::ok("broker", found), management(settings, &url.0).await],
+        Err(error) => vec![finding("broker", Mark::Fail, error.to_string())],
+    }
+}
+
+async fn management(settings: &Settings, url: &str) -> Finding {
+    let management = match broker::management(settings, url) {
+        Ok(management) => management,
+        Err(failure) => return finding("management", Mark::Fail, line_of(failure)),
+    };
+    match management.check().await {
+        Ok(()) => Finding::ok("management", "workers get users of their own"),
+        Err(error) => finding("management", Mark::Warn, format!("{error}; until then workers use the link")),
+    }
+}
+
+/// These errors name their remedy themselves.
+fn finding(what: &'static str, mark: Mark, found: String) -> Finding {
+    Finding { what, mark, found, remedy: None }
+}
+
+fn line_of(failure: Failure) -> String {
+    match failure {
+        Failure::Said { line, .. } => line,
+        Failure::Silent { .. } | Failure::BrokenPipe => String::new(),
+    }
+}
