@@ -16,6 +16,7 @@ use crate::Timestamp;
 use crate::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId};
 use crate::outcome::Outcome;
 use crate::task::{Needs, TaskSpec};
+use crate::tolerant;
 
 pub const VERSION: u16 = 1;
 
@@ -35,7 +36,7 @@ struct Stamp {
 
 /// Reads an envelope, or says why not.
 pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> {
-    match serde_json::from_slice(bytes) {
+    match tolerant::read(bytes) {
         Ok(envelope) => Ok(envelope),
         // Only a failure pays for the second look: is it rubbish, or merely from the future?
         Err(malformed) => match serde_json::from_slice::<Stamp>(bytes) {

@@ -20,6 +20,7 @@ pub mod problem;
 pub mod quantity;
 pub mod sender;
 pub mod task;
+pub mod tolerant;
 
 pub use clock::{Clock, Mono, SystemClock, Timestamp};
 pub use dice::Dice;

@@ -17,7 +17,8 @@ pub fn unreadable(why: impl std::fmt::Display) -> StoreError {
 }
 
 pub fn json<T: DeserializeOwned>(row: &Row, at: usize) -> Result<T, StoreError> {
-    serde_json::from_str(row.try_get(at)?).map_err(unreadable)
+    // A manager of the next version, on the same database, may know more fields.
+    mutirao_core::tolerant::read(row.try_get::<_, &str>(at)?.as_bytes()).map_err(unreadable)
 }
 
 pub fn kind(row: &Row, at: usize) -> Result<Kind, StoreError> {

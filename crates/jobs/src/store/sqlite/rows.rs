@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 use crate::entries::Kind;
 
 pub fn json<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<T, Error> {
-    serde_json::from_str(row.get_ref(at)?.as_str()?)
+    // A manager of the next version, on the same database, may know more fields.
+    mutirao_core::tolerant::read(row.get_ref(at)?.as_str()?.as_bytes())
         .map_err(|e| Error::FromSqlConversionFailure(at, Type::Text, Box::new(e)))
 }
 

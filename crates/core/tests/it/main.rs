@@ -1,0 +1,3 @@
+//! What the crate promises to programs of other versions.
+
+mod envelopes;
