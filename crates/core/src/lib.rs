@@ -21,6 +21,7 @@ pub mod quantity;
 pub mod sender;
 pub mod task;
 pub mod tolerant;
+pub mod trace;
 
 pub use clock::{Clock, Mono, SystemClock, Timestamp};
 pub use dice::Dice;

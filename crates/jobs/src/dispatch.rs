@@ -20,6 +20,7 @@ use crate::desk::{Handed, Pick};
 use crate::entries::{Cache, Kind, SEGMENT_TASKS, Segment};
 use crate::meters::PARCELS;
 use crate::store::{Card, Shared as Store};
+use crate::traces::{Began, HandingOut};
 use crate::waits::Waits;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -66,6 +67,7 @@ pub struct Dispatch {
     broker: Broker,
     clock: Arc<dyn Clock>,
     waits: Arc<Waits>,
+    handing_out: HandingOut,
     cards: HashMap<JobKey, Arc<Card>>,
     segments: Cache,
     /// Grows while nothing can be sent, so that an outage is not answered with a storm.
@@ -74,7 +76,16 @@ pub struct Dispatch {
 
 impl Dispatch {
     pub fn new(store: Store, broker: Broker, clock: Arc<dyn Clock>, waits: Arc<Waits>) -> Self {
-        Self { store, broker, clock, waits, cards: HashMap::new(), segments: Cache::default(), pause: Duration::ZERO }
+        Self {
+            store,
+            broker,
+            clock,
+            waits,
+            handing_out: HandingOut::default(),
+            cards: HashMap::new(),
+            segments: Cache::default(),
+            pause: Duration::ZERO,
+        }
     }
 
     /// Until the foreman hangs up.
@@ -109,6 +120,7 @@ impl Dispatch {
     async fn send(&mut self, handed: Vec<Handed>) -> Vec<Back> {
         let mut back = Vec::new();
         let mut trouble = None;
+        let began = Began::now(&*self.clock);
         let mut batches: HashMap<QueueName, (Vec<ParcelId>, Vec<Bytes>)> = HashMap::new();
         for Handed { id, queue, picks } in handed {
             match self.pack(id, &queue, &picks).await.map(|parcel| seal(&parcel)) {
@@ -138,6 +150,7 @@ impl Dispatch {
                 }
             }
         }
+        self.handing_out.sent(began, trouble.as_ref(), &*self.clock);
         self.rest(trouble).await;
         back
     }
@@ -163,11 +176,13 @@ impl Dispatch {
             let t = match templates.iter().rposition(|template| template.job == job) {
                 Some(t) => t,
                 None => {
-                    templates.push(Template { job, trace: card.trace.clone(), spec: card.spec.clone() });
+                    let trace = self.handing_out.trace(job, &card.trace);
+                    templates.push(Template { job, trace, spec: card.spec.clone() });
                     templates.len() - 1
                 }
             };
             tracing::debug!(trace = card.trace, task = %pick.task, attempt = %pick.attempt, "dispatched");
+            self.handing_out.packed(&templates[t].trace, pick.task, pick.attempt);
             let (entry, command) = self.differs(&card, pick).await?;
             tasks.push(Handout { t: t as u16, index: pick.task.index, n: pick.attempt.n, entry, command });
         }

@@ -23,6 +23,7 @@ pub mod routes;
 pub mod service;
 pub mod settings;
 pub mod store;
+pub mod traces;
 pub mod waits;
 
 pub use service::{Jobs, JobsError, JobsParts};

@@ -10,6 +10,7 @@ use mutirao_core::envelope::{Reports, open};
 use tokio::sync::{mpsc, watch};
 
 use crate::meters::{RUN, WAIT};
+use crate::traces::Settling;
 use crate::waits::Waits;
 
 /// Messages in flight between broker and foreman.
@@ -43,7 +44,7 @@ pub async fn run(
     while !to.is_closed() {
         consumers += 1;
         let failure = match broker.consume(&queue, CREDIT).await {
-            Ok(consumer) => pump(consumer, consumers, &waits, &to, &mut settled).await,
+            Ok(consumer) => pump(consumer, consumers, &*clock, &waits, &to, &mut settled).await,
             Err(error) => Err(error),
         };
         match failure {
@@ -58,10 +59,12 @@ pub async fn run(
 async fn pump(
     mut consumer: Box<dyn Consumer>,
     number: u64,
+    clock: &dyn Clock,
     waits: &Waits,
     to: &mpsc::Sender<Incoming>,
     settled: &mut watch::Receiver<Mark>,
 ) -> Result<(), BrokerError> {
+    let mut settling = Settling::default();
     loop {
         tokio::select! {
             changed = settled.changed() => {
@@ -70,6 +73,7 @@ async fn pump(
                 }
                 let through = *settled.borrow_and_update();
                 if through.consumer == number {
+                    settling.written(through.tag, clock);
                     consumer.ack_through(through.tag).await?;
                 }
             }
@@ -81,6 +85,7 @@ async fn pump(
                                 tracing::debug!(trace = done.trace, task = %done.task, verdict = done.outcome.verdict.as_str(), "reported");
                             }
                             measure(&reports, waits);
+                            settling.heard(delivery.tag, &reports, clock);
                             if to.send(Incoming { reports, mark: Mark { consumer: number, tag: delivery.tag } }).await.is_err() {
                                 return Ok(());
                             }

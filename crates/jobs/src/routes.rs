@@ -11,12 +11,15 @@ use mutirao_core::Problem;
 use mutirao_core::auth::Principal;
 use mutirao_core::id::{JobKey, QueueName};
 use mutirao_core::job::{JobSpec, JobState, JobView, Page, WorkerView};
-use mutirao_surface::{Args, Body, IdempotencyKey, OpenApiRouter, PageArgs, Part, Rejection, TraceId, only, paging};
+use mutirao_surface::{
+    Args, Body, IdempotencyKey, OpenApiRouter, PageArgs, Part, Rejection, TraceId, Wish, only, paging,
+};
 use serde::Deserialize;
 
 use crate::desk::Desk;
 use crate::service::{Jobs, Submitted, refused, stand};
 use crate::store::JobFilter;
+use crate::traces::Submitting;
 
 pub fn routes(jobs: Jobs) -> OpenApiRouter {
     OpenApiRouter::new()
@@ -54,9 +57,16 @@ async fn submit(
     only::Operator(caller): only::Operator,
     IdempotencyKey(key): IdempotencyKey,
     TraceId(trace): TraceId,
+    Wish(followed): Wish,
     Body(spec): Body<JobSpec>,
 ) -> Result<(StatusCode, Json<JobView>), Rejection> {
-    match jobs.submit(&caller, spec, key, trace).await? {
+    let submitting = followed.map(|followed| Submitting::begin(followed, &*jobs.0.clock));
+    let trace = submitting.as_ref().map_or(trace, Submitting::trace);
+    let submitted = jobs.submit(&caller, spec, key, trace).await;
+    if let Some(submitting) = submitting {
+        submitting.end(submitted.as_ref().map(Submitted::view), &*jobs.0.clock);
+    }
+    match submitted? {
         Submitted::New(view) => Ok((StatusCode::CREATED, Json(view))),
         Submitted::Before(view) => Ok((StatusCode::OK, Json(view))),
     }

@@ -74,6 +74,13 @@ pub enum Submitted {
     Before(JobView),
 }
 
+impl Submitted {
+    pub fn view(&self) -> &JobView {
+        let (Submitted::New(view) | Submitted::Before(view)) = self;
+        view
+    }
+}
+
 impl Jobs {
     /// Reads back what is unfinished and goes on with it.
     pub async fn start(parts: JobsParts) -> Result<Self, JobsError> {

@@ -2,7 +2,7 @@
 //!
 //! - `cli`: one file per noun. `up`, `role`, `manager`: the long-running parts. `doctor`: what is wrong with the set-up.
 //! - `config`: settings. `database`: the store that they name. `failure`: exit codes. `tls`: certificates. `logs`,
-//!   `signals`, `machine`: this process and the machine it is on.
+//!   `signals`, `telemetry`, `machine`: this process and the machine it is on.
 
 mod broker;
 mod cli;
@@ -15,6 +15,7 @@ mod machine;
 mod manager;
 mod role;
 mod signals;
+mod telemetry;
 mod tls;
 mod up;
 

@@ -83,6 +83,7 @@ impl Manager {
         })
         .await
         .map_err(failed)?;
+        mutirao_api::describe(mutirao_telemetry::METERS);
         let api = Arc::new(api);
         let token_file = api.auth().admin_token(&data).await.map_err(failed)?;
         let serving = tokio::spawn({

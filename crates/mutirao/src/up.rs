@@ -16,7 +16,7 @@ use crate::config::{Config, Given};
 use crate::failure::Failure;
 use crate::manager::Manager;
 use crate::signals::Asked;
-use crate::{logs, machine, tls};
+use crate::{logs, machine, telemetry, tls};
 use crew::{Crew, Order};
 pub use crew::{Invite, Obituary};
 
@@ -86,6 +86,7 @@ async fn run_with(globals: &Globals, given: Vec<Given>, company: Company) -> Res
     let settings = &config.settings;
     logs::start(settings);
     warn_of_strange_variables(&config);
+    let telemetry = telemetry::start(settings, "manager")?;
     let mut asked = Asked::listen()?;
     let mut manager = Manager::start(settings).await?;
     let workers = if company == Company::Workers { settings.worker_count.0 } else { 0 };
@@ -99,6 +100,7 @@ async fn run_with(globals: &Globals, given: Vec<Given>, company: Company) -> Res
         capacity,
         way: settings.worker_way,
         ca: settings.tls_ca.given().map(|file| std::path::absolute(&file.0)).transpose()?,
+        collector: settings.telemetry_otlp.given().map(|url| url.0.clone()),
         invite: manager.inviter(),
         obituary: manager.obituary(),
         clock: SystemClock::shared(),
@@ -112,6 +114,7 @@ async fn run_with(globals: &Globals, given: Vec<Given>, company: Company) -> Res
     };
     dismiss(crew, settings.drain.0, &mut asked).await;
     manager.stop().await;
+    telemetry::stop(telemetry).await;
     tracing::info!("down");
     broken.map_or(Ok(()), Err)
 }

@@ -7,6 +7,7 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use mutirao_core::Problem;
 use mutirao_core::dice::os_random;
+use mutirao_core::trace::{self, Followed};
 
 use crate::Rejection;
 
@@ -85,6 +86,39 @@ impl<S: Send + Sync> FromRequestParts<S> for TraceId {
     }
 }
 
+/// Whether, and under which span, a request is followed: as its caller wishes by `traceparent`, else one in so many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wish(pub Option<Followed>);
+
+impl Wish {
+    fn of(headers: &HeaderMap, trace: &TraceId) -> Self {
+        let Ok(id) = u128::from_str_radix(&trace.0, 16) else { return Self(None) };
+        let given = headers.get("traceparent").and_then(|value| value.to_str().ok());
+        let given = given.filter(|given| trace_of(given).is_some());
+        Self(match given {
+            Some(given) => wished(given).filter(|_| trace::is_listening()).map(|parent| Followed { trace: id, parent }),
+            None => trace::chooses(id).then_some(Followed { trace: id, parent: 0 }),
+        })
+    }
+}
+
+/// The caller's span, when its last flag says that it is followed.
+fn wished(traceparent: &str) -> Option<u64> {
+    let mut parts = traceparent.split('-').skip(2);
+    let (span, flags) = (parts.next()?, parts.next()?);
+    let followed = u8::from_str_radix(flags, 16).is_ok_and(|flags| flags & 1 == 1);
+    followed.then(|| u64::from_str_radix(span, 16).ok()).flatten()
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Wish {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        let trace = TraceId::from_request_parts(parts, state).await?;
+        Ok(Self::of(&parts.headers, &trace))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,5 +150,13 @@ mod tests {
             let made = TraceId::of(&with("traceparent", bad)).0;
             assert!(made.len() == 32 && made.bytes().all(|b| b.is_ascii_hexdigit()) && made != trace, "{made}");
         }
+    }
+
+    #[test]
+    fn a_caller_says_by_its_last_flag_whether_it_is_followed() {
+        let header = |flags: &str| format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-{flags}");
+        assert_eq!(wished(&header("01")), Some(0x00f0_67aa_0ba9_02b7));
+        assert_eq!(wished(&header("03")), Some(0x00f0_67aa_0ba9_02b7));
+        assert_eq!((wished(&header("00")), wished(&header("x"))), (None, None));
     }
 }

@@ -36,7 +36,7 @@ pub use args::{Args, Part};
 pub use body::Body;
 pub use caller::Caller;
 pub use capability::{AlwaysReady, BlobGuard, Capability, Ready};
-pub use headers::{IdempotencyKey, TraceId};
+pub use headers::{IdempotencyKey, TraceId, Wish};
 pub use paging::PageArgs;
 pub use rejection::Rejection;
 

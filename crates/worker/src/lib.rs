@@ -21,6 +21,7 @@ mod run;
 pub mod sim;
 mod stop;
 mod take;
+mod traces;
 
 pub use config::{Config, CpuLimit, Limits};
 pub use keeper::Keeper;

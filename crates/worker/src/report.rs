@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::patience::Patience;
 use crate::run::{FLUSH_REPORTS, Shop, WorkerError};
 use crate::stop::{Stop, Urgency};
+use crate::traces;
 
 /// How long reports gather while there is other work; an idle worker reports at once.
 const GATHER: Duration = Duration::from_millis(5);
@@ -34,6 +35,7 @@ pub(crate) async fn report(shop: Arc<Shop>, all_taken: Stop) -> Result<(), Worke
             }
             let Some((to, reports)) = shop.desk().take_reports() else { break };
             send(&shop, &to, seal(&reports)).await?;
+            traces::ran(&reports);
             drop(reports);
             shop.with_desk(|desk| desk.confirm_reports());
         }

@@ -37,7 +37,7 @@ macro_rules! kind {
 }
 kind! {
     Folder = "folder", File = "file", Count = "count", Many = "count", Level = "level",
-    Names = "names", LogFormat = "format", WorkerWay = "way", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url",
+    Names = "names", LogFormat = "format", WorkerWay = "way", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url", Share = "share",
 }
 
 /// A path.
@@ -197,6 +197,21 @@ impl FromStr for WorkerWay {
             "auto" => Ok(Self::Auto),
             "link" => Ok(Self::Link),
             _ => Err(format!("\"{text}\" is not a way: choose auto or link")),
+        }
+    }
+}
+
+/// A share of a whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share(pub f64);
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(share) if (0.0..=1.0).contains(&share) => Ok(Self(share)),
+            _ => Err(format!("\"{text}\" is not a share: write a number from 0 to 1, like 0.01 for one in a hundred")),
         }
     }
 }

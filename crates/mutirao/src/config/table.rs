@@ -7,7 +7,7 @@ use mutirao_core::quantity::{Bytes, Cpus, Span};
 
 use super::kinds::{
     Auto, BrokerUrl, Count, DatabaseUrl, File, Folder, Kind, Lease, Level, LogFormat, ManagementUrl, Many, Maybe,
-    Names, Secret, ServerUrl, WorkerWay,
+    Names, Secret, ServerUrl, Share, WorkerWay,
 };
 use super::{ConfigError, Values};
 
@@ -109,6 +109,10 @@ settings! {
     "tls.key" => tls_key: Maybe<File> = "none";
     /// Authorities (PEM) that commands and workers believe besides the system's, or the API's own certificate.
     "tls.ca" => tls_ca: Maybe<File> = "none";
+    /// The collector that gets traces, by OTLP over HTTP: http://127.0.0.1:4318; none for no traces.
+    "telemetry.otlp" => telemetry_otlp: Maybe<ServerUrl> = "none";
+    /// The share of requests that are traced when their callers do not say so by a traceparent: from 0 to 1.
+    "telemetry.sample" => telemetry_sample: Share = "0.001";
     /// A worker that has been silent for this long has lost what it held.
     "jobs.lease" => jobs_lease: Lease = "10s";
     /// Tasks that may wait in all queues together; past it, submitting is refused until some have run.

@@ -20,7 +20,7 @@ use crate::cli::{Globals, local_address};
 use crate::config::Settings;
 use crate::failure::{Exit, Failure};
 use crate::signals::Asked;
-use crate::{logs, machine, tls};
+use crate::{logs, machine, telemetry, tls};
 
 /// The path of the link, which is also what its opening request signs.
 const LINK_PATH: &str = "/v1/link";
@@ -47,6 +47,7 @@ pub struct WorkerArgs {
 pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
     let settings = globals.config(vec![])?.settings;
     logs::start(&settings);
+    let telemetry = telemetry::start(&settings, "worker")?;
     let mut asked = Asked::listen()?;
     let (mut parent, line_token) = match args.launched {
         true => Parent::meet(line()?).await.map(|(parent, token)| (Some(parent), token))?,
@@ -97,6 +98,7 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
         },
     };
     reach.close();
+    telemetry::stop(telemetry).await;
     ended.map_err(|error| Failure::failed(error.to_string()))
 }
 

@@ -51,6 +51,8 @@ pub struct Plan {
     pub way: WorkerWay,
     /// Authorities that the workers believe besides the system's.
     pub ca: Option<PathBuf>,
+    /// Where its traces go.
+    pub collector: Option<String>,
     pub invite: Invite,
     pub obituary: Obituary,
     pub clock: Arc<dyn Clock>,
@@ -199,6 +201,7 @@ impl Place {
             // Each has a user of its own there.
             .env_remove("MUTIRAO_BROKER")
             .env_remove("MUTIRAO_BROKER_MANAGEMENT")
+            .envs(plan.collector.iter().map(|url| ("MUTIRAO_TELEMETRY_OTLP", url)))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             // A group of its own: Ctrl-C is for us, and we send the workers home in order.

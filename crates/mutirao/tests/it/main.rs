@@ -11,4 +11,5 @@ mod refusals;
 mod said;
 mod stopping;
 mod tls;
+mod traces;
 mod workers;

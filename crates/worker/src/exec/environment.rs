@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use mutirao_core::exec::Exec;
+use mutirao_core::trace::{Followed, Step};
 use mutirao_core::{Dice, SessionId};
 
 use crate::desk::Task;
@@ -47,7 +48,11 @@ impl Surroundings {
         if let Some(entry) = &task.entry {
             set("MUTIRAO_ENTRY", entry.clone());
         }
-        if let Some(parent) = traceparent(&task.trace, dice.u64()) {
+        let parent = match task.trace.parse::<Followed>() {
+            Ok(followed) => Some(followed.traceparent(followed.step(Step::Run, task.key, task.attempt))),
+            Err(_) => traceparent(&task.trace, dice.u64()),
+        };
+        if let Some(parent) = parent {
             set("TRACEPARENT", parent);
         }
         variables

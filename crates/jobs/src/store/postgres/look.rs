@@ -10,6 +10,7 @@ use mutirao_core::id::{Attempt, JobKey, QueueName, TaskKey};
 use mutirao_core::job::{Counts, JobState, JobView, TaskView};
 use mutirao_core::outcome::Output;
 use mutirao_core::task::TaskSpec;
+use mutirao_core::trace::name_of;
 use mutirao_store::postgres::{Ask, Row, ToSql, text};
 use mutirao_store::{Postgres, StoreError};
 
@@ -96,7 +97,7 @@ fn view(row: &Row) -> Result<JobView, StoreError> {
         counts,
         created_at: Timestamp(row.try_get(12)?),
         finished_at: row.try_get::<_, Option<i64>>(13)?.map(Timestamp),
-        trace: row.try_get(14)?,
+        trace: name_of(row.try_get(14)?).to_owned(),
         task: None,
     })
 }

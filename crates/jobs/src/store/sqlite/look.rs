@@ -8,6 +8,7 @@ use mutirao_core::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId}
 use mutirao_core::job::{Counts, JobState, JobView, TaskView};
 use mutirao_core::outcome::Output;
 use mutirao_core::task::TaskSpec;
+use mutirao_core::trace::name_of;
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::rows;
@@ -88,7 +89,7 @@ fn view(row: &Row<'_>) -> Result<JobView> {
         counts,
         created_at: Timestamp(row.get(12)?),
         finished_at: row.get::<_, Option<i64>>(13)?.map(Timestamp),
-        trace: row.get(14)?,
+        trace: name_of(row.get_ref(14)?.as_str()?).to_owned(),
         task: None,
     })
 }
