@@ -28,6 +28,7 @@ mod logs;
 pub mod management;
 mod names;
 mod post;
+mod probe;
 mod topology;
 mod trouble;
 mod vouch;
@@ -144,6 +145,12 @@ impl Rabbit {
     pub async fn look(config: Config) -> Result<String, BrokerError> {
         let tls = OwnedTLSConfig { identity: None, cert_chain: config.authorities_pem };
         Dial::new(&config.url, tls, None, config.clock, config.dice)?.look().await
+    }
+
+    /// Whether the queues that are needed can be had: makes one of each kind, and takes them away again.
+    pub async fn probe(config: Config) -> Result<(), BrokerError> {
+        let tls = OwnedTLSConfig { identity: None, cert_chain: config.authorities_pem };
+        probe::probe(&Dial::new(&config.url, tls, None, config.clock, config.dice)?, &config.prefix).await
     }
 
     /// Ends the connections. Everything that waits on this broker, and everything asked later, gets

@@ -22,16 +22,22 @@ pub fn file_in(data: &Path) -> PathBuf {
 /// What a backup is made of, and a restore fills.
 pub fn place(settings: &Settings) -> Place {
     let data = settings.data.0.clone();
-    // Whoever hands out attempts does so in generations; those of after the backup must not come again.
-    let after = format!("UPDATE generations SET n = n + {JUMP}");
     Place {
         server: settings.database.set().map(|url| url.0.clone()),
         database: FILE,
         blobs: BLOBS,
         files: files_beside(&data),
-        tables: Tables { sqlite: sqlite_steps(), postgres: postgres_steps(), after },
+        tables: Tables { sqlite: sqlite_steps(), postgres: postgres_steps(), after: jumps(&sqlite_steps()) },
         data,
     }
+}
+
+/// Whoever hands out attempts, or owns a shard, does so in generations; those of after a backup must not come again.
+fn jumps(steps: &[Migration]) -> String {
+    let made = |table: &str| steps.iter().any(|step| step.sql.contains(&format!("CREATE TABLE {table} ")));
+    let counters = [("generations", "n"), ("shard_leases", "generation")];
+    let jumping = counters.iter().filter(|(table, _)| made(table));
+    jumping.map(|(table, count)| format!("UPDATE {table} SET {count} = {count} + {JUMP};")).collect()
 }
 
 /// Settings, the admin token, and the keys of the workers that `up` keeps here.

@@ -21,7 +21,7 @@ use crate::BrokerError;
 use crate::memory::refused;
 
 /// How long one attempt may take, greeting included.
-const DIAL_MAX: Duration = Duration::from_secs(10);
+pub(super) const DIAL_MAX: Duration = Duration::from_secs(10);
 /// A connection is lost when twice this passes in silence.
 const HEARTBEAT_SECS: u16 = 10;
 

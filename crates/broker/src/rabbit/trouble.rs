@@ -38,7 +38,7 @@ pub(super) fn code(error: &Error) -> Option<ReplyCode> {
     }
 }
 
-fn text(error: &Error) -> String {
+pub(super) fn text(error: &Error) -> String {
     match error.kind() {
         ErrorKind::ProtocolError(said) => said.get_message().to_string(),
         ErrorKind::IOError(error) => error.to_string(),

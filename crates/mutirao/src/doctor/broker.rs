@@ -17,10 +17,20 @@ pub async fn look(settings: &Settings) -> Vec<Finding> {
         Ok(pem) => pem,
         Err(failure) => return vec![finding("broker", Mark::Fail, line_of(failure))],
     };
-    let config = Config { authorities_pem, ..Config::new(&url.0, SystemClock::shared(), Arc::new(Dice::from_os())) };
-    match Rabbit::look(config).await {
-        Ok(found) => vec![Finding::ok("broker", found), management(settings, &url.0).await],
+    let config = || Config {
+        authorities_pem: authorities_pem.clone(),
+        ..Config::new(&url.0, SystemClock::shared(), Arc::new(Dice::from_os()))
+    };
+    match Rabbit::look(config()).await {
+        Ok(found) => vec![Finding::ok("broker", found), queues(config()).await, management(settings, &url.0).await],
         Err(error) => vec![finding("broker", Mark::Fail, error.to_string())],
+    }
+}
+
+async fn queues(config: Config) -> Finding {
+    match Rabbit::probe(config).await {
+        Ok(()) => Finding::ok("queues", "quorum and stream queues can be made"),
+        Err(error) => finding("queues", Mark::Fail, error.to_string()),
     }
 }
 

@@ -130,6 +130,7 @@ fn workers_have_users_of_their_own_and_never_see_the_managers_password() {
     doctor.env("MUTIRAO_BROKER", &vhost.broker).env("MUTIRAO_BROKER_MANAGEMENT", &vhost.management);
     let found = Said::from(doctor.output().unwrap());
     assert!(found.code == Some(0) && found.out.contains("RabbitMQ 3."), "{found:?}");
+    assert!(found.out.contains("quorum and stream queues can be made"), "{found:?}");
     assert!(found.out.contains("workers get users of their own") && !found.out.contains("guest:guest"), "{found:?}");
     let mut doctor = up.command(&["doctor"]);
     doctor.env("MUTIRAO_BROKER", "amqp://ana:s3cret@127.0.0.1:1/lab");
