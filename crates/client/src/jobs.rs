@@ -10,6 +10,7 @@ use mutirao_core::blobs::LogStream;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::dice::os_random;
 use mutirao_core::job::{JobSpec, JobState, JobView, Page, TaskState, TaskView, WorkerView};
+use mutirao_core::shard::ShardView;
 use mutirao_core::{JobKey, TaskKey};
 
 use crate::error::ClientError;
@@ -154,6 +155,11 @@ impl Client {
             .arg("offset", Some(from.offset))
             .arg("follow", (reach == Reach::ToTheEnd).then_some(true));
         self.open_stream(Call::get(target)).await
+    }
+
+    /// Who owns which share of the queues, as the manager that answers sees it.
+    pub async fn shards(&self) -> Result<Vec<ShardView>, ClientError> {
+        self.fetch(Call::get(Target::new("/v1/shards"))).await
     }
 
     pub async fn workers(&self) -> Result<Vec<WorkerView>, ClientError> {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::Timestamp;
 use crate::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId};
 use crate::outcome::Outcome;
+use crate::shard::{JOBS_SHARDS, ShardId};
 use crate::task::{Needs, TaskSpec};
 use crate::tolerant;
 
@@ -134,6 +135,10 @@ pub struct Reports {
     /// The heartbeat: the session lives, and holds this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beat: Option<Beat>,
+    /// It came by way of another shard, as from workers of a version that knew only one: what the session said meanwhile
+    /// may have overtaken it, so what its beat does not list is not lost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detour: bool,
 }
 
 impl Reports {
@@ -146,6 +151,7 @@ impl Reports {
             started: Vec::new(),
             done: Vec::new(),
             beat: None,
+            detour: false,
         }
     }
 
@@ -217,9 +223,19 @@ pub fn tasks_of(queue: &QueueName) -> String {
     format!("tasks.{queue}")
 }
 
-/// Where the reports of a queue's workers go. The last part is the shard that owns the queue.
-pub fn results_of(_queue: &QueueName) -> String {
-    "results.jobs.0".into()
+/// The shard that a queue belongs to. Its owner hands the queue's tasks out and hears of their outcomes.
+pub fn shard_of(queue: &QueueName) -> ShardId {
+    crate::shard::shard_of(queue.as_str(), JOBS_SHARDS)
+}
+
+/// Where the reports of a queue's workers go: to the queue's shard.
+pub fn results_of(queue: &QueueName) -> String {
+    results_at(shard_of(queue))
+}
+
+/// Where the reports for a shard arrive.
+pub fn results_at(shard: ShardId) -> String {
+    format!("results.jobs.{shard}")
 }
 
 pub fn control_of(queue: &QueueName) -> String {

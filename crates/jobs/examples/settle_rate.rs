@@ -4,32 +4,38 @@
 //! `cargo run --release -p mutirao-jobs --example settle_rate`
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mutirao_core::id::{Attempt, JobKey, QueueName, TaskKey, WorkerId};
 use mutirao_core::life::Final;
 use mutirao_core::outcome::{Outcome, Output, Verdict};
 use mutirao_core::task::{Action, TaskSpec};
-use mutirao_core::{Clock, SystemClock, Timestamp};
+use mutirao_core::{Clock, ShardId, SystemClock, Timestamp};
 use mutirao_jobs::desk::Ended;
 use mutirao_jobs::entries::Kind;
 use mutirao_jobs::store::{Created, NewJob, Settlement, Shared, open};
-use mutirao_jobs::{MIGRATIONS, POSTGRES_MIGRATIONS};
+use mutirao_jobs::{GROUP, MIGRATIONS, POSTGRES_MIGRATIONS};
+use mutirao_shards::store::{self as leases, Mark};
+use mutirao_shards::{Fence, MemberId};
 use mutirao_store::suite::schema::Schema;
-use mutirao_store::{Postgres, Sqlite, StoreError};
+use mutirao_store::{Database, Postgres, Sqlite, StoreError};
 
 const BATCH: u32 = 1_000;
 const BATCHES: u32 = 100;
+/// The generation of a lease that was claimed once.
+const FENCE: Fence = Fence { group: GROUP, shard: ShardId(0), generation: 1 };
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
-    let sqlite = Sqlite::open(&folder.path().join("store.db"), MIGRATIONS)?;
+    let sqlite = Sqlite::open(&folder.path().join("store.db"), &[leases::sqlite::MIGRATIONS, MIGRATIONS].concat())?;
     println!("{:<12} {:>8} {:>14} {:>14}", "engine", "batch", "no output/s", "with output/s");
-    measure("sqlite", &open(&sqlite.into())).await?;
+    measure("sqlite", sqlite.into()).await?;
     match std::env::var("MUTIRAO_TEST_POSTGRES") {
         Ok(server) => {
             let schema = Schema::in_database(&server).await;
-            measure("postgresql", &open(&Postgres::open(&schema.url(), POSTGRES_MIGRATIONS).await?.into())).await?;
+            let steps = [leases::postgres::MIGRATIONS, POSTGRES_MIGRATIONS].concat();
+            measure("postgresql", Postgres::open(&schema.url(), &steps).await?.into()).await?;
             schema.remove().await;
         }
         Err(_) => println!("postgresql: MUTIRAO_TEST_POSTGRES names none"),
@@ -37,7 +43,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-async fn measure(engine: &str, store: &Shared) -> Result<(), StoreError> {
+async fn measure(engine: &str, database: Database) -> Result<(), StoreError> {
+    let Fence { group, shard, .. } = FENCE;
+    let me = MemberId("lab".into());
+    leases::open(&database, None).await?.claim(group, shard, Mark::default(), &me, Duration::from_secs(3_600)).await?;
+    let store = &open(&database);
     rate(store, &[]).await?;
     let (plain, with_output) =
         (rate(store, &[]).await?, rate(store, b"a line of output, as most tasks write\n").await?);
@@ -51,7 +61,7 @@ async fn rate(store: &Shared, stdout: &[u8]) -> Result<f64, StoreError> {
     let began = SystemClock.monotonic();
     for batch in 0..BATCHES {
         let ended = (1..=BATCH).map(|n| ended(job, batch * BATCH + n, stdout)).collect();
-        store.settle(Arc::new(Settlement { ended, at: Timestamp(10), ..Settlement::default() })).await?;
+        store.settle(Arc::new(Settlement { ended, at: Timestamp(10), ..Settlement::default() }), FENCE).await?;
     }
     let took = SystemClock.monotonic().since(began);
     let counted = store.job(job).await?.map(|(view, _)| view.counts.ok);

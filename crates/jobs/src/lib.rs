@@ -2,29 +2,46 @@
 //!
 //! The way of a task through this crate:
 //! 1. [`routes`] reads the request, [`service`] checks it and has [`store`] write it down; then the client hears yes.
-//! 2. [`foreman`] tells the [`desk`], which knows, without any I/O, which task goes next, to how many, and what every
-//!    report means.
+//! 2. The queue's shard has one owner among all managers. There, `post` runs the [`foreman`], which tells the [`desk`],
+//!    which knows, without any I/O, which task goes next, to how many, and what every report means.
 //! 3. What the desk hands out, [`dispatch`] packs into parcels and publishes.
-//! 4. Reports come back through [`reports`]; what the desk makes of them is settled in the store, in batches, and only
-//!    then acknowledged.
+//! 4. Reports come back through [`reports`]; what the desk makes of them is settled in the store by the [`settler`], in
+//!    batches fenced by the shard's generation, and only then acknowledged.
+//!
+//! Several managers: `posts` follows which shards this process owns; [`asking`] puts a [`question`] to the owner of a
+//! shard, here or elsewhere; [`recall`] compares the desk with the store, so that a lost word costs seconds; `news` tells
+//! every manager which jobs changed.
 //!
 //! A job is kept as its definition and its exceptions: a task has a row of its own only once it failed, was lost or
 //! ended. So a million waiting tasks are a few rows on disk and a bitmap in memory.
 //!
 //! Not here: running anything (the worker's), growing the workers (elastic's).
 
+pub mod asking;
 pub mod desk;
 pub mod dispatch;
+mod doors;
+mod ear;
 pub mod entries;
 pub mod foreman;
 pub mod meters;
+mod news;
+mod post;
+mod posts;
+pub mod question;
+pub mod recall;
 pub mod reports;
 pub mod routes;
 pub mod service;
 pub mod settings;
+pub mod settler;
 pub mod store;
+mod strays;
 pub mod traces;
 pub mod waits;
+
+/// What the shards of queues are called together.
+pub const GROUP: &str = "jobs";
 
 pub use service::{Jobs, JobsError, JobsParts};
 pub use settings::JobsSettings;

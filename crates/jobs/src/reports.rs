@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mutirao_broker::{Broker, BrokerError, Consumer};
-use mutirao_core::Clock;
-use mutirao_core::envelope::{Reports, open};
+use mutirao_broker::{BrokerError, Consumer, Delivery, Shared as Broker};
+use mutirao_core::envelope::{Reports, open, results_at};
+use mutirao_core::{Clock, ShardId};
 use tokio::sync::{mpsc, watch};
 
 use crate::meters::{RUN, WAIT};
+use crate::store::Shared as Store;
+use crate::strays::Strays;
 use crate::traces::Settling;
 use crate::waits::Waits;
 
@@ -33,18 +35,22 @@ pub struct Incoming {
 
 /// Until the foreman hangs up. `settled` marks the last that may be acknowledged.
 pub async fn run(
-    broker: Arc<dyn Broker>,
-    queue: String,
+    store: Store,
+    broker: Broker,
+    shard: ShardId,
     clock: Arc<dyn Clock>,
     waits: Arc<Waits>,
     to: mpsc::Sender<Incoming>,
     mut settled: watch::Receiver<Mark>,
 ) {
-    let mut consumers = 0;
-    while !to.is_closed() {
-        consumers += 1;
+    let queue = results_at(shard);
+    let strays = Strays::at(shard, store, broker.clone());
+    let mut pump = Pump { strays, waits, clock: clock.clone(), settling: Settling::default(), number: 0, to };
+    while !pump.to.is_closed() {
+        pump.number += 1;
+        pump.settling = Settling::default();
         let failure = match broker.consume(&queue, CREDIT).await {
-            Ok(consumer) => pump(consumer, consumers, &*clock, &waits, &to, &mut settled).await,
+            Ok(consumer) => pump.run(consumer, &mut settled).await,
             Err(error) => Err(error),
         };
         match failure {
@@ -56,48 +62,63 @@ pub async fn run(
     }
 }
 
-async fn pump(
-    mut consumer: Box<dyn Consumer>,
+struct Pump {
+    strays: Strays,
+    waits: Arc<Waits>,
+    clock: Arc<dyn Clock>,
+    settling: Settling,
+    /// Of the consumer.
     number: u64,
-    clock: &dyn Clock,
-    waits: &Waits,
-    to: &mpsc::Sender<Incoming>,
-    settled: &mut watch::Receiver<Mark>,
-) -> Result<(), BrokerError> {
-    let mut settling = Settling::default();
-    loop {
-        tokio::select! {
-            changed = settled.changed() => {
-                if changed.is_err() {
-                    return Ok(());
+    to: mpsc::Sender<Incoming>,
+}
+
+impl Pump {
+    async fn run(
+        &mut self,
+        mut consumer: Box<dyn Consumer>,
+        settled: &mut watch::Receiver<Mark>,
+    ) -> Result<(), BrokerError> {
+        loop {
+            tokio::select! {
+                changed = settled.changed() => {
+                    if changed.is_err() {
+                        return Ok(());
+                    }
+                    let through = *settled.borrow_and_update();
+                    if through.consumer == self.number {
+                        self.settling.written(through.tag, &*self.clock);
+                        consumer.ack_through(through.tag).await?;
+                    }
                 }
-                let through = *settled.borrow_and_update();
-                if through.consumer == number {
-                    settling.written(through.tag, clock);
-                    consumer.ack_through(through.tag).await?;
-                }
-            }
-            deliveries = consumer.next() => {
-                for delivery in deliveries? {
-                    match open::<Reports>(&delivery.body) {
-                        Ok(reports) => {
-                            for done in &reports.done {
-                                tracing::debug!(trace = done.trace, task = %done.task, verdict = done.outcome.verdict.as_str(), "reported");
-                            }
-                            measure(&reports, waits);
-                            settling.heard(delivery.tag, &reports, clock);
-                            if to.send(Incoming { reports, mark: Mark { consumer: number, tag: delivery.tag } }).await.is_err() {
-                                return Ok(());
-                            }
-                        }
-                        Err(unreadable) => {
-                            tracing::warn!(%unreadable, "report put with the dead letters");
-                            consumer.reject(delivery.tag, &unreadable.to_string()).await?;
+                deliveries = consumer.next() => {
+                    for delivery in deliveries? {
+                        if self.take(&mut *consumer, delivery).await?.is_none() {
+                            return Ok(());
                         }
                     }
                 }
             }
         }
+    }
+
+    /// None when the foreman has hung up.
+    async fn take(&mut self, consumer: &mut dyn Consumer, delivery: Delivery) -> Result<Option<()>, BrokerError> {
+        let reports = match open::<Reports>(&delivery.body) {
+            Ok(reports) => reports,
+            Err(unreadable) => {
+                tracing::warn!(%unreadable, "report put with the dead letters");
+                consumer.reject(delivery.tag, &unreadable.to_string()).await?;
+                return Ok(Some(()));
+            }
+        };
+        for done in &reports.done {
+            tracing::debug!(trace = done.trace, task = %done.task, verdict = done.outcome.verdict.as_str(), "reported");
+        }
+        let reports = self.strays.pass_on(reports).await?;
+        measure(&reports, &self.waits);
+        self.settling.heard(delivery.tag, &reports, &*self.clock);
+        let mark = Mark { consumer: self.number, tag: delivery.tag };
+        Ok(self.to.send(Incoming { reports, mark }).await.ok())
     }
 }
 

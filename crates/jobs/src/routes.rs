@@ -6,20 +6,23 @@ mod tasks;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
-use mutirao_core::Problem;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use mutirao_core::auth::Principal;
 use mutirao_core::id::{JobKey, QueueName};
 use mutirao_core::job::{JobSpec, JobState, JobView, Page, WorkerView};
+use mutirao_core::{Problem, ShardId};
+use mutirao_shards::ShardView;
 use mutirao_surface::{
     Args, Body, IdempotencyKey, OpenApiRouter, PageArgs, Part, Rejection, TraceId, Wish, only, paging,
 };
 use serde::Deserialize;
 
-use crate::desk::Desk;
-use crate::service::{Jobs, Submitted, refused, stand};
+use crate::service::{Jobs, Submitted, refused};
 use crate::store::JobFilter;
 use crate::traces::Submitting;
+
+/// In answers that lack something, because the owner of a shard did not speak.
+const UNHEARD: HeaderName = HeaderName::from_static("mutirao-unheard");
 
 pub fn routes(jobs: Jobs) -> OpenApiRouter {
     OpenApiRouter::new()
@@ -32,6 +35,7 @@ pub fn routes(jobs: Jobs) -> OpenApiRouter {
         .routes(mutirao_surface::routes!(tasks::cancel))
         .routes(mutirao_surface::routes!(logs::read))
         .routes(mutirao_surface::routes!(workers))
+        .routes(mutirao_surface::routes!(shards))
         .with_state(jobs)
 }
 
@@ -92,12 +96,13 @@ struct ListArgs {
 
 /// Jobs, newest first.
 #[utoipa::path(get, path = "/v1/jobs", tag = "jobs", params(ListArgs, PageArgs),
-    responses((status = 200, description = "A page.", body = Page<JobView>)))]
+    responses((status = 200, description = "A page.", body = Page<JobView>,
+        headers(("mutirao-unheard" = String, description = "Shards whose owner did not answer: what runs there is counted as ready.")))))]
 async fn list(
     State(jobs): State<Jobs>,
     only::Viewer(caller): only::Viewer,
     Args(args): Args<ListArgs>,
-) -> Result<Json<Page<JobView>>, Rejection> {
+) -> Result<(HeaderMap, Json<Page<JobView>>), Rejection> {
     let limit = args.page.rows()?;
     let pair = |text: String| match text.split_once('=') {
         Some((label, value)) => Ok((label.to_owned(), value.to_owned())),
@@ -117,18 +122,22 @@ async fn list(
     let more = items.len() > limit as usize;
     items.truncate(limit as usize);
     let next = more.then(|| items.last().map(|job| paging::encode(&job.id))).flatten();
-    let open: Vec<JobKey> = items.iter().filter(|job| job.finished_at.is_none()).map(|job| job.id).collect();
-    let look = move |desk: &Desk, _| open.into_iter().map(|key| (key, desk.under_way(key))).collect::<Vec<_>>();
-    for (key, under_way) in jobs.look(look).await? {
-        if let Some(view) = items.iter_mut().find(|view| view.id == key) {
-            stand(view, under_way);
-        }
-    }
+    let silent = jobs.stand_all(&mut items).await;
     if let Some(state) = args.state {
         // Waiting and running are told apart by what the desk knows.
         items.retain(|view| view.state == state);
     }
-    Ok(Json(Page { items, next }))
+    Ok((unheard(&silent), Json(Page { items, next })))
+}
+
+/// Says which shards' owners did not answer, so that what they know is missing from a list.
+fn unheard(silent: &[ShardId]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if !silent.is_empty() {
+        let shards = silent.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        headers.extend(HeaderValue::from_str(&shards).ok().map(|shards| (UNHEARD, shards)));
+    }
+    headers
 }
 
 /// One job, with its tasks counted by state.
@@ -159,7 +168,16 @@ async fn cancel(
 
 /// Worker processes that are alive.
 #[utoipa::path(get, path = "/v1/workers", tag = "workers",
-    responses((status = 200, description = "All of them.", body = Vec<WorkerView>)))]
-async fn workers(State(jobs): State<Jobs>, _: only::Viewer) -> Result<Json<Vec<WorkerView>>, Rejection> {
-    Ok(Json(jobs.workers().await?))
+    responses((status = 200, description = "All of them.", body = Vec<WorkerView>,
+        headers(("mutirao-unheard" = String, description = "Shards whose owner did not answer: their workers are missing.")))))]
+async fn workers(State(jobs): State<Jobs>, _: only::Viewer) -> (HeaderMap, Json<Vec<WorkerView>>) {
+    let (workers, silent) = jobs.workers().await;
+    (unheard(&silent), Json(workers))
+}
+
+/// Who owns which share of the queues.
+#[utoipa::path(get, path = "/v1/shards", tag = "shards",
+    responses((status = 200, description = "Every shard, as this manager sees it.", body = Vec<ShardView>)))]
+async fn shards(State(jobs): State<Jobs>, _: only::Operator) -> Json<Vec<ShardView>> {
+    Json(jobs.shards())
 }

@@ -2,7 +2,8 @@
 //! them to the same promises.
 //!
 //! The store arbitrates: a task's row becomes final once, and counters move only with rows that did. Even two owners
-//! who both believed in themselves could not count a task twice.
+//! who both believed in themselves could not count a task twice; and whoever lost its shard writes nothing, since every
+//! settlement is fenced by the generation of its lease.
 
 pub mod postgres;
 pub mod sqlite;
@@ -10,12 +11,13 @@ pub mod sqlite;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mutirao_core::Timestamp;
 use mutirao_core::blobs::LogStream;
 use mutirao_core::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId};
 use mutirao_core::job::{JobState, JobView, TaskView};
 use mutirao_core::outcome::Output;
 use mutirao_core::task::{Needs, Retry, TaskSpec};
+use mutirao_core::{ShardId, Timestamp};
+use mutirao_shards::Fence;
 use mutirao_store::{Database, StoreError};
 
 use crate::desk::ledger::Trace;
@@ -59,7 +61,7 @@ pub enum Created {
     Clash(JobKey),
 }
 
-/// An unfinished job, as found at start.
+/// An unfinished job, as a new owner of its shard finds it.
 pub struct OpenJob {
     pub key: JobKey,
     pub queue: QueueName,
@@ -95,6 +97,14 @@ impl Settlement {
     }
 }
 
+/// What became of a settlement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settling {
+    Written,
+    /// The shard has had another owner since. Nothing was written.
+    Fenced,
+}
+
 /// Which jobs to list, newest first.
 #[derive(Clone, Debug, Default)]
 pub struct JobFilter {
@@ -125,16 +135,23 @@ pub struct KeptOutput {
 
 #[async_trait]
 pub trait JobStore: Send + Sync + 'static {
-    /// A number greater than any this has given before.
-    async fn next_generation(&self) -> Result<u64, StoreError>;
+    /// Gives every open job its shard that was written before there were shards.
+    async fn place(&self) -> Result<(), StoreError>;
     async fn create(&self, job: NewJob) -> Result<Created, StoreError>;
-    async fn open_jobs(&self) -> Result<Vec<OpenJob>, StoreError>;
-    async fn sessions(&self) -> Result<Vec<(SessionId, WorkerId, QueueName)>, StoreError>;
+    /// The unfinished jobs of a shard, in order.
+    async fn open_keys(&self, shard: ShardId) -> Result<Vec<JobKey>, StoreError>;
+    /// Those of these jobs that are unfinished, in order; they and their tasks as of one moment.
+    async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<Vec<OpenJob>, StoreError>;
+    /// The sessions of a shard's queues.
+    async fn sessions(&self, shard: ShardId) -> Result<Vec<(SessionId, WorkerId, QueueName)>, StoreError>;
+    async fn queue_of(&self, session: SessionId) -> Result<Option<QueueName>, StoreError>;
+    /// Whether a queue has, or waits for, anybody: an unfinished job or a session.
+    async fn knows_queue(&self, queue: QueueName) -> Result<bool, StoreError>;
     async fn card(&self, job: JobKey) -> Result<Option<Card>, StoreError>;
     /// The segment whose first task has offset `first`.
     async fn segment(&self, job: JobKey, kind: Kind, first: u32) -> Result<Option<Segment>, StoreError>;
-    /// Writes it all, or nothing.
-    async fn settle(&self, settlement: Arc<Settlement>) -> Result<(), StoreError>;
+    /// Writes it all, or nothing: not if the fence's generation is not current.
+    async fn settle(&self, settlement: Arc<Settlement>, fence: Fence) -> Result<Settling, StoreError>;
     /// Ends all tasks of a job that have not ended. False when the job was over already.
     async fn cancel(&self, job: JobKey, at: Timestamp) -> Result<bool, StoreError>;
     /// The job as written: its counts know of ends only.

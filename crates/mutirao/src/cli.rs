@@ -12,6 +12,7 @@ mod out;
 mod pipes;
 mod progress;
 mod reach;
+mod shard;
 mod show;
 mod submit;
 mod task;
@@ -109,6 +110,8 @@ pub enum Noun {
     Task(task::TaskArgs),
     /// The workers that run tasks
     Worker(worker::WorkerArgs),
+    /// The shares of the queues, and the managers that own them
+    Shard(shard::ShardArgs),
     /// Tokens that let people and programs in
     Token(token::TokenArgs),
     /// Settings: what can be set, and what is
@@ -131,6 +134,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Noun::Job(args) => job::run(&globals, args).await,
         Noun::Task(args) => task::run(&globals, args).await.map(|()| 0),
         Noun::Worker(args) => worker::run(&globals, args).await.map(|()| 0),
+        Noun::Shard(args) => shard::run(&globals, args).await.map(|()| 0),
         Noun::Token(args) => token::run(&globals, args).await.map(|()| 0),
         Noun::Config(args) => config::run(&globals, args).map(|()| 0),
         Noun::Backup(args) => backup::run(&globals, args).await.map(|()| 0),

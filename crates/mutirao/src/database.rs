@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mutirao_core::blobs::Blobs;
+use mutirao_shards::Shared;
 use mutirao_store::backup::{JUMP, Place, RESTORING, Tables};
 use mutirao_store::postgres::BLOBS_MIGRATIONS;
-use mutirao_store::{Database, FileBlobs, Migration, PgBlobs, Postgres, Sqlite, StoreError};
+use mutirao_store::{Database, FileBlobs, FolderLock, Migration, PgBlobs, Postgres, Sqlite, StoreError};
 
 use crate::config::Settings;
 
@@ -27,17 +28,19 @@ pub fn place(settings: &Settings) -> Place {
         database: FILE,
         blobs: BLOBS,
         files: files_beside(&data),
-        tables: Tables { sqlite: sqlite_steps(), postgres: postgres_steps(), after: jumps(&sqlite_steps()) },
+        tables: Tables { sqlite: sqlite_steps(), postgres: postgres_steps(), after: jumps() },
         data,
     }
 }
 
-/// Whoever hands out attempts, or owns a shard, does so in generations; those of after a backup must not come again.
-fn jumps(steps: &[Migration]) -> String {
-    let made = |table: &str| steps.iter().any(|step| step.sql.contains(&format!("CREATE TABLE {table} ")));
-    let counters = [("generations", "n"), ("shard_leases", "generation")];
-    let jumping = counters.iter().filter(|(table, _)| made(table));
-    jumping.map(|(table, count)| format!("UPDATE {table} SET {count} = {count} + {JUMP};")).collect()
+/// Whoever hands out attempts, or owns a shard, does so in generations; those of after a backup must not come again. And
+/// whoever owned queues then does not now.
+fn jumps() -> String {
+    format!(
+        "UPDATE generations SET n = n + {JUMP};
+         UPDATE shard_leases SET owner = NULL, beats = 0, generation = generation + {JUMP};
+         DELETE FROM shard_members;"
+    )
 }
 
 /// Settings, the admin token, and the keys of the workers that `up` keeps here.
@@ -52,11 +55,12 @@ fn files_beside(data: &Path) -> Vec<String> {
 
 /// Every table in PostgreSQL.
 pub fn postgres_steps() -> Vec<Migration> {
-    [mutirao_api::POSTGRES_MIGRATIONS, mutirao_jobs::POSTGRES_MIGRATIONS, BLOBS_MIGRATIONS].concat()
+    let shards = mutirao_shards::store::postgres::MIGRATIONS;
+    [mutirao_api::POSTGRES_MIGRATIONS, shards, mutirao_jobs::POSTGRES_MIGRATIONS, BLOBS_MIGRATIONS].concat()
 }
 
 fn sqlite_steps() -> Vec<Migration> {
-    [mutirao_api::MIGRATIONS, mutirao_jobs::MIGRATIONS].concat()
+    [mutirao_api::MIGRATIONS, mutirao_shards::store::sqlite::MIGRATIONS, mutirao_jobs::MIGRATIONS].concat()
 }
 
 pub async fn open(settings: &Settings, data: &Path) -> Result<Database, StoreError> {
@@ -70,6 +74,16 @@ pub async fn open(settings: &Settings, data: &Path) -> Result<Database, StoreErr
     let file = file_in(data);
     let opened = tokio::task::spawn_blocking(move || Sqlite::open(&file, &sqlite_steps())).await;
     Ok(opened.map_err(|error| StoreError::Panicked { what: error.to_string() })??.into())
+}
+
+/// Where it is kept who owns which queues. In PostgreSQL over connections of its own: where renewals wait behind long
+/// transactions, a busy manager loses its queues.
+pub async fn leases(settings: &Settings, database: &Database, held: &FolderLock) -> Result<Shared, StoreError> {
+    let apart = match settings.database.set() {
+        Some(url) => Postgres::open(&url.0, &[]).await?.into(),
+        None => database.clone(),
+    };
+    mutirao_shards::store::open(&apart, Some(held)).await
 }
 
 /// Files beside SQLite; in PostgreSQL itself, where every manager sees them.

@@ -13,6 +13,7 @@ mod failure;
 mod logs;
 mod machine;
 mod manager;
+mod membership;
 mod role;
 mod signals;
 mod telemetry;

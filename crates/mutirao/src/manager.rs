@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::ADDRESS_FILE;
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::membership::{Membership, Reach};
 use crate::up::{Invite, Obituary};
 use crate::{broker, database, machine, tls};
 
@@ -60,8 +61,16 @@ impl Manager {
         let store = database::open(settings, &data).await.map_err(failed)?;
         let blobs = database::blobs(&store, &data).map_err(failed)?;
         let broker::Opened { broker, ways, rabbit } = broker::open(settings, &data, &clock, &dice).await?;
+        let url = format!("{scheme}://{}", as_reached_from_here(address));
+        let reach = if rabbit.is_some() { Reach::Everybody } else { Reach::OwnWorkers };
+        let leases = database::leases(settings, &store, &lock).await.map_err(failed)?;
+        let Membership { member, terms } = Membership::take_up(&leases, &store, reach, &data).await?;
         let jobs = Jobs::start(JobsParts {
             store: store.clone(),
+            leases,
+            terms,
+            member,
+            address: url.clone(),
             broker: broker.clone(),
             blobs: blobs.clone(),
             clock: clock.clone(),
@@ -90,7 +99,6 @@ impl Manager {
             let api = api.clone();
             async move { api.serve(listener).await }
         });
-        let url = format!("{scheme}://{}", as_reached_from_here(address));
         write_address(&data, &url)?;
         Ok(Self { url, token_file, data, api, jobs, store, rabbit, shutdown, serving, _lock: lock })
     }

@@ -7,7 +7,7 @@ use mutirao_store::StoreError;
 use mutirao_store::postgres::{Ask, Transaction};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::id::ShardId;
+use mutirao_core::shard::ShardId;
 
 /// What a write claims to speak for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -32,10 +32,11 @@
 //!    [`Terms::settle_max`] they wait no longer.
 //! 6. Requests for a shard that is not here go to [`Shards::owner_of`]. On the way out: [`Shards::leave`].
 //!
+//! `jobs` does all of this in its `posts`, and asks the owner by the broker, so that it need not know who that is.
+//!
 //! Not here: what is in a shard, and sending requests or results to their owner.
 
 pub mod fence;
-pub mod id;
 pub mod office;
 pub mod plan;
 pub mod rendezvous;
@@ -43,15 +44,13 @@ pub mod silence;
 pub mod store;
 pub mod tenancy;
 pub mod terms;
-pub mod view;
 
 pub use fence::Fence;
-pub use id::{MemberId, ShardId, shard_of};
+pub use mutirao_core::shard::{MemberId, ShardId, ShardView, shard_of};
 pub use office::{Shards, ShardsParts};
 pub use store::{ShardStore, Shared};
 pub use tenancy::{Asked, Tenure};
-pub use terms::Terms;
-pub use view::ShardView;
+pub use terms::{Company, Terms};
 
 /// Why shards cannot be owned here.
 #[derive(Debug, thiserror::Error)]

@@ -16,11 +16,11 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use crate::ShardsError;
-use crate::id::{MemberId, ShardId};
 use crate::store::Shared;
 use crate::tenancy::{Tenancy, Tenure};
 use crate::terms::Terms;
-use crate::view::ShardView;
+use mutirao_core::shard::ShardView;
+use mutirao_core::shard::{MemberId, ShardId};
 use rounds::Rounds;
 
 /// Shards of one group. Each costs a row, and a hash for each member at each look.
@@ -63,6 +63,8 @@ struct Office {
     tenancy: Mutex<Tenancy>,
     board: watch::Sender<Owned>,
     hurry: Notify,
+    /// Why the store could not be asked, if so.
+    trouble: Mutex<Option<String>>,
     /// True when the member has said goodbye and nothing is in its name.
     gone: watch::Sender<bool>,
 }
@@ -81,9 +83,21 @@ impl Shards {
         }
         let tenancy = Mutex::new(Tenancy::new(group, count, member.clone(), terms));
         let (board, gone) = (watch::Sender::new(Owned::new()), watch::Sender::new(false));
-        let hurry = Notify::new();
-        let office = Office { store, clock, dice, group, count, member, address, terms, tenancy, board, hurry, gone };
-        let office = Arc::new(office);
+        let office = Arc::new(Office {
+            store,
+            clock,
+            dice,
+            group,
+            count,
+            member,
+            address,
+            terms,
+            tenancy,
+            board,
+            hurry: Notify::new(),
+            trouble: Mutex::default(),
+            gone,
+        });
         let mut tasks = JoinSet::new();
         tasks.spawn(Rounds::of(office.clone()).run());
         tasks.spawn(guard_the_board(office.clone()));
@@ -104,7 +118,7 @@ impl Shards {
 
     /// The shard of a key.
     pub fn shard_of(&self, key: &str) -> ShardId {
-        crate::id::shard_of(key, self.office.count)
+        mutirao_core::shard::shard_of(key, self.office.count)
     }
 
     /// Gives a shard back. To be called when everything done under this generation is settled: from here on its tenure is
@@ -132,6 +146,11 @@ impl Shards {
     /// Every shard of the group, as this member sees it.
     pub fn views(&self) -> Vec<ShardView> {
         self.office.tenancy.lock().views(self.office.clock.monotonic())
+    }
+
+    /// Why leases cannot be renewed at the moment, if so.
+    pub fn trouble(&self) -> Option<String> {
+        self.office.trouble.lock().clone()
     }
 
     pub fn member(&self) -> &MemberId {

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::id::{MemberId, ShardId};
 use crate::rendezvous::Rendezvous;
+use mutirao_core::shard::{MemberId, ShardId};
 
 /// A shard's lease, as one member sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

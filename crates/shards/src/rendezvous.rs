@@ -4,7 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::id::{MemberId, ShardId, hash};
+use mutirao_core::shard::hash;
+
+use mutirao_core::shard::{MemberId, ShardId};
 
 /// The members that live, ready to be asked about many shards.
 pub struct Rendezvous<'a>(Vec<(u64, &'a MemberId)>);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mutirao_store::{Database, FolderLock, StoreError};
 
-use crate::id::{MemberId, ShardId};
+use mutirao_core::shard::{MemberId, ShardId};
 
 pub use postgres::PostgresShards;
 pub use sqlite::SqliteShards;
@@ -28,6 +28,16 @@ pub async fn open(database: &Database, folder: Option<&FolderLock>) -> Result<Sh
         (Database::Sqlite(db), None) => Arc::new(SqliteShards::shared(db.clone())),
         (Database::Postgres(db), _) => Arc::new(PostgresShards(db.clone())),
     })
+}
+
+/// Frees what a member left behind of whom it is certain that it is dead, as the holder of a data folder is of the one
+/// who held it before. What it had sent to the store and what had not arrived yet is stopped by the fence.
+pub async fn bury(store: &Shared, group: &str, dead: &MemberId) -> Result<(), StoreError> {
+    let leases = store.leases(group).await?;
+    for row in leases.into_iter().filter(|row| row.owner.as_ref() == Some(dead)) {
+        store.release(group, dead, row.shard, row.mark.generation).await?;
+    }
+    store.forget(group, dead, None).await
 }
 
 /// A point in the life of a lease. It never comes back: while it stays the same, nobody has claimed or renewed.

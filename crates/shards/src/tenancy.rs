@@ -9,15 +9,16 @@
 mod simulation;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use mutirao_core::Mono;
 
-use crate::id::{MemberId, ShardId};
 use crate::plan::{Move, Scene, Standing, plan};
 use crate::silence::Silence;
 use crate::store::{LeaseRow, Mark, MemberRow};
 use crate::terms::Terms;
-use crate::view::ShardView;
+use mutirao_core::shard::ShardView;
+use mutirao_core::shard::{MemberId, ShardId};
 
 /// A member that has been silent for this many leases is struck off the list, so that it does not grow for ever.
 const FORGOTTEN_AFTER_LEASES: u32 = 10;
@@ -237,15 +238,17 @@ impl Tenancy {
             let row = self.leases.get(&shard);
             let owner = row.and_then(|row| row.owner.clone());
             let address = owner.as_ref().and_then(|owner| self.members.get(owner)).map(|row| row.address.clone());
-            let left = row.filter(|row| row.owner.is_some());
-            let left = left.map(|row| row.lease.saturating_sub(self.lease_silence.of(&shard, now)));
+            let mine = self.held.contains_key(&shard);
+            let silence = if mine { Duration::ZERO } else { self.lease_silence.of(&shard, now) };
+            let held = row.filter(|row| row.owner.is_some());
             ShardView {
                 group: self.group.clone(),
                 shard,
                 owner,
                 address,
                 generation: row.map_or(0, |row| row.mark.generation),
-                expires_in_ms: left.map(|left| left.as_millis() as u64),
+                silent_ms: held.map(|_| silence.as_millis() as u64),
+                expires_in_ms: held.map(|row| row.lease.saturating_sub(silence).as_millis() as u64),
             }
         };
         (0..self.count).map(ShardId).map(view).collect()

@@ -23,7 +23,20 @@ pub struct Terms {
     pub call_max: Duration,
     /// How long an owner that was asked to leave may go on settling.
     pub settle_max: Duration,
+    pub company: Company,
 }
+
+/// Whether there may be other members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Company {
+    Others,
+    /// Nobody waits for the leases of a process that has the store to itself. So it need not stop believing in them while
+    /// it is frozen or its disk is full, and renewing them would only keep an idle disk awake.
+    Alone,
+}
+
+/// Longer than any process lives.
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 impl Default for Terms {
     fn default() -> Self {
@@ -34,12 +47,28 @@ impl Default for Terms {
 impl Terms {
     /// All else in proportion to the lease.
     pub fn of(lease: Duration) -> Self {
-        Self { lease, margin: lease / 5, beat: lease / 5, look: lease / 40, call_max: lease / 5, settle_max: lease * 3 }
+        Self {
+            lease,
+            margin: lease / 5,
+            beat: lease / 5,
+            look: lease / 40,
+            call_max: lease / 5,
+            settle_max: lease * 3,
+            company: Company::Others,
+        }
+    }
+
+    /// For the one process that has the store to itself.
+    pub fn alone() -> Self {
+        Self { beat: CENTURY / 5, company: Company::Alone, ..Self::default() }
     }
 
     /// How long an owner believes in its lease, from before the renewal left.
     pub fn tenure(&self) -> Duration {
-        self.lease.saturating_sub(self.margin)
+        match self.company {
+            Company::Others => self.lease.saturating_sub(self.margin),
+            Company::Alone => CENTURY,
+        }
     }
 
     pub fn check(&self) -> Result<(), ShardsError> {
@@ -69,6 +98,7 @@ mod tests {
         for lease_ms in [100, 1_000, 10_000, 3_600_000] {
             Terms::of(Duration::from_millis(lease_ms)).check().unwrap();
         }
+        Terms::alone().check().unwrap();
         let good = Terms::default();
         for bad in [
             Terms { margin: Duration::ZERO, ..good },

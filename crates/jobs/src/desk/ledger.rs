@@ -15,6 +15,8 @@ pub struct Ledger {
     total: u32,
     retry: Retry,
     pub needs: Needs,
+    /// Which of the jobs that the desk took in it is, from 1.
+    pub number: u64,
     /// Tasks in one parcel, when they turned out to be so large that fewer must do.
     pub parcel_max: usize,
     ended: Bits,
@@ -30,6 +32,14 @@ pub struct Ledger {
 struct Live {
     life: Life,
     began: Option<Timestamp>,
+    /// Times that it went out and no worker took it.
+    untaken: u32,
+}
+
+impl Live {
+    fn new(life: Life) -> Self {
+        Self { life, began: None, untaken: 0 }
+    }
 }
 
 /// A task's row, as the store has it, of a job that is not over.
@@ -47,6 +57,7 @@ impl Ledger {
             total,
             retry,
             needs,
+            number: 0,
             parcel_max: PARCEL_TASKS_MAX,
             ended: Bits::default(),
             ended_count: 0,
@@ -70,7 +81,7 @@ impl Ledger {
                 Trace::Again { index, tries, failures, losses, not_before } => {
                     let Some(offset) = self.offset(index) else { continue };
                     let life = Life { phase: Phase::Ready { not_before }, tries, failures, losses };
-                    self.live.insert(offset, Live { life, began: None });
+                    self.live.insert(offset, Live::new(life));
                     if not_before.0 == 0 {
                         self.again.push_back(offset);
                     }
@@ -112,6 +123,15 @@ impl Ledger {
         }
     }
 
+    /// It went out and no worker took it; how often that has happened by now.
+    pub fn missed(&mut self, index: u32) -> u32 {
+        let live = self.offset(index).and_then(|offset| self.live.get_mut(&offset));
+        live.map_or(0, |live| {
+            live.untaken = live.untaken.saturating_add(1);
+            live.untaken
+        })
+    }
+
     pub fn began_at(&self, index: u32) -> Option<Timestamp> {
         self.live.get(&self.offset(index)?)?.began
     }
@@ -145,14 +165,14 @@ impl Ledger {
     /// Makes an entry for a task that somebody is known to run, so that it is not taken for fresh.
     pub fn adopt(&mut self, index: u32) {
         if let Some(offset) = self.offset(index).filter(|offset| !self.ended.get(*offset)) {
-            self.live.entry(offset).or_insert(Live { life: Life::fresh(), began: None });
+            self.live.entry(offset).or_insert_with(|| Live::new(Life::fresh()));
         }
     }
 
     /// The next task in the job's own order, as handed out. Those that come back go first.
     pub fn hand_out_next(&mut self, generation: u64, now: Timestamp, dice: &Dice) -> Option<(u32, Attempt)> {
         let offset = self.next_offset()?;
-        let live = self.live.entry(offset).or_insert(Live { life: Life::fresh(), began: None });
+        let live = self.live.entry(offset).or_insert_with(|| Live::new(Life::fresh()));
         let attempt = live.life.next_attempt(generation);
         live.life.apply(Event::HandedOut(attempt), &self.retry, now, dice);
         Some((self.first + offset, attempt))
@@ -193,7 +213,7 @@ impl Ledger {
                 self.ended_count += 1;
             }
             Change::Moved | Change::Again { .. } => {
-                self.live.entry(offset).or_insert(Live { life, began: None }).life = life;
+                self.live.entry(offset).or_insert(Live::new(life)).life = life;
             }
         }
         (change, life)

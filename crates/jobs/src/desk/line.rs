@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use mutirao_core::Timestamp;
 use mutirao_core::id::{JobKey, TaskKey};
+use mutirao_core::{Mono, Timestamp};
 
 use super::window::Window;
 
@@ -15,6 +15,10 @@ pub struct Line {
     until: HashMap<TaskKey, Timestamp>,
     /// Tasks handed out and not ended.
     pub out: usize,
+    /// Times that parcels were lost since one was last taken.
+    pub lost_in_a_row: u32,
+    /// Nothing is handed out before.
+    pub rests_until: Mono,
     pub window: Window,
 }
 

@@ -45,6 +45,10 @@ impl Sessions {
         self.sessions.contains_key(session)
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&SessionId, &Session)> {
         self.sessions.iter().filter(|(_, s)| s.heard)
     }
@@ -195,6 +199,11 @@ impl Sessions {
             }
         }
         seats
+    }
+
+    /// Whether anybody takes tasks of a queue, or did and is expected back.
+    pub fn serve(&self, queue: &QueueName) -> bool {
+        self.sessions.values().any(|session| session.queue == *queue)
     }
 
     /// The largest session of a queue, if there is any: what no session can hold will never run.

@@ -421,7 +421,7 @@ fn a_parcel_that_is_too_long_goes_out_in_smaller_ones_and_one_task_alone_is_refu
     let id = mutirao_core::envelope::ParcelId { generation: 1, n: 1_000 };
     for (n, most) in [(8, 4), (1, 4)] {
         let picks = picks[..n].to_vec();
-        world.desk.posted.insert(id, super::Posted { queue: queue.clone(), picks, since: now.mono, passed: None });
+        world.desk.posted.insert(id, super::Posted::new(queue.clone(), picks, now.mono));
         world.desk.split(id, now);
         assert_eq!(world.desk.jobs[&job].parcel_max, most);
     }
@@ -429,7 +429,7 @@ fn a_parcel_that_is_too_long_goes_out_in_smaller_ones_and_one_task_alone_is_refu
     assert!(world.desk.effects().ended.is_empty());
     let alone = world.desk.jobs.get_mut(&job).unwrap().hand_out_next(1, now.wall, &dice).unwrap();
     let picks = vec![super::Pick { task: TaskKey { job, index: alone.0 }, attempt: alone.1 }];
-    world.desk.posted.insert(id, super::Posted { queue, picks, since: now.mono, passed: None });
+    world.desk.posted.insert(id, super::Posted::new(queue, picks, now.mono));
     world.desk.split(id, now);
     assert_eq!(world.desk.effects().ended[0].how, Final::Dead);
 }

@@ -31,7 +31,7 @@ pub(super) async fn follow(
     Part(id): Part<JobKey>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Rejection> {
     visible(&jobs, &caller, id).await?;
-    let changes = jobs.0.changes.subscribe();
+    let changes = jobs.0.news.follow();
     let ending = jobs.0.ending.subscribe();
     let follower = Follower { jobs, id, changes, ending, last: None };
     let events = stream::unfold(Some(follower), |follower| async move {

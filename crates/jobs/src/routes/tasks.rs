@@ -7,12 +7,11 @@ use axum::extract::State;
 use mutirao_core::Problem;
 use mutirao_core::id::{JobKey, TaskKey};
 use mutirao_core::job::{JobState, JobView, Page, TaskState, TaskView};
-use mutirao_core::life::Phase;
 use mutirao_surface::{Args, PageArgs, Part, Rejection, only, paging};
 use serde::Deserialize;
 
 use super::visible;
-use crate::desk::Standing;
+use crate::question::Stand;
 use crate::service::{Jobs, refused};
 
 /// Tasks looked through for one page; past it the page may be short and has a cursor.
@@ -119,13 +118,8 @@ async fn extent(jobs: &Jobs, id: JobKey) -> Result<(u32, u64), Problem> {
 /// found in the store, while the other way round it would be found nowhere.
 async fn look_at(jobs: &Jobs, job: &JobView, from: u32, size: u32) -> Result<Vec<TaskView>, Problem> {
     let key = job.id;
-    let indexes = from..from.saturating_add(size);
-    let standing: HashMap<u32, Standing> = jobs
-        .look(move |desk, _| {
-            let at = |index| Some((index, desk.standing(TaskKey { job: key, index })?));
-            indexes.filter_map(at).collect()
-        })
-        .await?;
+    let standing = jobs.standing(job, from, size).await;
+    let standing: HashMap<u32, Stand> = standing.into_iter().map(|stand| (stand.index, stand)).collect();
     let rows = jobs.0.store.tasks(key, from, size).await.map_err(refused)?;
     let mut rows: HashMap<u32, TaskView> = rows.into_iter().map(|row| (row.id.index, row)).collect();
     let whole_job_cancelled = job.state == JobState::Cancelled;
@@ -136,7 +130,7 @@ async fn look_at(jobs: &Jobs, job: &JobView, from: u32, size: u32) -> Result<Vec
             return task;
         }
         match standing.get(&index) {
-            Some(standing) => stand(&mut task, standing),
+            Some(known) => stand(&mut task, known),
             None if whole_job_cancelled => {
                 task.state = TaskState::Cancelled;
                 task.ended_at = job.finished_at;
@@ -149,18 +143,13 @@ async fn look_at(jobs: &Jobs, job: &JobView, from: u32, size: u32) -> Result<Vec
     Ok((from..from.saturating_add(size)).map(view).collect())
 }
 
-fn stand(task: &mut TaskView, standing: &Standing) {
-    task.attempt = standing.life.attempt();
-    task.failures = standing.life.failures;
-    task.losses = standing.life.losses;
-    task.worker = standing.worker.as_ref().map(|worker| worker.0.clone());
-    task.started_at = standing.started_at;
-    task.state = match standing.life.phase {
-        Phase::Dispatched(_) => TaskState::Dispatched,
-        Phase::Running(_) => TaskState::Running,
-        Phase::Accepted | Phase::Ready { .. } => TaskState::Ready,
-        Phase::Ended(how) => how.into(),
-    };
+fn stand(task: &mut TaskView, stand: &Stand) {
+    task.attempt = stand.attempt;
+    task.failures = stand.failures;
+    task.losses = stand.losses;
+    task.worker = stand.worker.as_ref().map(|worker| worker.0.clone());
+    task.started_at = stand.started_at;
+    task.state = stand.state;
 }
 
 fn fresh(id: TaskKey) -> TaskView {

@@ -10,18 +10,23 @@ mod settle;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mutirao_core::Timestamp;
 use mutirao_core::blobs::LogStream;
+use mutirao_core::envelope::shard_of;
 use mutirao_core::id::{JobKey, QueueName, SessionId, TaskKey, WorkerId};
 use mutirao_core::job::{JobView, TaskView};
-use mutirao_store::postgres::{Ask, Transaction};
+use mutirao_core::{ShardId, Timestamp};
+use mutirao_shards::Fence;
+use mutirao_store::postgres::{Ask, Row, Transaction, text};
 use mutirao_store::{Migration, Postgres, StoreError};
 
-use super::{Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, Settlement};
+use super::{Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, Settlement, Settling};
 use crate::entries::{Kind, Segment, unpack};
 
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { component: "jobs", version: 1, sql: include_str!("postgres/001_jobs.sql") }];
+/// To be applied after those of `shards`.
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { component: "jobs", version: 1, sql: include_str!("postgres/001_jobs.sql") },
+    Migration { component: "jobs", version: 2, sql: include_str!("postgres/002_shards.sql") },
+];
 
 /// Rows removed in one go by retention, of so many jobs: bounds how long their locks are held.
 const FORGET_ROWS: i64 = 5_000;
@@ -33,19 +38,19 @@ pub struct PostgresJobs(pub Postgres);
 
 #[async_trait]
 impl JobStore for PostgresJobs {
-    async fn next_generation(&self) -> Result<u64, StoreError> {
-        let row = self
-            .0
-            .connection()
-            .await?
-            .row(
-                "INSERT INTO generations (name, n) VALUES ('jobs', 1)
-                 ON CONFLICT (name) DO UPDATE SET n = generations.n + 1 RETURNING n",
-                &[],
-            )
-            .await?;
-        let row = row.ok_or_else(|| StoreError::Postgres("an upsert returned nothing".into()))?;
-        Ok(row.try_get::<_, i64>(0)? as u64)
+    async fn place(&self) -> Result<(), StoreError> {
+        let connection = self.0.connection().await?;
+        let unplaced = "SELECT DISTINCT queue FROM jobs WHERE shard IS NULL AND finished_at IS NULL";
+        let found = connection.rows(unplaced, &[]).await?;
+        let queues: Vec<QueueName> = found.iter().map(|row| rows::parsed(row, 0)).collect::<Result<_, _>>()?;
+        if queues.is_empty() {
+            return Ok(());
+        }
+        let shards: Vec<i64> = queues.iter().map(|queue| i64::from(shard_of(queue).0)).collect();
+        let queues: Vec<&str> = queues.iter().map(QueueName::as_str).collect();
+        let place = "UPDATE jobs j SET shard = q.shard FROM unnest($1::text[], $2::bigint[]) q (queue, shard)
+                     WHERE j.queue = q.queue AND j.shard IS NULL AND j.finished_at IS NULL";
+        connection.run(place, &[&queues, &shards]).await.map(drop)
     }
 
     async fn create(&self, job: NewJob) -> Result<Created, StoreError> {
@@ -58,15 +63,31 @@ impl JobStore for PostgresJobs {
         Ok(created)
     }
 
-    async fn open_jobs(&self) -> Result<Vec<OpenJob>, StoreError> {
-        look::open_jobs(&self.0).await
+    async fn open_keys(&self, shard: ShardId) -> Result<Vec<JobKey>, StoreError> {
+        look::open_keys(&self.0, shard).await
     }
 
-    async fn sessions(&self) -> Result<Vec<(SessionId, WorkerId, QueueName)>, StoreError> {
+    async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<Vec<OpenJob>, StoreError> {
+        look::open_jobs(&self.0, &keys).await
+    }
+
+    async fn sessions(&self, shard: ShardId) -> Result<Vec<(SessionId, WorkerId, QueueName)>, StoreError> {
         let rows = self.0.connection().await?.rows("SELECT session, worker, queue FROM sessions", &[]).await?;
-        rows.iter()
-            .map(|row| Ok((SessionId(row.try_get(0)?), WorkerId(row.try_get(1)?), rows::parsed(row, 2)?)))
-            .collect()
+        let session = |row: &Row| Ok((SessionId(row.try_get(0)?), WorkerId(row.try_get(1)?), rows::parsed(row, 2)?));
+        let mut sessions: Vec<(SessionId, WorkerId, QueueName)> =
+            rows.iter().map(session).collect::<Result<_, StoreError>>()?;
+        sessions.retain(|(_, _, queue)| shard_of(queue) == shard);
+        Ok(sessions)
+    }
+
+    async fn queue_of(&self, session: SessionId) -> Result<Option<QueueName>, StoreError> {
+        const QUEUE: &str = "SELECT queue FROM sessions WHERE session = $1";
+        let row = self.0.connection().await?.row(QUEUE, &[&text(&session.0)]).await?;
+        row.map(|row| rows::parsed(&row, 0)).transpose()
+    }
+
+    async fn knows_queue(&self, queue: QueueName) -> Result<bool, StoreError> {
+        look::knows_queue(&self.0, &queue).await
     }
 
     async fn card(&self, job: JobKey) -> Result<Option<Card>, StoreError> {
@@ -89,8 +110,8 @@ impl JobStore for PostgresJobs {
         row.map(|row| unpack(job, kind, row.try_get(0)?).map_err(rows::unreadable)).transpose()
     }
 
-    async fn settle(&self, settlement: Arc<Settlement>) -> Result<(), StoreError> {
-        settle::settle(&self.0, &settlement).await
+    async fn settle(&self, settlement: Arc<Settlement>, fence: Fence) -> Result<Settling, StoreError> {
+        settle::settle(&self.0, &settlement, &fence).await
     }
 
     async fn cancel(&self, job: JobKey, at: Timestamp) -> Result<bool, StoreError> {
@@ -172,8 +193,8 @@ async fn create(tx: &Transaction<'_>, job: &NewJob) -> Result<Created, StoreErro
     let inserted = tx
         .row(
             "INSERT INTO jobs (namespace, owner, queue, name, labels, spec, kind, first, total, trace, created_at,
-                               idempotency, digest)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+                               idempotency, digest, shard)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
              ON CONFLICT (namespace, owner, idempotency) WHERE idempotency IS NOT NULL DO NOTHING RETURNING key",
             &[
                 &job.namespace,
@@ -189,6 +210,7 @@ async fn create(tx: &Transaction<'_>, job: &NewJob) -> Result<Created, StoreErro
                 &job.created_at.0,
                 &idempotency,
                 &digest,
+                &i64::from(shard_of(&job.queue).0),
             ],
         )
         .await?;

@@ -7,18 +7,23 @@ mod settle;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mutirao_core::Timestamp;
 use mutirao_core::blobs::LogStream;
+use mutirao_core::envelope::shard_of;
 use mutirao_core::id::{JobKey, QueueName, SessionId, TaskKey, WorkerId};
 use mutirao_core::job::{JobView, TaskView};
+use mutirao_core::{ShardId, Timestamp};
+use mutirao_shards::Fence;
 use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::{OptionalExtension, params};
 
-use super::{Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, Settlement};
+use super::{Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, Settlement, Settling};
 use crate::entries::{Kind, Segment, unpack};
 
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { component: "jobs", version: 1, sql: include_str!("sqlite/001_jobs.sql") }];
+/// To be applied after those of `shards`.
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { component: "jobs", version: 1, sql: include_str!("sqlite/001_jobs.sql") },
+    Migration { component: "jobs", version: 2, sql: include_str!("sqlite/002_shards.sql") },
+];
 
 /// Rows removed in one go by retention: bounds how long other writers wait.
 const FORGET_ROWS: usize = 5_000;
@@ -27,28 +32,40 @@ pub struct SqliteJobs(pub Sqlite);
 
 #[async_trait]
 impl JobStore for SqliteJobs {
-    async fn next_generation(&self) -> Result<u64, StoreError> {
-        self.0
-            .write(|db| {
-                db.prepare_cached(
-                    "INSERT INTO generations (name, n) VALUES ('jobs', 1) ON CONFLICT DO UPDATE SET n = n + 1 RETURNING n",
-                )?
-                .query_row([], |row| row.get::<_, i64>(0))
-            })
-            .await
-            .map(|n| n as u64)
+    async fn place(&self) -> Result<(), StoreError> {
+        self.0.write(place).await
     }
 
     async fn create(&self, job: NewJob) -> Result<Created, StoreError> {
         self.0.write(move |db| create(db, &job)).await
     }
 
-    async fn open_jobs(&self) -> Result<Vec<OpenJob>, StoreError> {
-        self.0.read(look::open_jobs).await
+    async fn open_keys(&self, shard: ShardId) -> Result<Vec<JobKey>, StoreError> {
+        self.0.read(move |db| look::open_keys(db, shard)).await
     }
 
-    async fn sessions(&self) -> Result<Vec<(SessionId, WorkerId, QueueName)>, StoreError> {
-        self.0.read(look::sessions).await
+    async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<Vec<OpenJob>, StoreError> {
+        self.0.read(move |db| look::open_jobs(db, &keys)).await
+    }
+
+    async fn sessions(&self, shard: ShardId) -> Result<Vec<(SessionId, WorkerId, QueueName)>, StoreError> {
+        let mut sessions = self.0.read(look::sessions).await?;
+        sessions.retain(|(_, _, queue)| shard_of(queue) == shard);
+        Ok(sessions)
+    }
+
+    async fn queue_of(&self, session: SessionId) -> Result<Option<QueueName>, StoreError> {
+        self.0
+            .read(move |db| {
+                db.prepare_cached("SELECT queue FROM sessions WHERE session = ?1")?
+                    .query_row([&session.0], |row| rows::parsed(row, 0))
+                    .optional()
+            })
+            .await
+    }
+
+    async fn knows_queue(&self, queue: QueueName) -> Result<bool, StoreError> {
+        self.0.read(move |db| look::knows_queue(db, &queue)).await
     }
 
     async fn card(&self, job: JobKey) -> Result<Option<Card>, StoreError> {
@@ -83,8 +100,15 @@ impl JobStore for SqliteJobs {
             .map_err(|bad| StoreError::Unusable { path: "the store".into(), why: bad.to_string() })
     }
 
-    async fn settle(&self, settlement: Arc<Settlement>) -> Result<(), StoreError> {
-        self.0.write(move |db| settle::settle(db, &settlement)).await
+    async fn settle(&self, settlement: Arc<Settlement>, fence: Fence) -> Result<Settling, StoreError> {
+        self.0
+            .write(move |db| {
+                if !fence.holds_in_sqlite(db)? {
+                    return Ok(Settling::Fenced);
+                }
+                settle::settle(db, &settlement).map(|()| Settling::Written)
+            })
+            .await
     }
 
     async fn cancel(&self, job: JobKey, at: Timestamp) -> Result<bool, StoreError> {
@@ -133,6 +157,19 @@ impl JobStore for SqliteJobs {
     }
 }
 
+fn place(db: &rusqlite::Connection) -> rusqlite::Result<()> {
+    let queues: Vec<QueueName> = db
+        .prepare("SELECT DISTINCT queue FROM jobs WHERE shard IS NULL AND finished_at IS NULL")?
+        .query_map([], |row| rows::parsed(row, 0))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut update =
+        db.prepare("UPDATE jobs SET shard = ?2 WHERE queue = ?1 AND shard IS NULL AND finished_at IS NULL")?;
+    for queue in queues {
+        update.execute(params![queue.as_str(), shard_of(&queue).0])?;
+    }
+    Ok(())
+}
+
 fn forget(db: &rusqlite::Connection, before: Timestamp) -> rusqlite::Result<Forgotten> {
     let mut forgotten = Forgotten::default();
     let mut room = FORGET_ROWS;
@@ -177,8 +214,8 @@ fn create(db: &rusqlite::Connection, job: &NewJob) -> rusqlite::Result<Created> 
     let (idempotency, digest) = job.idempotency.as_ref().map(|(k, d)| (k, d)).unzip();
     db.prepare_cached(
         "INSERT INTO jobs (namespace, owner, queue, name, labels, spec, kind, first, total, trace, created_at,
-                           idempotency, digest)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                           idempotency, digest, shard)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
     )?
     .execute(params![
         job.namespace,
@@ -193,7 +230,8 @@ fn create(db: &rusqlite::Connection, job: &NewJob) -> rusqlite::Result<Created> 
         job.trace,
         job.created_at.0,
         idempotency,
-        digest
+        digest,
+        shard_of(&job.queue).0
     ])?;
     let key = db.last_insert_rowid();
     let mut insert = db.prepare_cached("INSERT INTO segments (job, first, body) VALUES (?1, ?2, ?3)")?;

@@ -1,11 +1,29 @@
 //! The engines a behaviour is tried on, each with a place of its own.
 
+use std::time::Duration;
+
+use mutirao_core::ShardId;
 use mutirao_jobs::store::{Shared, open};
-use mutirao_jobs::{MIGRATIONS, POSTGRES_MIGRATIONS};
+use mutirao_jobs::{GROUP, MIGRATIONS, POSTGRES_MIGRATIONS};
+use mutirao_shards::store::{self as leases, Mark};
+use mutirao_shards::{Fence, MemberId};
 use mutirao_store::suite::schema::Schema;
-use mutirao_store::{Database, Postgres, Sqlite};
+use mutirao_store::{Database, Migration, Postgres, Sqlite};
 use mutirao_testkit::services::{POSTGRES_VARIABLE, shared};
 use parking_lot::Mutex;
+
+pub fn sqlite_steps() -> Vec<Migration> {
+    [leases::sqlite::MIGRATIONS, MIGRATIONS].concat()
+}
+
+pub fn postgres_steps() -> Vec<Migration> {
+    [leases::postgres::MIGRATIONS, POSTGRES_MIGRATIONS].concat()
+}
+
+/// What every settlement of the store's tests speaks for.
+pub fn fence() -> Fence {
+    Fence { group: GROUP, shard: ShardId(0), generation: 1 }
+}
 
 enum Place {
     Folder(tempfile::TempDir),
@@ -28,17 +46,31 @@ impl Engine {
         Some(Self { place: Place::Schema(Schema::in_database(&server).await), opened: Mutex::default() })
     }
 
+    /// A PostgreSQL with only these steps taken.
+    pub async fn database_with(&self, steps: &[Migration]) -> Postgres {
+        match &self.place {
+            Place::Folder(_) => panic!("not for SQLite"),
+            Place::Schema(schema) => Postgres::open(&schema.url(), steps).await.unwrap(),
+        }
+    }
+
     pub async fn database(&self) -> Database {
         let database: Database = match &self.place {
-            Place::Folder(folder) => Sqlite::open(&folder.path().join("store.db"), MIGRATIONS).unwrap().into(),
-            Place::Schema(schema) => Postgres::open(&schema.url(), POSTGRES_MIGRATIONS).await.unwrap().into(),
+            Place::Folder(folder) => Sqlite::open(&folder.path().join("store.db"), &sqlite_steps()).unwrap().into(),
+            Place::Schema(schema) => Postgres::open(&schema.url(), &postgres_steps()).await.unwrap().into(),
         };
         *self.opened.lock() = Some(database.clone());
         database
     }
 
+    /// With the shard of [`fence`] claimed, once.
     pub async fn open(&self) -> Shared {
-        open(&self.database().await)
+        let database = self.database().await;
+        let shards = leases::open(&database, None).await.unwrap();
+        let fence = fence();
+        let lease = Duration::from_secs(10);
+        shards.claim(GROUP, fence.shard, Mark::default(), &MemberId("test".into()), lease).await.unwrap();
+        open(&database)
     }
 
     /// What was opened last is closed, as by a manager that stops.

@@ -1,6 +1,9 @@
 //! Jobs against real databases and a real broker, with a worker played by the test.
 
 mod engine;
+mod house;
+mod managers;
 mod outage;
 mod service;
 mod store;
+mod upgrade;

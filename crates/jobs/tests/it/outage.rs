@@ -6,14 +6,15 @@ use std::time::Duration;
 use mutirao_core::auth::{DEFAULT_NAMESPACE, Principal, Role};
 use mutirao_core::job::Spread;
 use mutirao_core::outcome::Verdict;
-use mutirao_jobs::POSTGRES_MIGRATIONS;
 use mutirao_jobs::service::Submitted;
+use mutirao_shards::Terms;
 use mutirao_store::Postgres;
 use mutirao_surface::Ready;
 use mutirao_testkit::services::{POSTGRES_VARIABLE, Service, shared};
 use mutirao_testkit::wait::eventually;
 
-use crate::service::{House, house_on, noop};
+use crate::engine::postgres_steps;
+use crate::house::{House, house_on, noop};
 
 const TASKS: u32 = 5_000;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,8 +37,8 @@ async fn a_killed_database_loses_no_answer_and_the_work_goes_on_by_itself() {
     }
     let servers = folder();
     let mut server = Service::postgres(servers.path()).unwrap();
-    let store = Postgres::open(server.url(), POSTGRES_MIGRATIONS).await.unwrap();
-    let house = house_on(tempfile::tempdir().unwrap(), store.into()).await;
+    let store = Postgres::open(server.url(), &postgres_steps()).await.unwrap();
+    let house = house_on(tempfile::tempdir().unwrap(), store.into(), None, Terms::default()).await;
     let mut worker = house.worker().await;
     let entries = (1..=TASKS).map(|n| format!("entry {n}")).collect();
     let job = house.submit(noop(Spread::Entries(entries))).await;

@@ -4,191 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mutirao_broker::memory::{Limits, Memory};
-use mutirao_broker::{Broker, Consumer, Heard};
+use mutirao_broker::{Broker, Heard};
 use mutirao_core::auth::{DEFAULT_NAMESPACE, Principal, Role};
-use mutirao_core::envelope::{
-    Beat, Control, Done, Held, Parcel, Reports, control_of, open, results_of, seal, tasks_of,
-};
+use mutirao_core::envelope::{Control, control_of, open, results_of, tasks_of};
 use mutirao_core::exec::Exec;
-use mutirao_core::id::{Attempt, QueueName, SessionId, TaskKey, WorkerId};
-use mutirao_core::job::{JobSpec, JobState, JobView, Spread};
-use mutirao_core::outcome::{Outcome, Verdict};
-use mutirao_core::quantity::{Bytes as Size, Cpus, Span};
-use mutirao_core::task::{Action, Needs, Retry, TaskSpec};
-use mutirao_core::{Clock, Dice, JobKey, SystemClock};
-use mutirao_jobs::service::Submitted;
-use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
-use mutirao_store::blobs::FileBlobs;
-use mutirao_store::{Database, Sqlite};
+use mutirao_core::id::QueueName;
+use mutirao_core::job::{JobSpec, JobState, Spread};
+use mutirao_core::outcome::Verdict;
+use mutirao_core::quantity::{Cpus, Span};
+use mutirao_core::task::{Action, Retry, TaskSpec};
+use mutirao_core::{Clock, SystemClock};
 
-pub struct House {
-    folder: tempfile::TempDir,
-    store: Database,
-    broker: Arc<Memory>,
-    pub jobs: Jobs,
-}
-
-async fn house() -> House {
-    house_in(tempfile::tempdir().unwrap()).await
-}
-
-async fn house_in(folder: tempfile::TempDir) -> House {
-    let store = Sqlite::open(&folder.path().join("store.db"), mutirao_jobs::MIGRATIONS).unwrap();
-    house_on(folder, store.into()).await
-}
-
-pub async fn house_on(folder: tempfile::TempDir, store: Database) -> House {
-    let broker = Memory::new(None, Limits::default());
-    let parts = JobsParts {
-        store: store.clone(),
-        broker: broker.clone(),
-        blobs: Arc::new(FileBlobs::open(&folder.path().join("blobs")).unwrap()),
-        clock: SystemClock::shared(),
-        dice: Arc::new(Dice::seeded(1)),
-        settings: JobsSettings { lease: Duration::from_secs(2), ..JobsSettings::default() },
-    };
-    House { jobs: Jobs::start(parts).await.unwrap(), folder, store, broker }
-}
-
-impl House {
-    pub async fn submit(&self, spec: JobSpec) -> JobView {
-        let owner = Principal { id: "ana".into(), role: Role::Operator, namespace: DEFAULT_NAMESPACE.into() };
-        match self.jobs.submit(&owner, spec, None, "0".repeat(32)).await.unwrap() {
-            Submitted::New(view) | Submitted::Before(view) => view,
-        }
-    }
-
-    pub async fn worker(&self) -> Played {
-        let tasks = self.broker.consume(&tasks_of(&QueueName::default()), 100).await.unwrap();
-        let voice = Voice { session: SessionId::random(), broker: self.broker.clone(), held: Arc::default() };
-        voice.beat().await;
-        let beating = tokio::spawn({
-            let voice = voice.clone();
-            async move {
-                loop {
-                    SystemClock.sleep(Duration::from_millis(300)).await;
-                    voice.beat().await;
-                }
-            }
-        });
-        Played { voice, tasks, beating }
-    }
-
-    pub async fn until(&self, job: JobKey, what: &str, check: impl Fn(&JobView) -> bool) -> JobView {
-        let mut last = None;
-        for _ in 0..500 {
-            let (view, _) = self.jobs.job(job).await.unwrap();
-            if check(&view) {
-                return view;
-            }
-            last = Some(view);
-            SystemClock.sleep(Duration::from_millis(20)).await;
-        }
-        panic!("never: {what}; {last:?}");
-    }
-
-    /// The manager stops and another starts on the same folder, with an empty broker.
-    async fn restart(self) -> House {
-        self.jobs.stop().await;
-        self.store.close().await;
-        drop(self.jobs);
-        house_in(self.folder).await
-    }
-}
-
-/// What a worker says. What it holds is said and changed under one lock, as a real one's reports leave in order.
-#[derive(Clone)]
-struct Voice {
-    session: SessionId,
-    broker: Arc<Memory>,
-    held: Arc<tokio::sync::Mutex<Vec<(TaskKey, Attempt)>>>,
-}
-
-impl Voice {
-    fn reports(&self) -> Reports {
-        Reports::new(self.session.clone(), WorkerId("w1".into()))
-    }
-
-    async fn say(&self, reports: Reports) {
-        self.broker.publish(&results_of(&QueueName::default()), vec![seal(&reports)]).await.unwrap();
-    }
-
-    async fn beat(&self) {
-        let held = self.held.lock().await;
-        let mut reports = self.reports();
-        reports.beat = Some(Beat {
-            queue: QueueName::default(),
-            host: "here".into(),
-            pid: 1,
-            capacity: Needs { cpus: Cpus { milli: 4_000 }, memory: Size(1 << 30) },
-            draining: false,
-            leaving: false,
-            held: held.iter().map(|(task, attempt)| Held { task: *task, attempt: *attempt, running: true }).collect(),
-        });
-        self.say(reports).await;
-    }
-
-    async fn done(&self, task: TaskKey, attempt: Attempt, verdict: Verdict) {
-        let mut held = self.held.lock().await;
-        held.retain(|mine| *mine != (task, attempt));
-        let mut reports = self.reports();
-        let outcome = Outcome::new(verdict, SystemClock.now());
-        reports.done.push(Done { task, attempt, trace: String::new(), outcome });
-        self.say(reports).await;
-    }
-
-    async fn finish_all(&self, parcels: &[Parcel], verdict: Verdict) {
-        for (task, attempt) in handed(parcels) {
-            self.done(task, attempt, verdict).await;
-        }
-    }
-}
-
-pub struct Played {
-    voice: Voice,
-    tasks: Box<dyn Consumer>,
-    beating: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for Played {
-    fn drop(&mut self) {
-        self.beating.abort();
-    }
-}
-
-impl Played {
-    pub async fn take(&mut self) -> Vec<Parcel> {
-        let deliveries = self.tasks.next().await.unwrap();
-        self.tasks.ack_through(deliveries.last().unwrap().tag).await.unwrap();
-        let parcels: Vec<Parcel> = deliveries.iter().map(|d| open(&d.body).unwrap()).collect();
-        let mut held = self.voice.held.lock().await;
-        held.extend(handed(&parcels));
-        let mut reports = self.voice.reports();
-        reports.taken = parcels.iter().map(|parcel| parcel.id).collect();
-        self.voice.say(reports).await;
-        parcels
-    }
-
-    pub async fn finish_all(&mut self, parcels: &[Parcel], verdict: Verdict) {
-        self.voice.finish_all(parcels, verdict).await;
-    }
-}
-
-fn handed(parcels: &[Parcel]) -> Vec<(TaskKey, Attempt)> {
-    let tasks = |parcel: &Parcel| {
-        let (generation, templates) = (parcel.id.generation, parcel.templates.clone());
-        parcel.tasks.clone().into_iter().map(move |handout| {
-            let task = TaskKey { job: templates[usize::from(handout.t)].job, index: handout.index };
-            (task, Attempt { generation, n: handout.n })
-        })
-    };
-    parcels.iter().flat_map(tasks).collect()
-}
-
-pub fn noop(spread: Spread) -> JobSpec {
-    JobSpec { spread, ..JobSpec::new(TaskSpec::new(Action::Noop {})) }
-}
+use crate::house::{Voice, handed, house, noop};
 
 #[tokio::test]
 async fn every_task_is_handed_out_with_its_own_entry_and_the_job_ends() {
@@ -318,7 +145,7 @@ async fn a_worker_that_outlived_the_manager_is_not_doubled() {
     let house = house.restart().await;
     // Its session was written down, so its queue waits for it to speak.
     let held = Arc::new(tokio::sync::Mutex::new(vec![(task, attempt)]));
-    let worker = Voice { session, broker: house.broker.clone(), held };
+    let worker = Voice { session, held, ..Voice::of(&QueueName::default(), &house.broker) };
     worker.beat().await;
     let view = house.until(job.id, "adopted", |view| view.counts.running == 1).await;
     assert_eq!(view.state, JobState::Running);
@@ -348,7 +175,7 @@ async fn rubbish_in_the_results_goes_to_the_dead_letters_and_blocks_nothing() {
 async fn a_job_that_can_never_run_is_refused_at_once() {
     let house = house().await;
     let _worker = house.worker().await;
-    while house.jobs.workers().await.unwrap().is_empty() {
+    while house.jobs.workers().await.0.is_empty() {
         SystemClock.sleep(Duration::from_millis(5)).await;
     }
     let owner = Principal { id: "ana".into(), role: Role::Operator, namespace: DEFAULT_NAMESPACE.into() };

@@ -2,19 +2,23 @@
 
 use std::sync::Arc;
 
-use mutirao_core::Timestamp;
 use mutirao_core::blobs::LogStream;
+use mutirao_core::envelope::shard_of;
 use mutirao_core::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId};
 use mutirao_core::job::{JobState, TaskState};
 use mutirao_core::life::Final;
 use mutirao_core::outcome::{Outcome, Output, Verdict};
+use mutirao_core::shard::JOBS_SHARDS;
 use mutirao_core::task::{Action, TaskSpec};
+use mutirao_core::{ShardId, Timestamp};
 use mutirao_jobs::desk::ledger::Trace;
 use mutirao_jobs::desk::{Again, Ended, SessionChange};
 use mutirao_jobs::entries::{Kind, Segment, pack};
-use mutirao_jobs::store::{Created, Forgotten, JobFilter, NewJob, Settlement, Shared};
+use mutirao_jobs::store::{Created, Forgotten, JobFilter, NewJob, OpenJob, Settlement, Settling, Shared};
 
-use crate::engine::{Engine, on_both};
+use mutirao_shards::Fence;
+
+use crate::engine::{Engine, fence, on_both};
 
 on_both! {
     an_end_counts_once_however_often_it_is_settled,
@@ -23,13 +27,16 @@ on_both! {
     a_cancelled_job_takes_no_more_ends_and_adds_up,
     the_same_request_makes_one_job_and_another_is_told_apart,
     the_same_request_many_times_at_once_makes_one_job,
-    entries_sessions_outputs_and_generations_survive_a_reopening,
+    entries_sessions_and_outputs_survive_a_reopening,
     lists_are_newest_first_filtered_and_paged,
     retention_removes_finished_jobs_whole_and_leaves_the_rest,
     what_a_cancelled_task_said_when_it_stopped_is_kept_and_changes_no_count,
     jobs_are_found_by_name_and_label,
     settling_and_cancelling_at_once_always_add_up,
     whatever_a_worker_says_can_be_written,
+    a_settlement_of_a_former_owner_writes_nothing,
+    each_shard_has_its_own_jobs_and_sessions,
+    a_finished_job_is_open_to_nobody,
 }
 
 fn new_job(total: u32) -> NewJob {
@@ -57,6 +64,15 @@ async fn create(store: &Shared, total: u32) -> JobKey {
     }
 }
 
+fn home() -> ShardId {
+    shard_of(&QueueName::default())
+}
+
+async fn open_jobs(store: &Shared) -> Vec<OpenJob> {
+    let keys = store.open_keys(home()).await.unwrap();
+    store.open_jobs(keys).await.unwrap()
+}
+
 fn ended(job: JobKey, index: u32, how: Final) -> Ended {
     let mut outcome = Outcome::new(Verdict::Ok, Timestamp(5));
     outcome.stdout = Output { tail: b"hello".to_vec(), bytes: 5, ..Output::default() };
@@ -74,7 +90,7 @@ fn ended(job: JobKey, index: u32, how: Final) -> Ended {
 
 async fn settle(store: &Shared, ended: Vec<Ended>, again: Vec<Again>) {
     let settlement = Settlement { ended, again, at: Timestamp(10), ..Settlement::default() };
-    store.settle(Arc::new(settlement)).await.unwrap();
+    assert_eq!(store.settle(Arc::new(settlement), fence()).await.unwrap(), Settling::Written);
 }
 
 async fn an_end_counts_once_however_often_it_is_settled(engine: &Engine) {
@@ -87,7 +103,7 @@ async fn an_end_counts_once_however_often_it_is_settled(engine: &Engine) {
     settle(&store, vec![ended(job, 2, Final::Failed)], vec![]).await;
     let (view, _) = store.job(job).await.unwrap().unwrap();
     assert_eq!((view.state, view.finished_at), (JobState::Failed, Some(Timestamp(10))));
-    assert!(store.open_jobs().await.unwrap().is_empty());
+    assert!(open_jobs(&store).await.is_empty());
 }
 
 async fn a_retry_never_undoes_an_end(engine: &Engine) {
@@ -96,7 +112,7 @@ async fn a_retry_never_undoes_an_end(engine: &Engine) {
     let task = TaskKey { job, index: 1 };
     let again = Again { task, tries: 1, failures: 1, losses: 0, not_before: Timestamp(77) };
     settle(&store, vec![], vec![again]).await;
-    let open_jobs = store.open_jobs().await.unwrap();
+    let open_jobs = open_jobs(&store).await;
     assert!(matches!(open_jobs[0].traces[..], [Trace::Again { index: 1, failures: 1, not_before: Timestamp(77), .. }]));
     settle(&store, vec![ended(job, 1, Final::Ok)], vec![]).await;
     settle(&store, vec![], vec![again]).await;
@@ -126,11 +142,11 @@ async fn only_the_last_word_on_a_retry_and_on_a_session_is_kept(engine: &Engine)
         came("c", "w3"),
     ];
     let settlement = Settlement { again: vec![again(1, 70), again(2, 80)], sessions, ..Settlement::default() };
-    store.settle(Arc::new(settlement)).await.unwrap();
-    let traces = &store.open_jobs().await.unwrap()[0].traces;
+    assert_eq!(store.settle(Arc::new(settlement), fence()).await.unwrap(), Settling::Written);
+    let traces = &open_jobs(&store).await[0].traces;
     assert!(matches!(traces[..], [Trace::Again { tries: 2, not_before: Timestamp(80), .. }]), "{traces:?}");
     let mut kept: Vec<(String, String)> =
-        store.sessions().await.unwrap().into_iter().map(|(session, worker, _)| (session.0, worker.0)).collect();
+        store.sessions(home()).await.unwrap().into_iter().map(|(session, worker, _)| (session.0, worker.0)).collect();
     kept.sort();
     assert_eq!(kept, [("b".into(), "w2".into()), ("c".into(), "w3".into())]);
 }
@@ -178,10 +194,10 @@ async fn the_same_request_many_times_at_once_makes_one_job(engine: &Engine) {
     }
     keys.dedup();
     assert_eq!((new, keys.len()), (1, 1));
-    assert_eq!(store.open_jobs().await.unwrap().len(), 1);
+    assert_eq!(open_jobs(&store).await.len(), 1);
 }
 
-async fn entries_sessions_outputs_and_generations_survive_a_reopening(engine: &Engine) {
+async fn entries_sessions_and_outputs_survive_a_reopening(engine: &Engine) {
     let store = engine.open().await;
     let spread = mutirao_core::job::Spread::Entries((0..1_500).map(|n| format!("line {n}")).collect());
     let job = NewJob { kind: Kind::Entry, segments: pack(&spread), ..new_job(1_500) };
@@ -189,15 +205,13 @@ async fn entries_sessions_outputs_and_generations_survive_a_reopening(engine: &E
     let came = SessionChange::Came(SessionId("s".into()), WorkerId("w".into()), QueueName::default());
     let settlement =
         Settlement { ended: vec![ended(job, 3, Final::Ok)], sessions: vec![came], ..Settlement::default() };
-    store.settle(Arc::new(settlement)).await.unwrap();
-    let before = store.next_generation().await.unwrap();
+    assert_eq!(store.settle(Arc::new(settlement), fence()).await.unwrap(), Settling::Written);
     drop(store);
 
     let store = engine.reopen().await;
     let Some(Segment::Entries(second)) = store.segment(job, Kind::Entry, 1_024).await.unwrap() else { panic!() };
     assert_eq!((second.len(), second[0].as_str()), (476, "line 1024"));
-    assert_eq!(store.sessions().await.unwrap().len(), 1);
-    assert!(store.next_generation().await.unwrap() > before);
+    assert_eq!(store.sessions(home()).await.unwrap().len(), 1);
     let kept = store.output(TaskKey { job, index: 3 }, LogStream::Stdout).await.unwrap().unwrap();
     assert_eq!(kept.output.tail, b"hello");
     assert!(store.output(TaskKey { job, index: 3 }, LogStream::Stderr).await.unwrap().is_none());
@@ -250,7 +264,7 @@ async fn what_a_cancelled_task_said_when_it_stopped_is_kept_and_changes_no_count
     let before = store.job(job).await.unwrap().unwrap().0;
     let late = |index| Ended { at: Timestamp(21), ..ended(job, index, Final::Cancelled) };
     let settlement = Settlement { late: vec![late(1), late(2), late(2)], ..Settlement::default() };
-    store.settle(Arc::new(settlement)).await.unwrap();
+    assert_eq!(store.settle(Arc::new(settlement), fence()).await.unwrap(), Settling::Written);
     assert_eq!(store.job(job).await.unwrap().unwrap().0, before);
     let states: Vec<_> = store.tasks(job, 1, 3).await.unwrap().iter().map(|t| (t.id.index, t.state)).collect();
     assert_eq!(states, [(1, TaskState::Ok), (2, TaskState::Cancelled)]);
@@ -263,7 +277,7 @@ async fn what_a_cancelled_task_said_when_it_stopped_is_kept_and_changes_no_count
     settle(&store, vec![cancelled], vec![]).await;
     let late = |index| Ended { at: Timestamp(21), ..ended(open_job, index, Final::Cancelled) };
     let settlement = Settlement { late: vec![late(1), late(2)], ..Settlement::default() };
-    store.settle(Arc::new(settlement)).await.unwrap();
+    assert_eq!(store.settle(Arc::new(settlement), fence()).await.unwrap(), Settling::Written);
     let rows = store.tasks(open_job, 1, 3).await.unwrap();
     assert_eq!((rows.len(), rows[0].worker.as_deref()), (1, Some("w1")));
 }
@@ -327,12 +341,73 @@ async fn whatever_a_worker_says_can_be_written(engine: &Engine) {
     }
     let odd = SessionChange::Came(SessionId("s\0".into()), WorkerId("\0".into()), QueueName::default());
     let settlement = Settlement { ended: vec![end], sessions: vec![odd], ..Settlement::default() };
-    store.settle(Arc::new(settlement)).await.unwrap();
+    assert_eq!(store.settle(Arc::new(settlement), fence()).await.unwrap(), Settling::Written);
     let rows = store.tasks(job, 1, 1).await.unwrap();
     assert!(rows[0].reason.as_ref().is_some_and(|why| why.ends_with("b\u{1f980}\n")), "{rows:?}");
     let kept = store.output(TaskKey { job, index: 1 }, LogStream::Stdout).await.unwrap().unwrap();
     assert_eq!((kept.output.tail, kept.output.truncated, kept.output.in_blobs), (vec![0, 255, 128], true, true));
     let went = SessionChange::Went(SessionId("s\0".into()));
-    store.settle(Arc::new(Settlement { sessions: vec![went], ..Settlement::default() })).await.unwrap();
-    assert!(store.sessions().await.unwrap().is_empty());
+    let settlement = Settlement { sessions: vec![went], ..Settlement::default() };
+    assert_eq!(store.settle(Arc::new(settlement), fence()).await.unwrap(), Settling::Written);
+    assert!(store.sessions(home()).await.unwrap().is_empty());
+}
+
+async fn a_settlement_of_a_former_owner_writes_nothing(engine: &Engine) {
+    let store = engine.open().await;
+    let job = create(&store, 2).await;
+    let task = TaskKey { job, index: 2 };
+    let settlement = Arc::new(Settlement {
+        ended: vec![ended(job, 1, Final::Ok)],
+        again: vec![Again { task, tries: 1, failures: 1, losses: 0, not_before: Timestamp(77) }],
+        sessions: vec![SessionChange::Came(SessionId("s".into()), WorkerId("w".into()), QueueName::default())],
+        ..Settlement::default()
+    });
+    for generation in [0, 2] {
+        let former = Fence { generation, ..fence() };
+        assert_eq!(store.settle(settlement.clone(), former).await.unwrap(), Settling::Fenced);
+    }
+    let other = Fence { shard: ShardId(1), ..fence() };
+    assert_eq!(store.settle(settlement.clone(), other).await.unwrap(), Settling::Fenced);
+    assert!(store.tasks(job, 1, 2).await.unwrap().is_empty());
+    assert!(store.sessions(home()).await.unwrap().is_empty());
+    assert_eq!(store.job(job).await.unwrap().unwrap().0.counts.ok, 0);
+    assert_eq!(store.settle(settlement, fence()).await.unwrap(), Settling::Written);
+    assert_eq!(store.job(job).await.unwrap().unwrap().0.counts.ok, 1);
+}
+
+async fn each_shard_has_its_own_jobs_and_sessions(engine: &Engine) {
+    let store = engine.open().await;
+    let queues: Vec<QueueName> = (0..40).map(|n| format!("queue-{n}").parse().unwrap()).collect();
+    let mut jobs = Vec::new();
+    let mut sessions = Vec::new();
+    for (n, queue) in queues.iter().enumerate() {
+        let Created::New(job) = store.create(NewJob { queue: queue.clone(), ..new_job(1) }).await.unwrap() else {
+            panic!()
+        };
+        jobs.push((shard_of(queue), job));
+        sessions.push(SessionChange::Came(SessionId(format!("s{n}")), WorkerId("w".into()), queue.clone()));
+    }
+    let settlement = Settlement { sessions, ..Settlement::default() };
+    assert_eq!(store.settle(Arc::new(settlement), fence()).await.unwrap(), Settling::Written);
+    for shard in (0..JOBS_SHARDS).map(ShardId) {
+        let mine: Vec<JobKey> = jobs.iter().filter(|(home, _)| *home == shard).map(|(_, job)| *job).collect();
+        assert_eq!(store.open_keys(shard).await.unwrap(), mine);
+        let sessions = store.sessions(shard).await.unwrap();
+        assert_eq!(sessions.len(), mine.len());
+        assert!(sessions.iter().all(|(_, _, queue)| shard_of(queue) == shard));
+    }
+    assert!(store.knows_queue(queues[7].clone()).await.unwrap());
+    assert!(!store.knows_queue("nowhere".parse().unwrap()).await.unwrap());
+    assert_eq!(store.queue_of(SessionId("s7".into())).await.unwrap(), Some(queues[7].clone()));
+    assert_eq!(store.queue_of(SessionId("nobody".into())).await.unwrap(), None);
+}
+
+async fn a_finished_job_is_open_to_nobody(engine: &Engine) {
+    let store = engine.open().await;
+    let (over, cancelled, open) = (create(&store, 1).await, create(&store, 1).await, create(&store, 1).await);
+    settle(&store, vec![ended(over, 1, Final::Ok)], vec![]).await;
+    store.cancel(cancelled, Timestamp(20)).await.unwrap();
+    assert_eq!(store.open_keys(home()).await.unwrap(), [open]);
+    let found = store.open_jobs(vec![over, cancelled, open, JobKey(1 << 40)]).await.unwrap();
+    assert_eq!(found.iter().map(|job| job.key).collect::<Vec<_>>(), [open]);
 }

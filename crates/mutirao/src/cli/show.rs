@@ -9,6 +9,7 @@ use mutirao_core::Timestamp;
 use mutirao_core::auth::{KeyView, TokenView};
 use mutirao_core::job::{TaskState, TaskView, WorkerView};
 use mutirao_core::quantity::Bytes;
+use mutirao_core::shard::ShardView;
 
 pub use job::{counts, job, jobs};
 
@@ -146,6 +147,20 @@ pub fn workers(workers: &[WorkerView]) -> String {
     };
     let heading = ["ID", "QUEUE", "HOST", "PID", "CPUS", "MEMORY", "RUNNING", "HELD", "STATE", "LAST HEARD"];
     table(heading, workers.iter().map(row))
+}
+
+pub fn shards(shards: &[ShardView]) -> String {
+    let row = |view: &ShardView| {
+        [
+            view.group.clone(),
+            view.shard.to_string(),
+            or_dash(view.owner.as_ref()),
+            or_dash(view.address.as_deref()),
+            view.generation.to_string(),
+            or_dash(view.silent_ms.map(|ms| rough(Duration::from_millis(ms)))),
+        ]
+    };
+    table(["GROUP", "SHARD", "OWNER", "ADDRESS", "GENERATION", "LAST HEARD"], shards.iter().map(row))
 }
 
 pub fn tokens(tokens: &[TokenView], now: Timestamp) -> String {

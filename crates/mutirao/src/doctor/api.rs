@@ -1,7 +1,10 @@
 //! What the API says of itself: there, ready, of our version, on time, letting us in, with workers.
 
+use std::collections::BTreeSet;
+
 use mutirao_client::{Client, ClientError, Credentials, JobFilter, PageArgs};
 use mutirao_core::auth::SIGNATURE_WINDOW_S;
+use mutirao_core::shard::ShardView;
 use mutirao_core::{Clock, Timestamp};
 
 use super::{Finding, tls};
@@ -57,6 +60,12 @@ async fn examine(found: Found, clock: &dyn Clock, findings: &mut Vec<Finding>) -
     let client = Client::trusting(&found.url, found.credentials, &found.trust)?;
     client.jobs(JobFilter::default(), PageArgs { limit: Some(1), cursor: None }).await?;
     findings.push(Finding::ok("token", "is accepted"));
+    match client.shards().await {
+        Ok(views) => findings.push(shards(&views)),
+        // For operators only, and not there in older servers.
+        Err(error) if matches!(error.status(), Some(403 | 404)) => {}
+        Err(error) => return Err(error),
+    }
     findings.push(match client.workers().await?.iter().filter(|worker| !worker.draining).count() {
         0 => Finding::warn(
             "workers",
@@ -66,6 +75,21 @@ async fn examine(found: Found, clock: &dyn Clock, findings: &mut Vec<Finding>) -
         n => Finding::ok("workers", format!("{n}")),
     });
     Ok(())
+}
+
+fn shards(views: &[ShardView]) -> Finding {
+    let ownerless: Vec<String> =
+        views.iter().filter(|view| view.owner.is_none()).map(|view| view.shard.to_string()).collect();
+    if ownerless.is_empty() {
+        let owners: BTreeSet<_> = views.iter().filter_map(|view| view.owner.as_ref()).collect();
+        let managers = if owners.len() == 1 { "one manager".into() } else { format!("{} managers", owners.len()) };
+        return Finding::ok("shards", format!("all {} are looked after, by {managers}", views.len()));
+    }
+    Finding::warn(
+        "shards",
+        format!("nobody looks after {}, so their queues wait", ownerless.join(", ")),
+        "if this lasts longer than half a minute, look at the managers' logs",
+    )
 }
 
 fn version(there: Option<&str>, here: &str) -> Finding {

@@ -9,6 +9,7 @@ mod disk;
 mod frozen;
 mod kills;
 mod link;
+mod managers;
 mod network;
 mod rabbit;
 mod requests;

@@ -17,14 +17,12 @@ struct Cut;
 pub(super) struct Rounds {
     office: Arc<Office>,
     next_beat: Mono,
-    /// The last trouble, so that each is logged once.
-    trouble: Option<String>,
     goodbye_said: bool,
 }
 
 impl Rounds {
     pub fn of(office: Arc<Office>) -> Self {
-        Self { office, next_beat: Mono::default(), trouble: None, goodbye_said: false }
+        Self { office, next_beat: Mono::default(), goodbye_said: false }
     }
 
     pub async fn run(mut self) {
@@ -32,7 +30,7 @@ impl Rounds {
         loop {
             let pace = match self.round().await {
                 Ok(pace) => {
-                    if self.trouble.take().is_some() {
+                    if office.trouble.lock().take().is_some() {
                         tracing::info!(group = office.group, "leases can be renewed again");
                     }
                     pace
@@ -135,13 +133,14 @@ impl Rounds {
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {:?}", self.office.terms.call_max),
         };
-        if self.trouble.as_ref() != Some(&why) {
+        // Each trouble is logged once.
+        let before = self.office.trouble.lock().replace(why.clone());
+        if before.as_ref() != Some(&why) {
             tracing::warn!(
                 group = self.office.group,
                 error = why,
                 "leases cannot be renewed; shards lapse if this lasts"
             );
-            self.trouble = Some(why);
         }
         Err(Cut)
     }

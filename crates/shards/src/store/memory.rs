@@ -9,7 +9,7 @@ use mutirao_store::StoreError;
 use parking_lot::Mutex;
 
 use super::{LeaseRow, Mark, MemberRow, ShardStore};
-use crate::id::{MemberId, ShardId};
+use mutirao_core::shard::{MemberId, ShardId};
 
 /// One group's members and leases.
 #[derive(Clone, Debug, Default)]

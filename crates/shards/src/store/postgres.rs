@@ -13,7 +13,7 @@ use mutirao_store::postgres::{Ask, Row, text};
 use mutirao_store::{Migration, Postgres, StoreError};
 
 use super::{LeaseRow, Mark, MemberRow, ShardStore};
-use crate::id::{MemberId, ShardId};
+use mutirao_core::shard::{MemberId, ShardId};
 
 pub const MIGRATIONS: &[Migration] =
     &[Migration { component: "shards", version: 1, sql: include_str!("postgres/001_shards.sql") }];

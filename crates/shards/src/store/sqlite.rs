@@ -7,7 +7,7 @@ use mutirao_store::{FolderLock, Migration, Sqlite, StoreError};
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::{LeaseRow, Mark, MemberRow, ShardStore};
-use crate::id::{MemberId, ShardId};
+use mutirao_core::shard::{MemberId, ShardId};
 
 pub const MIGRATIONS: &[Migration] =
     &[Migration { component: "shards", version: 1, sql: include_str!("sqlite/001_shards.sql") }];

@@ -16,7 +16,7 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::id::{MemberId, ShardId};
+use mutirao_core::shard::{MemberId, ShardId};
 use world::{LEASE_MS, Luck, World};
 
 /// Rates of clocks that the margin of a fifth allows for: the fastest is 17 % ahead of the slowest.

@@ -12,8 +12,9 @@ use mutirao_core::task::Needs;
 use mutirao_core::{Clock, Dice, SystemClock};
 use mutirao_jobs::service::Submitted;
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
-use mutirao_store::Sqlite;
+use mutirao_shards::{MemberId, Terms, store as leases};
 use mutirao_store::blobs::FileBlobs;
+use mutirao_store::{Database, FolderLock, Sqlite};
 
 use super::{IN_PROCESS, Options, middle, noop_job};
 use crate::proc;
@@ -59,11 +60,18 @@ async fn one_run(tasks: u32) -> anyhow::Result<Run> {
     let folder = tempfile::tempdir()?;
     let clock = SystemClock::shared();
     let dice = Arc::new(Dice::from_os());
-    let store = Sqlite::open(&folder.path().join("store.db"), mutirao_jobs::MIGRATIONS)?;
+    let steps = [leases::sqlite::MIGRATIONS, mutirao_jobs::MIGRATIONS].concat();
+    let store = Sqlite::open(&folder.path().join("store.db"), &steps)?;
+    let held = FolderLock::take(folder.path())?;
+    let database = Database::from(store.clone());
     let broker = Memory::new(None, Limits::default());
     let blobs = Arc::new(FileBlobs::open(&folder.path().join("blobs"))?);
     let jobs = Jobs::start(JobsParts {
-        store: store.clone().into(),
+        store: database.clone(),
+        leases: leases::open(&database, Some(&held)).await?,
+        terms: Terms::alone(),
+        member: MemberId::mint("lab"),
+        address: "here".into(),
         broker: broker.clone(),
         blobs: blobs.clone(),
         clock: clock.clone(),
@@ -80,7 +88,7 @@ async fn one_run(tasks: u32) -> anyhow::Result<Run> {
         let worker = mutirao_worker::run(config, broker.clone(), blobs.clone(), clock.clone(), dice.clone(), stop);
         workers.push((stopper, tokio::spawn(worker)));
     }
-    while jobs.workers().await?.len() < 2 {
+    while jobs.workers().await.0.len() < 2 {
         clock.sleep(Duration::from_millis(5)).await;
     }
     let owner = Principal { id: "lab".into(), role: Role::Admin, namespace: DEFAULT_NAMESPACE.into() };

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::pin::pin;
 
 use futures_util::TryStreamExt;
-use mutirao_core::Timestamp;
 use mutirao_core::blobs::LogStream;
+use mutirao_core::envelope::shard_of;
 use mutirao_core::id::{Attempt, JobKey, QueueName, TaskKey};
 use mutirao_core::job::{Counts, JobState, JobView, TaskView};
 use mutirao_core::outcome::Output;
 use mutirao_core::task::TaskSpec;
 use mutirao_core::trace::name_of;
+use mutirao_core::{ShardId, Timestamp};
 use mutirao_store::postgres::{Ask, Row, ToSql, text};
 use mutirao_store::{Postgres, StoreError};
 
@@ -18,22 +19,38 @@ use super::rows;
 use crate::desk::ledger::Trace;
 use crate::store::{JobFilter, KeptOutput, OpenJob};
 
-pub async fn open_jobs(store: &Postgres) -> Result<Vec<OpenJob>, StoreError> {
+pub async fn open_keys(store: &Postgres, shard: ShardId) -> Result<Vec<JobKey>, StoreError> {
+    const KEYS: &str = "SELECT key FROM jobs WHERE shard = $1 AND finished_at IS NULL ORDER BY key";
+    let found = store.connection().await?.rows(KEYS, &[&i64::from(shard.0)]).await?;
+    found.iter().map(|row| Ok(JobKey(row.try_get::<_, i64>(0)? as u64))).collect()
+}
+
+pub async fn knows_queue(store: &Postgres, queue: &QueueName) -> Result<bool, StoreError> {
+    const KNOWN: &str = "SELECT EXISTS (SELECT 1 FROM jobs WHERE finished_at IS NULL AND shard = $2 AND queue = $1)
+                             OR EXISTS (SELECT 1 FROM sessions WHERE queue = $1)";
+    let shard = i64::from(shard_of(queue).0);
+    let row = store.connection().await?.row(KNOWN, &[&queue.as_str(), &shard]).await?;
+    row.map_or(Ok(false), |row| Ok(row.try_get(0)?))
+}
+
+pub async fn open_jobs(store: &Postgres, keys: &[JobKey]) -> Result<Vec<OpenJob>, StoreError> {
+    let keys: Vec<i64> = keys.iter().map(|key| key.0 as i64).collect();
     let mut connection = store.connection().await?;
     // Jobs and their tasks must be of one moment.
     let tx = connection.snapshot().await?;
-    let found =
-        tx.rows("SELECT key, queue, first, total, spec FROM jobs WHERE finished_at IS NULL ORDER BY key", &[]).await?;
+    let found = tx
+        .rows(
+            "SELECT key, queue, first, total, spec FROM jobs WHERE key = ANY ($1) AND finished_at IS NULL ORDER BY key",
+            &[&keys],
+        )
+        .await?;
     let mut jobs = found.iter().map(open_job).collect::<Result<Vec<_>, _>>()?;
     let places: HashMap<i64, usize> = jobs.iter().enumerate().map(|(i, job)| (job.key.0 as i64, i)).collect();
     let statement = tx
-        .prepare_cached(
-            "SELECT t.job, t.idx, t.state, t.n, t.failures, t.losses, t.not_before
-             FROM jobs j JOIN tasks t ON t.job = j.key WHERE j.finished_at IS NULL",
-        )
+        .prepare_cached("SELECT job, idx, state, n, failures, losses, not_before FROM tasks WHERE job = ANY ($1)")
         .await?;
     // There may be millions: they are taken as they come.
-    let mut tasks = pin!(tx.query_raw(&statement, std::iter::empty::<&(dyn ToSql + Sync)>()).await?);
+    let mut tasks = pin!(tx.query_raw(&statement, [&keys as &(dyn ToSql + Sync)]).await?);
     while let Some(row) = tasks.try_next().await? {
         let Some(place) = places.get(&row.try_get(0)?) else { continue };
         jobs[*place].traces.push(trace(&row)?);

@@ -6,26 +6,36 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use futures_util::future::{try_join, try_join4};
+use futures_util::future::{try_join, try_join3, try_join4};
 use mutirao_core::blobs::LogStream;
 use mutirao_core::id::{JobKey, TaskKey};
 use mutirao_core::job::Counts;
+use mutirao_shards::Fence;
 use mutirao_store::postgres::{Ask, Transaction, text};
 use mutirao_store::{Postgres, StoreError};
 
 use super::columns::{Ends, Outputs, Retries};
 use super::firsts::Firsts;
 use crate::desk::{Again, Ended, SessionChange};
-use crate::store::Settlement;
+use crate::store::{Settlement, Settling};
 
 /// Bytes of output that one statement carries, give or take one task's: keeps messages far from the gigabyte that
 /// PostgreSQL takes at most, and memory in bounds.
 const TAIL_BYTES_AT_ONCE: usize = 8 << 20;
 
-pub async fn settle(store: &Postgres, settlement: &Settlement) -> Result<(), StoreError> {
+/// A process that freezes half way holds the fence, and with it whoever wants to take its shard over. The server does not
+/// wait for it longer than this, so that a lease of the usual length is all that others wait for.
+const HURRY: &str = "SET LOCAL idle_in_transaction_session_timeout = '5s'";
+
+pub async fn settle(store: &Postgres, settlement: &Settlement, fence: &Fence) -> Result<Settling, StoreError> {
     let mut connection = store.connection().await?;
     let tx = connection.begin().await?;
-    let open = lock_open(&tx, settlement).await?;
+    // They travel together, in this order.
+    let hurry = async { Ok(tx.batch_execute(HURRY).await?) };
+    let (_, current, open) = try_join3(hurry, fence.holds_in_postgres(&tx), lock_open(&tx, settlement)).await?;
+    if !current {
+        return Ok(Settling::Fenced);
+    }
     let changed = end(&tx, &open, &settlement.ended).await?;
     let completed = complete(&tx, &settlement.late).await?;
     let counts = count(&changed);
@@ -38,7 +48,8 @@ pub async fn settle(store: &Postgres, settlement: &Settlement) -> Result<(), Sto
         note_sessions(&tx, &settlement.sessions),
     )
     .await?;
-    Ok(tx.commit().await?)
+    tx.commit().await?;
+    Ok(Settling::Written)
 }
 
 /// Those of a settlement's jobs that are not over, which nobody else changes until we are done. A job that was cancelled

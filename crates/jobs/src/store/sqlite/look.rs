@@ -2,23 +2,43 @@
 
 use std::collections::HashMap;
 
-use mutirao_core::Timestamp;
 use mutirao_core::blobs::LogStream;
+use mutirao_core::envelope::shard_of;
 use mutirao_core::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId};
 use mutirao_core::job::{Counts, JobState, JobView, TaskView};
 use mutirao_core::outcome::Output;
 use mutirao_core::task::TaskSpec;
 use mutirao_core::trace::name_of;
+use mutirao_core::{ShardId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::rows;
 use crate::desk::ledger::Trace;
 use crate::store::{JobFilter, KeptOutput, OpenJob};
 
-pub fn open_jobs(db: &Connection) -> Result<Vec<OpenJob>> {
+pub fn open_keys(db: &Connection, shard: ShardId) -> Result<Vec<JobKey>> {
+    db.prepare_cached("SELECT key FROM jobs WHERE shard = ?1 AND finished_at IS NULL ORDER BY key")?
+        .query_map([shard.0], |row| Ok(JobKey(row.get::<_, i64>(0)? as u64)))?
+        .collect()
+}
+
+pub fn knows_queue(db: &Connection, queue: &QueueName) -> Result<bool> {
+    db.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM jobs WHERE finished_at IS NULL AND shard = ?2 AND queue = ?1)
+             OR EXISTS (SELECT 1 FROM sessions WHERE queue = ?1)",
+    )?
+    .query_row(params![queue.as_str(), shard_of(queue).0], |row| row.get(0))
+}
+
+pub fn open_jobs(db: &Connection, keys: &[JobKey]) -> Result<Vec<OpenJob>> {
+    let keys = serde_json::to_string(&keys.iter().map(|key| key.0).collect::<Vec<_>>());
+    let keys = keys.map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
     let mut jobs: Vec<OpenJob> = db
-        .prepare("SELECT key, queue, first, total, spec FROM jobs WHERE finished_at IS NULL ORDER BY key")?
-        .query_map([], |row| {
+        .prepare_cached(
+            "SELECT key, queue, first, total, spec FROM jobs
+             WHERE key IN (SELECT value FROM json_each(?1)) AND finished_at IS NULL ORDER BY key",
+        )?
+        .query_map([&keys], |row| {
             let spec: TaskSpec = rows::json(row, 4)?;
             Ok(OpenJob {
                 key: JobKey(row.get::<_, i64>(0)? as u64),
@@ -32,11 +52,11 @@ pub fn open_jobs(db: &Connection) -> Result<Vec<OpenJob>> {
         })?
         .collect::<Result<_>>()?;
     let places: HashMap<i64, usize> = jobs.iter().enumerate().map(|(i, job)| (job.key.0 as i64, i)).collect();
-    let mut tasks = db.prepare(
-        "SELECT t.job, t.idx, t.state, t.n, t.failures, t.losses, t.not_before
-         FROM jobs j JOIN tasks t ON t.job = j.key WHERE j.finished_at IS NULL",
+    let mut tasks = db.prepare_cached(
+        "SELECT job, idx, state, n, failures, losses, not_before FROM tasks
+         WHERE job IN (SELECT value FROM json_each(?1))",
     )?;
-    let mut rows = tasks.query([])?;
+    let mut rows = tasks.query([&keys])?;
     while let Some(row) = rows.next()? {
         let Some(place) = places.get(&row.get(0)?) else { continue };
         let index = row.get(1)?;

@@ -13,7 +13,7 @@ use crate::said::SOON;
 use crate::workers::Worker;
 
 /// Another process, let in by a one-time token; what it says goes to a file.
-fn worker(up: &Installation, folder: &std::path::Path, name: &str) -> (Worker, std::path::PathBuf) {
+pub fn worker(up: &Installation, folder: &std::path::Path, name: &str) -> (Worker, std::path::PathBuf) {
     let token = up.ok(&["worker", "invite"]);
     let (dir, log) = (folder.join(name), folder.join(format!("{name}.log")));
     let dir = dir.display().to_string();

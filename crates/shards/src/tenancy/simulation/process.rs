@@ -7,9 +7,9 @@ use mutirao_core::{Dice, Mono};
 
 use super::super::{Asked, Claim, Pace, Tenancy};
 use super::world::TERMS;
-use crate::id::{MemberId, ShardId};
 use crate::store::memory::Ledger;
 use crate::store::{LeaseRow, MemberRow};
+use mutirao_core::shard::{MemberId, ShardId};
 
 #[derive(Clone, Debug)]
 pub enum Question {

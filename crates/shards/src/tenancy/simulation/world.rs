@@ -8,10 +8,10 @@ use mutirao_core::Dice;
 
 use super::Owners;
 use super::process::{Answer, Process, Question};
-use crate::id::{MemberId, ShardId};
 use crate::rendezvous::Rendezvous;
 use crate::store::memory::Ledger;
-use crate::terms::Terms;
+use crate::terms::{Company, Terms};
+use mutirao_core::shard::{MemberId, ShardId};
 
 pub const LEASE_MS: u64 = 1_000;
 /// Calls may take long, so that an answer can be much younger than its question.
@@ -22,6 +22,7 @@ pub const TERMS: Terms = Terms {
     look: Duration::from_millis(LEASE_MS / 40),
     call_max: Duration::from_millis(LEASE_MS / 2),
     settle_max: Duration::from_millis(LEASE_MS * 3),
+    company: Company::Others,
 };
 const SHARDS: u32 = 8;
 const STEP_MS: u64 = 10;

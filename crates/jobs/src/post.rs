@@ -1,0 +1,124 @@
+//! A post: everything that works on one shard under one tenure. It reads back what the shard holds, opens its door to
+//! questions, and then foreman, dispatch, reports and settler work together until it is relieved. Dropping a post ends
+//! all of them at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutirao_broker::Shared as Broker;
+use mutirao_core::clock::ClockExt;
+use mutirao_core::{Clock, Dice, ShardId};
+use mutirao_shards::{Fence, Shards};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::GROUP;
+use crate::desk::{Desk, Now};
+use crate::dispatch::Dispatch;
+use crate::doors::{Door, Doors};
+use crate::foreman::{Channels, Ending, Foreman, Hold, Order};
+use crate::news::News;
+use crate::settings::JobsSettings;
+use crate::settler::{Settler, Vitals};
+use crate::store::Shared as Store;
+use crate::waits::Waits;
+use crate::{ear, recall, reports};
+
+const ASKS_MAX: usize = 1_024;
+const OUTGOING_MAX: usize = 8;
+/// Between two tries at reading a shard back.
+const RECALL_PAUSE: Duration = Duration::from_millis(500);
+/// How long the last acknowledgement may take: a report that is not acknowledged comes again, which does no harm.
+const PARTING: Duration = Duration::from_secs(1);
+
+/// What all posts of a process share.
+pub(crate) struct Bench {
+    pub store: Store,
+    pub broker: Broker,
+    pub clock: Arc<dyn Clock>,
+    pub dice: Arc<Dice>,
+    pub settings: JobsSettings,
+    pub shards: Shards,
+    pub news: News,
+    pub doors: Doors,
+}
+
+pub(crate) async fn run(
+    bench: Arc<Bench>,
+    shard: ShardId,
+    generation: u64,
+    mut orders: watch::Receiver<Order>,
+) -> Ending {
+    let desk = tokio::select! {
+        desk = recalled(&bench, shard, generation) => desk,
+        // Nothing is in hand yet.
+        _ = orders.wait_for(|order| *order == Order::Leave) => return Ending::Settled,
+    };
+    orders.mark_changed();
+    let (clock, vitals) = (bench.clock.clone(), Arc::new(Vitals::default()));
+    let (ask, asks) = mpsc::channel(ASKS_MAX);
+    let (incoming_in, incoming) = mpsc::channel(reports::CREDIT as usize);
+    let (outgoing, outgoing_out) = mpsc::channel(OUTGOING_MAX);
+    let (back_in, back) = mpsc::channel(OUTGOING_MAX);
+    let (settled, settled_out) = watch::channel(reports::Mark::default());
+    let (batches, batches_out) = mpsc::channel(1);
+    let (said_in, said) = mpsc::channel(1);
+    let (errands, errands_out) = mpsc::channel(1);
+    let (found_in, found) = mpsc::channel(1);
+    let settler = Settler {
+        store: bench.store.clone(),
+        fence: Fence { group: GROUP, shard, generation },
+        clock: clock.clone(),
+        vitals: vitals.clone(),
+        news: bench.news.clone(),
+    };
+    // All of these end with the foreman, which holds the other ends of their channels.
+    let mut parts = JoinSet::new();
+    parts.spawn(settler.run(batches_out, said_in));
+    parts.spawn(recall::run(bench.store.clone(), shard, errands_out, found_in));
+    let (store, broker) = (bench.store.clone(), bench.broker.clone());
+    let waits = Arc::new(Waits::default());
+    parts.spawn(reports::run(store, broker, shard, clock.clone(), waits.clone(), incoming_in, settled_out));
+    let dispatch = Dispatch::new(bench.store.clone(), bench.broker.clone(), clock.clone(), waits);
+    parts.spawn(dispatch.run(outgoing_out, back_in));
+    // But this one, which listens for as long as it lives.
+    let mut ears = JoinSet::new();
+    ears.spawn(ear::listen(bench.broker.clone(), shard, clock.clone(), ask.clone()));
+
+    let door = bench.doors.open(shard, Door { generation, asks: ask, vitals: vitals.clone() });
+    let hold = Hold { shards: bench.shards.clone(), shard, generation };
+    let foreman = Foreman { desk, hold, clock: clock.clone(), settings: bench.settings.clone(), vitals };
+    let ending =
+        foreman.run(Channels { orders, asks, incoming, outgoing, back, settled, batches, said, errands, found }).await;
+    drop(door);
+    if ending == Ending::Settled {
+        let parted = clock.timeout(PARTING, async { while parts.join_next().await.is_some() {} }).await;
+        if parted.is_err() {
+            tracing::debug!(%shard, "a post was closed before its last reports were acknowledged");
+        }
+    }
+    ending
+}
+
+/// The desk as the store has it; tried until it can be read.
+async fn recalled(bench: &Bench, shard: ShardId, generation: u64) -> Desk {
+    let mut told = false;
+    loop {
+        let mut desk = Desk::new(generation, bench.settings.lease, bench.dice.u64());
+        let now = Now { wall: bench.clock.now(), mono: bench.clock.monotonic() };
+        match recall::everything(&bench.store, shard, &mut desk, now).await {
+            Ok(jobs) => {
+                if jobs > 0 {
+                    tracing::info!(%shard, generation, jobs, tasks = desk.open_tasks(), "jobs recalled");
+                }
+                return desk;
+            }
+            Err(error) if told => tracing::debug!(%shard, %error, "a shard cannot be read back"),
+            Err(error) => {
+                told = true;
+                tracing::warn!(%shard, %error, "a shard cannot be read back; trying again until it can");
+            }
+        }
+        bench.clock.sleep(RECALL_PAUSE).await;
+    }
+}

@@ -1,0 +1,157 @@
+//! Taking a job in: checked, written, and then told to the owner of its queue.
+
+use mutirao_core::auth::Principal;
+use mutirao_core::envelope::shard_of;
+use mutirao_core::id::QueueName;
+use mutirao_core::job::{JobSpec, JobView};
+use mutirao_core::task::Needs;
+use mutirao_core::{Problem, Timestamp};
+use sha2::{Digest, Sha256};
+
+use super::looks::LOOK_PATIENCE;
+use super::{Jobs, refused, unstoppable};
+use crate::asking::Silent;
+use crate::desk::ledger::Ledger;
+use crate::entries::{Kind, pack};
+use crate::foreman::Ask;
+use crate::meters::{SUBMIT, SUBMITTED};
+use crate::question::{Answer, Fit, Question};
+use crate::store::{Created, NewJob};
+
+/// What became of a submission.
+pub enum Submitted {
+    New(JobView),
+    Before(JobView),
+}
+
+impl Submitted {
+    pub fn view(&self) -> &JobView {
+        let (Submitted::New(view) | Submitted::Before(view)) = self;
+        view
+    }
+}
+
+impl Jobs {
+    pub async fn submit(
+        &self,
+        owner: &Principal,
+        spec: JobSpec,
+        idempotency: Option<String>,
+        trace: String,
+    ) -> Result<Submitted, Problem> {
+        let began = self.0.clock.monotonic();
+        spec.check()?;
+        let total = spec.spread.count() as u32;
+        let (queue, needs, retry) = (spec.queue.clone(), spec.task.needs, spec.task.retry);
+        let shard = shard_of(&queue);
+        if let Some(fit) = self.fit(&queue).await? {
+            let (open, most) = (fit.open_tasks, self.0.settings.waiting_max);
+            if open + u64::from(total) > most {
+                return Err(Problem::busy(format!("{open} tasks wait already, the most is {most}"), 10));
+            }
+            can_ever_run(&queue, needs, fit)?;
+        }
+        let first = spec.spread.first();
+        let created_at = self.0.clock.now();
+        let owner = owner.clone();
+        let job = tokio::task::spawn_blocking(move || new_job(spec, owner, idempotency, trace, created_at))
+            .await
+            .map_err(|_| Problem::internal())?;
+        let jobs = self.clone();
+        let ledger = Box::new(Ledger::new(queue, first, total, retry, needs));
+        // A caller that hangs up must not leave a job that is written and never looked at.
+        let created = unstoppable(async move {
+            let created = jobs.0.store.create(job).await.map_err(refused)?;
+            if let Created::New(job) = created {
+                // Were nobody to hear this, the owner would find the job by itself: it is accepted either way.
+                match jobs.0.doors.of(shard) {
+                    Some(door) => drop(door.asks.send(Ask::Admit(job, ledger)).await),
+                    None => jobs.0.asking.tell(shard, Question::Admit { job }).await,
+                }
+            }
+            Ok(created)
+        })
+        .await?;
+        match created {
+            Created::New(key) => {
+                metrics::counter!(SUBMITTED).increment(1);
+                metrics::histogram!(SUBMIT).record(self.0.clock.monotonic().since(began).as_secs_f64());
+                Ok(Submitted::New(self.job(key).await?.0))
+            }
+            Created::Before(key) => Ok(Submitted::Before(self.job(key).await?.0)),
+            Created::Clash(key) => Err(Problem::conflict(format!(
+                "this Idempotency-Key was used for another request, which made job {key}"
+            ))
+            .remedy("use a new key for a new request")),
+        }
+    }
+
+    /// What the owner says about a queue. None when nobody answers and the store has heard of it: the job waits there
+    /// until somebody looks after its queue again.
+    async fn fit(&self, queue: &QueueName) -> Result<Option<Fit>, Problem> {
+        let question = Question::Fit { queue: queue.clone() };
+        let shard = shard_of(queue);
+        let silent = match self.0.asking.ask(shard, question, LOOK_PATIENCE).await {
+            Ok(Answer::Fit(fit)) => return Ok(Some(fit)),
+            Ok(_) => Silent { shard },
+            Err(silent) => silent,
+        };
+        let known = *queue == QueueName::default() || self.0.store.knows_queue(queue.clone()).await.map_err(refused)?;
+        if known { Ok(None) } else { Err(silent.into()) }
+    }
+}
+
+fn can_ever_run(queue: &QueueName, needs: Needs, Fit { known, largest, .. }: Fit) -> Result<(), Problem> {
+    if !known {
+        return Err(Problem::invalid("queue", format!("there is no queue \"{queue}\""))
+            .remedy(format!("`mutirao worker invite --queue {queue}` says how to start a worker for it")));
+    }
+    match largest {
+        Some(most) if needs.cpus > most.cpus => Err(Problem::invalid(
+            "task.needs.cpus",
+            format!("needs {} cpus, the largest worker of queue {queue} has {}", needs.cpus, most.cpus),
+        )
+        .remedy("ask for fewer, or start larger workers (worker.cpus)")),
+        Some(most) if needs.memory > most.memory => Err(Problem::invalid(
+            "task.needs.memory",
+            format!("needs {} of memory, the largest worker of queue {queue} has {}", needs.memory, most.memory),
+        )
+        .remedy("ask for less, or start larger workers (worker.memory)")),
+        _ => Ok(()),
+    }
+}
+
+fn new_job(
+    spec: JobSpec,
+    owner: Principal,
+    idempotency: Option<String>,
+    trace: String,
+    created_at: Timestamp,
+) -> NewJob {
+    let segments = pack(&spec.spread);
+    let task = serde_json::to_string(&spec.task).expect("a checked task can be written");
+    let labels = serde_json::to_string(&spec.labels).expect("texts can be written");
+    let (first, total) = (spec.spread.first(), spec.spread.count() as u32);
+    let idempotency = idempotency.map(|key| {
+        let mut digest = Sha256::new();
+        let what = format!("{:?}\n{}\n{task}\n{labels}\n{first} {total}", spec.name, spec.queue);
+        digest.update(what.as_bytes());
+        segments.iter().for_each(|(_, body)| digest.update(body));
+        (key, digest.finalize().to_vec())
+    });
+    NewJob {
+        namespace: owner.namespace,
+        owner: owner.id,
+        name: spec.name,
+        queue: spec.queue,
+        labels,
+        spec: task,
+        kind: Kind::of(&spec.spread),
+        first,
+        total,
+        segments,
+        trace,
+        created_at,
+        idempotency,
+    }
+}

@@ -1,0 +1,113 @@
+//! Two managers as processes of their own, on one PostgreSQL and one RabbitMQ: the one that owns the queue is killed, or
+//! frozen past its lease, in the middle of a large job. The other takes over, and each task ends once.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use mutirao_core::QueueName;
+use mutirao_core::envelope::shard_of;
+use mutirao_core::shard::{JOBS_SHARDS, ShardView};
+use mutirao_testkit::services::{AMQP_VARIABLE, POSTGRES_VARIABLE, Service, shared};
+use mutirao_testkit::{Installation, wait};
+use rustix::process::Signal;
+
+use super::rabbit::worker;
+use super::{Effects, LEAVE, TASKS, ends_ok, send, still_works};
+use crate::rabbit::wait_until_queues_are_known;
+use crate::said::{SOON, Said};
+use crate::workers::Worker;
+
+/// A lease, a takeover, and a busy machine.
+const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(90);
+
+struct Pair {
+    owner: Installation,
+    other: Installation,
+    _workers: Vec<Worker>,
+    _services: [Service; 2],
+    _folder: tempfile::TempDir,
+}
+
+impl Pair {
+    /// None, with a notice, when the run has no services.
+    fn start() -> Option<Self> {
+        shared(AMQP_VARIABLE)?;
+        shared(POSTGRES_VARIABLE)?;
+        // PostgreSQL runs as another user, who must be able to pass.
+        let passable = std::fs::Permissions::from_mode(0o711);
+        let folder = tempfile::Builder::new().permissions(passable).tempdir().unwrap();
+        let services = [Service::postgres(folder.path()).unwrap(), Service::rabbitmq(folder.path()).unwrap()];
+        let [database, broker] = &services;
+        let manager = || {
+            Installation::setup()
+                .manager_alone()
+                .env("MUTIRAO_DATABASE", database.url())
+                .env("MUTIRAO_BROKER", broker.url())
+                .env("MUTIRAO_BROKER_MANAGEMENT", broker.management_url().unwrap())
+                .start()
+        };
+        let (one, two) = (manager(), manager());
+        wait::until("both to have a share", SOON, || {
+            let shards = shards(&one);
+            [&one, &two].iter().all(|manager| owned(&shards, manager) > 0)
+                && owned(&shards, &one) + owned(&shards, &two) == 16
+        });
+        let home = shard_of(&QueueName::default());
+        let owns = shards(&one).iter().any(|view| view.shard == home && view.address == Some(one.url()));
+        let (owner, other) = if owns { (one, two) } else { (two, one) };
+        // Let in by one, and heard by whoever owns their queue.
+        let workers = vec![worker(&other, folder.path(), "one").0, worker(&owner, folder.path(), "two").0];
+        for manager in [&owner, &other] {
+            wait::until("the workers to come", SOON, || manager.workers().len() == 2);
+        }
+        wait_until_queues_are_known();
+        Some(Self { owner, other, _workers: workers, _services: services, _folder: folder })
+    }
+}
+
+fn shards(manager: &Installation) -> Vec<ShardView> {
+    serde_json::from_str(&manager.ok(&["--json", "shard", "list"])).unwrap()
+}
+
+fn owned(shards: &[ShardView], manager: &Installation) -> usize {
+    shards.iter().filter(|view| view.address == Some(manager.url())).count()
+}
+
+#[test]
+fn one_of_two_managers_killed_loses_no_task_and_counts_none_twice() {
+    let Some(mut pair) = Pair::start() else { return };
+    let effects = Effects::new();
+    let job = effects.submit(&pair.other, TASKS, "500m", LEAVE);
+    effects.wait_for(1_000);
+    pair.owner.kill9();
+    assert!(effects.count() < TASKS as usize, "it was killed too late to prove anything");
+    let other = &pair.other;
+    wait::until("the other to own everything", TAKEN_OVER_WITHIN, || {
+        owned(&shards(other), other) == JOBS_SHARDS as usize
+    });
+    ends_ok(other, &job, TASKS);
+    effects.check(TASKS).at_most_by(1, "a manager killed");
+    still_works(other);
+    let doctor = Said::from(other.cli(&["doctor"]));
+    assert!(doctor.out.contains("all 16 are looked after, by one manager"), "{doctor:?}");
+}
+
+#[test]
+fn one_of_two_managers_frozen_past_its_lease_changes_nothing_when_it_wakes() {
+    let Some(pair) = Pair::start() else { return };
+    let effects = Effects::new();
+    let job = effects.submit(&pair.owner, TASKS, "500m", LEAVE);
+    effects.wait_for(1_000);
+    send(pair.owner.pid(), Signal::STOP);
+    let other = &pair.other;
+    wait::until("the other to own everything", TAKEN_OVER_WITHIN, || {
+        owned(&shards(other), other) == JOBS_SHARDS as usize
+    });
+    send(pair.owner.pid(), Signal::CONT);
+    ends_ok(other, &job, TASKS);
+    effects.check(TASKS).at_most_by(1, "a manager frozen");
+    wait::until("both to have a share again", SOON, || owned(&shards(other), &pair.owner) > 0);
+    for manager in [&pair.owner, other] {
+        still_works(manager);
+    }
+}
