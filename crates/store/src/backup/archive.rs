@@ -42,7 +42,8 @@ mod tests {
 
     fn written(path: &Path) -> Manifest {
         let mut writer = Writer::create(path).unwrap();
-        for (name, body) in [("empty", vec![]), ("small", b"hello".to_vec()), ("large", noise(3 * CHUNK_BYTES_MAX))] {
+        for (name, body) in [("empty", vec![]), ("small", b"hello".to_vec()), ("large", noise(CHUNK_BYTES_MAX + 9_999))]
+        {
             writer.begin(name).unwrap();
             body.chunks(99_991).for_each(|piece| writer.write(piece).unwrap());
             writer.count(1);
@@ -88,7 +89,7 @@ mod tests {
         assert_eq!(found, manifest);
         let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["empty", "small", "large"]);
-        assert!(parts[1].1 == b"hello" && parts[2].1 == noise(3 * CHUNK_BYTES_MAX));
+        assert!(parts[1].1 == b"hello" && parts[2].1 == noise(CHUNK_BYTES_MAX + 9_999));
         let mut reader = Reader::open(&path).unwrap();
         while reader.next_part().unwrap().is_some() {}
         assert_eq!(reader.manifest().unwrap(), manifest);

@@ -54,8 +54,6 @@ impl Exchange {
         let present = self.names.iter().find(|name| self.data.join(name).exists());
         match present {
             Some(what) if self.present == Present::Refuse => {
-                // Nothing of the archive stays behind.
-                clear(&self.fresh())?;
                 Err(BackupError::NotEmpty { place: self.data.display().to_string(), what: what.clone() })
             }
             _ => Ok(()),
@@ -81,7 +79,6 @@ impl Exchange {
         }
         sync(&self.data)?;
         std::fs::remove_file(&marker).map_err(&named)?;
-        clear(&fresh)?;
         sync(&self.data)?;
         Ok(Some(aside).filter(|aside| aside.exists()))
     }
@@ -90,6 +87,13 @@ impl Exchange {
     fn aside(&self) -> PathBuf {
         let mut numbered = (1u64..).map(|n| self.data.join(format!("{ASIDE}-{n}")));
         numbered.find(|path| !path.exists()).unwrap_or_else(|| self.data.join(ASIDE))
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        // Secrets of an archive that could not be restored must not lie about; what is left is cleared by the next.
+        let _ = clear(&self.fresh());
     }
 }
 

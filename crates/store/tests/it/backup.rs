@@ -309,6 +309,7 @@ async fn an_embedded_backup_goes_into_postgresql_and_from_there_into_another() {
     let again = place(&dir.path().join("three"), Some(second.url()));
     let refused = restore(&out, &again, Present::Refuse).await.unwrap_err();
     assert!(matches!(&refused, BackupError::NotEmpty { .. }), "{refused}");
+    assert!(!again.data.join("restore").exists(), "secrets were left behind");
     let refused = restore(&out, &place(&dir.path().join("four"), None), Present::Refuse).await.unwrap_err();
     assert!(matches!(&refused, BackupError::NeedsServer { .. }), "{refused}");
     first.remove().await;
