@@ -154,7 +154,7 @@ impl Desk {
         ledger.number = self.admitted;
         let line = self.lines.entry(ledger.queue.clone()).or_default();
         for (index, not_before) in ledger.waiting_until() {
-            line.wait(TaskKey { job, index }, not_before);
+            line.wait_for_date(TaskKey { job, index }, not_before);
         }
         line.enter(job);
         self.open += ledger.open();
@@ -203,7 +203,12 @@ impl Desk {
         let queues: Vec<QueueName> = self.lines.keys().cloned().collect();
         for queue in queues {
             let Some(line) = self.lines.get_mut(&queue) else { continue };
-            for task in line.due(now.wall) {
+            for (task, date) in line.take_dated() {
+                // Another machine's clock may have set the date: a wait is never longer than the retry's own.
+                let longest = self.jobs.get(&task.job).map_or(Duration::ZERO, |ledger| ledger.longest_wait(task.index));
+                line.wait(task, now.mono.plus(date.since(now.wall).min(longest)));
+            }
+            for task in line.due(now.mono) {
                 if let Some(ledger) = self.jobs.get_mut(&task.job) {
                     ledger.back_in_line(task.index);
                     line.enter(task.job);
@@ -306,7 +311,7 @@ impl Desk {
                     ledger.back_in_line(task.index);
                     line.enter(task.job);
                 } else {
-                    line.wait(task, not_before);
+                    line.wait(task, now.mono.plus(not_before.since(now.wall)));
                 }
                 if durable {
                     self.effects.again.push(Again { task, tries, failures, losses, not_before });

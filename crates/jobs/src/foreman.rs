@@ -216,7 +216,7 @@ impl Foreman {
         if self.desk.is_idle() {
             return TICK_IDLE;
         }
-        self.desk.next_due().map_or(TICK, |due| due.since(now.wall).min(TICK).max(Duration::from_millis(1)))
+        self.desk.next_due().map_or(TICK, |due| due.since(now.mono).min(TICK).max(Duration::from_millis(1)))
     }
 
     fn look_for_lost_parcels(&mut self, pending: &mut Pending, now: Now) {

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::GROUP;
-use crate::desk::{Desk, Now};
+use crate::desk::Desk;
 use crate::dispatch::Dispatch;
 use crate::doors::{Door, Doors};
 use crate::foreman::{Channels, Ending, Foreman, Hold, Order};
@@ -105,8 +105,7 @@ async fn recalled(bench: &Bench, shard: ShardId, generation: u64) -> Desk {
     let mut told = false;
     loop {
         let mut desk = Desk::new(generation, bench.settings.lease, bench.dice.u64());
-        let now = Now { wall: bench.clock.now(), mono: bench.clock.monotonic() };
-        match recall::everything(&bench.store, shard, &mut desk, now).await {
+        match recall::everything(&bench.store, shard, &mut desk, &*bench.clock).await {
             Ok(jobs) => {
                 if jobs > 0 {
                     tracing::info!(%shard, generation, jobs, tasks = desk.open_tasks(), "jobs recalled");

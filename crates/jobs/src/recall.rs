@@ -6,8 +6,8 @@
 
 use std::collections::HashSet;
 
-use mutirao_core::ShardId;
 use mutirao_core::id::JobKey;
+use mutirao_core::{Clock, ShardId};
 use mutirao_store::StoreError;
 use tokio::sync::mpsc;
 
@@ -45,16 +45,21 @@ pub async fn run(store: Store, shard: ShardId, mut errands: mpsc::Receiver<Erran
     }
 }
 
-/// Everything a new owner must know. Sessions come first: until each has spoken, nothing goes out to its queue.
-pub async fn everything(store: &Store, shard: ShardId, desk: &mut Desk, now: Now) -> Result<usize, StoreError> {
-    for (session, worker, queue) in store.sessions(shard).await? {
+/// Everything a new owner must know. Until each session has spoken, nothing goes out to its queue.
+pub async fn everything(
+    store: &Store,
+    shard: ShardId,
+    desk: &mut Desk,
+    clock: &dyn Clock,
+) -> Result<usize, StoreError> {
+    let sessions = store.sessions(shard).await?;
+    let keys = store.open_keys(shard).await?;
+    let jobs = if keys.is_empty() { Vec::new() } else { store.open_jobs(keys).await? };
+    // Only now can anybody be heard: however long the reading took, it counts against no lease.
+    let now = Now { wall: clock.now(), mono: clock.monotonic() };
+    for (session, worker, queue) in sessions {
         desk.expect(session, worker, queue, now);
     }
-    let keys = store.open_keys(shard).await?;
-    if keys.is_empty() {
-        return Ok(0);
-    }
-    let jobs = store.open_jobs(keys).await?;
     let recalled = jobs.len();
     for job in jobs {
         admit(desk, job);

@@ -2,6 +2,7 @@
 //! waiting to be tried again have an entry.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use mutirao_core::id::{Attempt, QueueName};
 use mutirao_core::life::{Change, Event, Life, Phase};
@@ -151,6 +152,11 @@ impl Ledger {
             _ => None,
         };
         self.live.iter().filter_map(|(offset, live)| Some((self.first + offset, date(live)?))).collect()
+    }
+
+    /// The longest that a task may have to wait before it is tried again.
+    pub fn longest_wait(&self, index: u32) -> Duration {
+        self.life_of(index).map_or(Duration::ZERO, |life| self.retry.wait(life.failures))
     }
 
     /// The task may go out now. The desk says so when its wait is over, and it is over for good: the clock may step back.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use mutirao_core::Timestamp;
 use mutirao_core::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId};
 use mutirao_core::job::WorkerView;
 use mutirao_core::life::{Life, Phase};
 use mutirao_core::task::Needs;
+use mutirao_core::{Mono, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::line::Line;
@@ -31,7 +31,7 @@ pub struct Standing {
 
 impl Desk {
     /// When something will happen by itself: the next retry that is due.
-    pub fn next_due(&self) -> Option<Timestamp> {
+    pub fn next_due(&self) -> Option<Mono> {
         self.lines.values().filter_map(Line::next_due).min()
     }
 
@@ -54,6 +54,11 @@ impl Desk {
             }
         }
         Some(counts)
+    }
+
+    /// Tasks of a queue that were handed out and have not come back, as its line counts them.
+    pub fn out(&self, queue: &QueueName) -> usize {
+        self.lines.get(queue).map_or(0, |line| line.out)
     }
 
     /// Whether a worker may write the log of an attempt: it holds it, or held it until it was cancelled or given up.

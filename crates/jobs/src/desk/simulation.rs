@@ -402,6 +402,21 @@ fn time_in_which_nobody_could_be_heard_counts_against_no_lease() {
 }
 
 #[test]
+fn a_stepped_wall_clock_does_not_put_a_retry_off() {
+    let (mut world, task, attempt) = one_task_out();
+    claim(&mut world, "s1", task, attempt, Verdict::Failed);
+    world.unwritten.extend([world.desk.effects()]);
+    world.settle();
+    world.now.wall.0 -= 3_600_000;
+    let wait = |world: &World| world.desk.next_due().unwrap().since(world.now.mono);
+    assert!(wait(&world) <= Duration::from_secs(1));
+    // Nor after a restart, when only the date is known.
+    world.crash();
+    world.desk.hand_out(world.now);
+    assert!(wait(&world) <= Duration::from_secs(1));
+}
+
+#[test]
 fn a_session_that_is_not_written_down_is_given_nothing() {
     let mut world = World::new(1);
     assert!(world.desk.hand_out(world.now).is_empty());

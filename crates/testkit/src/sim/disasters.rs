@@ -150,7 +150,7 @@ impl World {
     }
 
     fn step_wall(&mut self, pid: Pid) {
-        let most_ms = 10_000;
+        let most_ms = if self.ground.chance(50) { 10_000 } else { 3_600_000 };
         let by_ms = self.ground.dice.below(2 * most_ms) as i64 - most_ms as i64;
         self.ground.note(|| format!("{pid:?}: the wall clock steps by {by_ms} ms"));
         if let Some(manager) = self.managers.get_mut(&pid) {

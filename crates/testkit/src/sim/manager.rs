@@ -48,7 +48,7 @@ pub enum Purpose {
     Round,
     Load(ShardId, u64),
     Settle(ShardId),
-    Reconcile(ShardId),
+    Compare(ShardId),
     Release,
     Request(u64, Request),
 }
@@ -271,7 +271,7 @@ impl Manager {
                 self.turned(shard, turn, ground);
                 self.with_post(shard, ground, |_, _| {});
             }
-            Purpose::Reconcile(shard) => self.with_post(shard, ground, |post, h| post.reconciled(id, answer, h)),
+            Purpose::Compare(shard) => self.with_post(shard, ground, |post, h| post.compared(id, answer, h)),
             Purpose::Release => {}
             Purpose::Request(request, what) => self.respond(request, what, answer, ground),
         }

@@ -34,6 +34,8 @@ pub struct Oracle {
     done_well: BTreeSet<(TaskKey, Attempt)>,
     /// Attempts that a worker ran to a bad end, by task.
     done_badly: BTreeMap<TaskKey, BTreeSet<Attempt>>,
+    /// Tasks of which a worker said that it can never run.
+    refused: BTreeSet<TaskKey>,
     /// Sessions that are written down.
     sessions: BTreeMap<SessionId, QueueName>,
     /// Those that were when a generation began: its owner must wait for them.
@@ -157,7 +159,7 @@ impl Oracle {
     /// An ok was run, a failure was failed often enough.
     fn check_ends(&mut self, job: JobKey, row: &JobRow) {
         for (index, ended) in &row.tasks {
-            let TaskRow::Ended { how, attempt, failures } = ended else { continue };
+            let TaskRow::Ended { how, attempt, failures, losses } = ended else { continue };
             let task = TaskKey { job, index: *index };
             let failed = self.done_badly.get(&task).map_or(0, BTreeSet::len);
             if *how == Final::Ok && attempt.is_none_or(|attempt| !self.done_well.contains(&(task, attempt))) {
@@ -165,6 +167,10 @@ impl Oracle {
             }
             if *failures as usize > failed {
                 self.fail(|| format!("{task} counts {failures} failures and failed {failed} times"));
+            }
+            let crashes = row.definition.retry.crashes;
+            if *how == Final::Dead && !self.refused.contains(&task) && (crashes == 0 || *losses < crashes) {
+                self.fail(|| format!("{task} was given up after {losses} losses of {crashes}, and nobody refused it"));
             }
             if matches!(how, Final::Failed | Final::TimedOut) && *failures != row.definition.retry.retries + 1 {
                 self.fail(|| format!("{task} ended {how:?} after {failures} failures"));
@@ -225,6 +231,7 @@ impl Oracle {
                 self.tally.repeats += u64::from(self.finals.contains_key(&task));
                 self.done_well.insert((task, attempt));
             }
+            Verdict::Refused => drop(self.refused.insert(task)),
             Verdict::Failed | Verdict::TimedOut => {
                 self.done_badly.entry(task).or_default().insert(attempt);
             }

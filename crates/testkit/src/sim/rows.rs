@@ -19,7 +19,7 @@ use super::wire::{Created, Definition, Loaded};
 #[derive(Clone, Debug)]
 pub enum TaskRow {
     Again(Again),
-    Ended { how: Final, attempt: Option<Attempt>, failures: u32 },
+    Ended { how: Final, attempt: Option<Attempt>, failures: u32, losses: u32 },
 }
 
 pub struct JobRow {
@@ -109,7 +109,12 @@ impl Rows {
         let Some(row) = self.jobs.get_mut(&ended.task.job).filter(|row| !row.finished) else { return };
         let was_final = matches!(row.tasks.get(&ended.task.index), Some(TaskRow::Ended { .. }));
         if !was_final {
-            let now = TaskRow::Ended { how: ended.how, attempt: ended.attempt, failures: ended.failures };
+            let now = TaskRow::Ended {
+                how: ended.how,
+                attempt: ended.attempt,
+                failures: ended.failures,
+                losses: ended.losses,
+            };
             row.tasks.insert(ended.task.index, now);
         }
         if !was_final || flaw == Some(Flaw::CountsRepeats) {
@@ -122,7 +127,7 @@ impl Rows {
     fn complete(&mut self, late: &Ended) {
         let Some(row) = self.jobs.get_mut(&late.task.job).filter(|row| row.cancelled) else { return };
         if !matches!(row.tasks.get(&late.task.index), Some(TaskRow::Ended { .. })) {
-            let now = TaskRow::Ended { how: Final::Cancelled, attempt: late.attempt, failures: 0 };
+            let now = TaskRow::Ended { how: Final::Cancelled, attempt: late.attempt, failures: 0, losses: 0 };
             row.tasks.insert(late.task.index, now);
         }
     }

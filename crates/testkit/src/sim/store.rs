@@ -103,6 +103,14 @@ impl Store {
                 return Answer::Cancelled(shard);
             }
             Question::Load(shard) => return Answer::Loaded(self.rows.load(*shard)),
+            Question::Keys(shard) => {
+                return Answer::Keys(self.rows.load(*shard).jobs.into_iter().map(|(job, _)| job.key).collect());
+            }
+            Question::Jobs(shard, keys) => {
+                let mut loaded = self.rows.load(*shard);
+                loaded.jobs.retain(|(job, _)| keys.contains(&job.key));
+                return Answer::Loaded(loaded);
+            }
             Question::Settle { member, shard, generation, settlement } => {
                 if !self.leases.is_current(*shard, *generation) && !ground.has(Flaw::NoFence) {
                     ground.note(|| format!("store: {member} fenced off shard {shard}, generation {generation}"));

@@ -114,6 +114,10 @@ pub enum Question {
     CancelJob(JobKey),
     /// Everything unfinished in a shard.
     Load(ShardId),
+    /// Which jobs of a shard are unfinished.
+    Keys(ShardId),
+    /// Those of these jobs that are unfinished.
+    Jobs(ShardId, Vec<JobKey>),
     Settle {
         member: MemberId,
         shard: ShardId,
@@ -132,6 +136,7 @@ pub enum Answer {
     Created(JobKey, Created),
     Cancelled(Option<ShardId>),
     Loaded(Loaded),
+    Keys(Vec<JobKey>),
     Settled,
     /// The generation is over.
     Fenced,

@@ -14,6 +14,7 @@ use mutirao_core::envelope::{Control, Reports};
 use mutirao_core::id::{JobKey, QueueName, SessionId, TaskKey};
 use mutirao_jobs::desk::ledger::Ledger;
 use mutirao_jobs::desk::{Desk, Effects, Handed, Now};
+use mutirao_jobs::recall::Round;
 use mutirao_jobs::store::OpenJob;
 use mutirao_shards::{MemberId, ShardId, Tenure};
 
@@ -32,7 +33,8 @@ use settling::Settling;
 const TICK: Duration = Duration::from_millis(200);
 const CHECK_OVERDUE: Duration = Duration::from_secs(5);
 const DEAF: Duration = Duration::from_secs(1);
-const RECONCILE: Duration = Duration::from_secs(5);
+const CHECK_DOUBTED: Duration = Duration::from_millis(600);
+const COMPARE: Duration = Duration::from_secs(5);
 /// Messages in flight between broker and owner.
 const CREDIT: usize = 64;
 const LOAD_PAUSE: Duration = Duration::from_millis(500);
@@ -73,9 +75,11 @@ pub struct Post {
 
 struct Work {
     desk: Desk,
-    /// Every job that this post has had, so that a look into a store that is behind brings none back.
+    /// What its jobs' tasks do.
     known: BTreeMap<JobKey, Rc<Definition>>,
-    /// Jobs it was told are cancelled.
+    /// Jobs it knows to be cancelled.
+    cancelled: BTreeSet<JobKey>,
+    /// Jobs that are over: whoever speaks of one as new is late.
     graves: BTreeSet<JobKey>,
     settling: Settling,
     outbox: Outbox,
@@ -84,10 +88,10 @@ struct Work {
     /// Sessions that have beaten since.
     heard: BTreeSet<SessionId>,
     last_tick: Mono,
-    next_check: Mono,
-    next_reconcile: Mono,
-    /// A look into the store under way, and the jobs that were open here when it was asked.
-    reconciling: Option<(u64, Vec<JobKey>)>,
+    last_check: Mono,
+    next_compare: Mono,
+    /// A comparison with the store under way, and what it waits for.
+    comparing: Option<(u64, Round)>,
 }
 
 impl Post {
@@ -116,6 +120,7 @@ impl Post {
         let mut work = Work {
             desk: Desk::new(self.generation, LEASE, h.ground.dice.u64()),
             known: BTreeMap::new(),
+            cancelled: BTreeSet::new(),
             graves: BTreeSet::new(),
             settling: Settling::new(self.shard, self.generation),
             outbox: Outbox::new(self.shard),
@@ -123,9 +128,9 @@ impl Post {
             loaded_at: now,
             heard: BTreeSet::new(),
             last_tick: now,
-            next_check: now.plus(CHECK_OVERDUE),
-            next_reconcile: now.plus(RECONCILE),
-            reconciling: None,
+            last_check: now,
+            next_compare: now.plus(COMPARE),
+            comparing: None,
         };
         jobs.into_iter().for_each(|(job, definition)| work.admit(job, definition));
         for (session, worker, queue) in sessions {
@@ -241,7 +246,7 @@ impl Post {
                     definition.retry,
                     definition.needs,
                 );
-                if !work.graves.contains(&job) && !work.known.contains_key(&job) {
+                if !work.graves.contains(&job) {
                     work.desk.admit(job, fresh);
                     work.known.insert(job, definition);
                 }
@@ -259,22 +264,30 @@ impl Post {
         work.settling.answered(call, answer, &mut work.desk, h)
     }
 
-    pub fn reconciled(&mut self, call: u64, answer: Result<Answer, NoAnswer>, h: &mut Hands<'_>) {
+    /// Goes on with a comparison with the store, as the real foreman does.
+    pub fn compared(&mut self, call: u64, answer: Result<Answer, NoAnswer>, h: &mut Hands<'_>) {
         let Some(work) = &mut self.work else { return };
-        let Some((_, open_then)) = work.reconciling.take_if(|(asked, _)| *asked == call) else { return };
-        let Ok(Answer::Loaded(Loaded { jobs, .. })) = answer else { return };
-        let open: BTreeSet<JobKey> = jobs.iter().map(|(job, _)| job.key).collect();
-        for (job, definition) in jobs {
-            if !work.known.contains_key(&job.key) && !work.graves.contains(&job.key) {
-                h.ground.note(|| format!("{}: finds {:?} in the store", h.me, job.key));
-                work.admit(job, definition);
+        let Some((_, round)) = work.comparing.take_if(|(asked, _)| *asked == call) else { return };
+        match answer {
+            Ok(Answer::Loaded(Loaded { jobs, .. })) => {
+                for (job, definition) in &jobs {
+                    h.ground.note(|| format!("{}: finds {:?} in the store", h.me, job.key));
+                    work.known.insert(job.key, definition.clone());
+                }
+                round.take_in(&mut work.desk, jobs.into_iter().map(|(job, _)| job).collect());
             }
-        }
-        // Only what was open here before the store was asked: what came since may be younger than the answer.
-        for job in open_then {
-            if !open.contains(&job) && work.desk.under_way(job).is_some() {
-                work.cancel_job(job, h);
+            Ok(Answer::Keys(open)) => {
+                for job in round.cancelled(&work.desk, &open) {
+                    work.cancel_job(job, h);
+                }
+                let unknown = round.unknown(&work.desk, &open);
+                if !unknown.is_empty() {
+                    let question = Question::Jobs(self.shard, unknown);
+                    let call = h.ask_store(Purpose::Compare(self.shard), question);
+                    work.comparing = Some((call, round));
+                }
             }
+            _ => {}
         }
     }
 }
@@ -292,18 +305,30 @@ impl Work {
         }
         h.ground.note(|| format!("{}: knows that {job:?} is cancelled", h.me));
         self.desk.cancel_job(job);
-        self.graves.insert(job);
+        self.cancelled.insert(job);
+        self.bury(job);
         if let Some(definition) = self.known.get(&job) {
             let control = Control { cancel_jobs: vec![job], ..Control::default() };
             self.outbox.push(Outgoing::Control(definition.queue.clone(), control));
         }
     }
 
+    fn bury(&mut self, job: JobKey) {
+        self.graves.insert(job);
+        if let Some((_, round)) = &mut self.comparing {
+            round.is_over(job);
+        }
+    }
+
     /// Moves what the desk decided to where it is written or said; says which tasks ended.
     fn absorb(&mut self) -> Vec<TaskKey> {
-        let Effects { ended, late, again, stop, sessions, .. } = self.desk.effects();
+        let Effects { ended, late, again, stop, sessions, closed } = self.desk.effects();
         let tasks = ended.iter().map(|ended| ended.task).collect();
         self.settling.add(ended, late, again, sessions);
+        for job in closed {
+            self.bury(job);
+            self.settling.closed(job);
+        }
         self.outbox.stop(stop);
         tasks
     }
@@ -319,13 +344,16 @@ impl Work {
         if elapsed < TICK {
             return;
         }
-        if elapsed > DEAF || self.settling.is_stuck(now.mono, DEAF) {
+        let stuck = self.settling.is_stuck(now.mono, DEAF);
+        if elapsed > DEAF || stuck {
             self.desk.forgive(elapsed);
         }
         self.last_tick = now.mono;
         self.desk.tick(now);
-        if now.mono >= self.next_check {
-            self.next_check = now.mono.plus(CHECK_OVERDUE);
+        let check = if self.desk.is_in_doubt() { CHECK_DOUBTED } else { CHECK_OVERDUE };
+        // While reports are left lying, what seems lost may lie there.
+        if !stuck && now.mono.since(self.last_check) >= check {
+            self.last_check = now.mono;
             if !h.ground.has(Flaw::WaitsForLostParcels) {
                 self.desk.take_back_lost(PATIENCE, now);
             }
@@ -333,11 +361,13 @@ impl Work {
                 self.outbox.push(Outgoing::Look(queue));
             }
         }
-        if now.mono >= self.next_reconcile && !h.ground.has(Flaw::NeverReconciles) {
-            self.next_reconcile = now.mono.plus(RECONCILE);
-            let open = self.known.keys().filter(|job| self.desk.under_way(**job).is_some()).copied().collect();
-            let call = h.ask_store(Purpose::Reconcile(shard), Question::Load(shard));
-            self.reconciling = Some((call, open));
+        if now.mono >= self.next_compare && !h.ground.has(Flaw::NeverReconciles) {
+            self.next_compare = now.mono.plus(COMPARE);
+            if self.comparing.is_none() {
+                let round = Round::begin(&self.desk, self.settling.unwritten());
+                let call = h.ask_store(Purpose::Compare(shard), Question::Keys(shard));
+                self.comparing = Some((call, round));
+            }
         }
     }
 
@@ -374,16 +404,21 @@ impl Work {
             let seated = seated.filter(|s| s.queue == *queue && s.known_to_store && !s.draining);
             let (sessions, slots) =
                 seated.fold((0, 0), |(n, slots), s| (n + 1, slots + s.capacity.cpus.milli as usize / 1_000));
-            let most = self.window.most(slots, sessions, h.now.mono);
+            let (most, line) = (self.window.most(slots, sessions, h.now.mono), self.desk.out(queue));
             let of_queue = self.known.iter().filter(|(_, definition)| definition.queue == *queue);
             let under_way = of_queue.filter_map(|(job, _)| self.desk.under_way(*job));
             let out: u64 = under_way.map(|under_way| under_way.dispatched + under_way.running).sum();
-            if out as usize > most {
-                h.ground.oracle.fail(|| format!("{} tasks of {queue} are out, {most} may be", out));
+            if out as usize != line {
+                h.ground.oracle.fail(|| format!("{out} tasks of {queue} are out, and its line counts {line}"));
+            }
+            if line > most {
+                h.ground.oracle.fail(|| {
+                    format!("{line} tasks of {queue} are out, {most} may be with {slots} slots of {sessions} sessions")
+                });
             }
         }
         for pick in parcels.iter().flat_map(|handed| &handed.picks) {
-            if self.graves.contains(&pick.task.job) {
+            if self.cancelled.contains(&pick.task.job) {
                 h.ground.oracle.fail(|| format!("{} is handed out of a cancelled job", pick.task));
             }
         }

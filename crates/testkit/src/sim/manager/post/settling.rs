@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mutirao_core::Mono;
-use mutirao_core::id::TaskKey;
+use mutirao_core::id::{JobKey, TaskKey};
 use mutirao_jobs::desk::{Again, Desk, Ended, SessionChange};
 use mutirao_jobs::store::Settlement;
 use mutirao_shards::ShardId;
@@ -31,6 +31,9 @@ pub struct Settling {
     shard: ShardId,
     generation: u64,
     pending: Settlement,
+    /// Jobs that are over, with ends in `pending`, and with ends in what is being written.
+    closed: Vec<JobKey>,
+    closed_in_writing: Vec<JobKey>,
     writing: Option<Writing>,
     trouble: bool,
     consumer: Option<u64>,
@@ -46,6 +49,8 @@ impl Settling {
             shard,
             generation,
             pending: Settlement::default(),
+            closed: Vec::new(),
+            closed_in_writing: Vec::new(),
             writing: None,
             trouble: false,
             consumer: None,
@@ -76,6 +81,15 @@ impl Settling {
         self.pending.late.extend(late);
         self.pending.again.extend(again);
         self.pending.sessions.extend(sessions);
+    }
+
+    pub fn closed(&mut self, job: JobKey) {
+        self.closed.push(job);
+    }
+
+    /// Jobs that are over and that the store may not know to be.
+    pub fn unwritten(&self) -> impl Iterator<Item = JobKey> + '_ {
+        self.closed.iter().chain(&self.closed_in_writing).copied()
     }
 
     pub fn connect(&mut self, h: &mut Hands<'_>) {
@@ -130,6 +144,7 @@ impl Settling {
             }
             self.pending.at = h.now.wall;
             let settlement = Rc::new(std::mem::take(&mut self.pending));
+            self.closed_in_writing = std::mem::take(&mut self.closed);
             let through = (self.consumer, self.seen);
             let now = h.now.mono;
             self.writing = Some(Writing { settlement, through, since: now, call: None, again_at: now });
@@ -157,6 +172,7 @@ impl Settling {
             Ok(Answer::Fenced) => return Turn::Drop,
             Ok(_) => {
                 self.trouble = false;
+                self.closed_in_writing.clear();
                 self.acknowledge(writing.through.0, writing.through.1, h);
                 for change in &writing.settlement.sessions {
                     if let SessionChange::Came(session, ..) = change {
