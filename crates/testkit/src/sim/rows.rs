@@ -154,3 +154,6 @@ fn trace(index: u32, row: &TaskRow) -> Trace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
