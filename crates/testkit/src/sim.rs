@@ -36,6 +36,7 @@ pub use flaw::Flaw;
 pub use oracle::Tally;
 
 use ground::Recording;
+use weather::Climate;
 use world::World;
 
 /// Something that must never be was.
@@ -67,12 +68,21 @@ impl std::error::Error for Failure {}
 /// assert!(tally.tasks > 0);
 /// ```
 pub fn run(seed: u64, flaw: Option<Flaw>) -> Result<Tally, Failure> {
-    let why = match World::new(seed, flaw, Recording::Off).live() {
+    live(seed, Climate::Stormy, flaw)
+}
+
+/// The same world without a disaster.
+pub fn run_fair(seed: u64) -> Result<Tally, Failure> {
+    live(seed, Climate::Fair, None)
+}
+
+fn live(seed: u64, climate: Climate, flaw: Option<Flaw>) -> Result<Tally, Failure> {
+    let why = match World::new(seed, climate, flaw, Recording::Off).live() {
         Ok(tally) => return Ok(tally),
         Err(why) => why,
     };
     // The same again, writing down what happens: nobody pays for a record that is not read.
-    let mut world = World::new(seed, flaw, Recording::On);
+    let mut world = World::new(seed, climate, flaw, Recording::On);
     let again = world.live().err();
     let why = match again {
         Some(again) if again == why => why,
@@ -83,7 +93,7 @@ pub fn run(seed: u64, flaw: Option<Flaw>) -> Result<Tally, Failure> {
 
 /// What happens last in the history of one seed, a line each.
 pub fn record(seed: u64) -> Vec<String> {
-    let mut world = World::new(seed, None, Recording::On);
+    let mut world = World::new(seed, Climate::Stormy, None, Recording::On);
     // A failure is part of the record.
     let _ = world.live();
     world.ground.record()

@@ -8,7 +8,7 @@ use mutirao_core::Dice;
 
 use super::flaw::Flaw;
 use super::oracle::Oracle;
-use super::weather::Weather;
+use super::weather::{Climate, Weather};
 use super::wire::{Answer, Call, ConnId, FromBroker, NoAnswer, Pid, Request, Response, ToBroker};
 use super::worker::Alarm;
 
@@ -105,11 +105,12 @@ enum Heading {
 }
 
 impl Ground {
-    pub fn new(seed: u64, flaw: Option<Flaw>, recording: Recording) -> Self {
+    pub fn new(seed: u64, climate: Climate, flaw: Option<Flaw>, recording: Recording) -> Self {
         let dice = Dice::seeded(seed);
+        let weather = Weather::of(&dice);
         Self {
             now_us: 1_000 * SECOND,
-            weather: Weather::of(&dice),
+            weather: if climate == Climate::Fair { weather.fair() } else { weather },
             dice,
             flaw,
             oracle: Oracle::default(),

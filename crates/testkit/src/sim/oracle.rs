@@ -60,6 +60,8 @@ pub struct Tally {
     pub tasks: u64,
     pub runs: u64,
     pub repeats: u64,
+    /// Tries that counted as lost.
+    pub losses: u64,
     pub takeovers: u64,
     pub disasters: u64,
     pub events: u64,
@@ -247,6 +249,11 @@ impl Oracle {
         }
         for (job, row) in &rows.jobs {
             self.tally.tasks += u64::from(row.definition.total);
+            let losses = |task: &TaskRow| match task {
+                TaskRow::Ended { losses, .. } => *losses,
+                TaskRow::Again(again) => again.losses,
+            };
+            self.tally.losses += row.tasks.values().map(|task| u64::from(losses(task))).sum::<u64>();
             if !row.finished {
                 self.fail(|| format!("{job:?} is not finished: {:?} of {}", row.counts, row.definition.total));
             }

@@ -31,6 +31,13 @@ pub enum Counting {
     WhatLies,
 }
 
+/// Whether disasters strike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Climate {
+    Stormy,
+    Fair,
+}
+
 #[derive(Clone, Debug)]
 pub struct Weather {
     pub managers: u64,
@@ -80,6 +87,20 @@ impl Weather {
             lost_words_per_mille: maybe(300),
             disaster_every_us: between(SECOND, 8 * SECOND),
             disasters: (0..super::disasters::KINDS).map(|_| maybe(4)).collect(),
+        }
+    }
+
+    /// The same world, and nothing goes wrong in it.
+    pub fn fair(self) -> Self {
+        Self {
+            slow_letters_per_mille: 0,
+            lost_calls_per_mille: 0,
+            failed_commits_per_mille: 0,
+            unsaid_commits_per_mille: 0,
+            doubled_per_mille: 0,
+            lost_words_per_mille: 0,
+            disasters: Vec::new(),
+            ..self
         }
     }
 

@@ -13,7 +13,7 @@ use super::ground::{Event, Ground, Recording, SECOND};
 use super::manager::Manager;
 use super::oracle::Tally;
 use super::store::Store;
-use super::weather::Weather;
+use super::weather::{Climate, Weather};
 use super::wire::{ConnId, Pid};
 use super::worker::Worker;
 
@@ -42,8 +42,8 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(seed: u64, flaw: Option<Flaw>, recording: Recording) -> Self {
-        let mut ground = Ground::new(seed, flaw, recording);
+    pub fn new(seed: u64, climate: Climate, flaw: Option<Flaw>, recording: Recording) -> Self {
+        let mut ground = Ground::new(seed, climate, flaw, recording);
         let clients = Clients::new(&mut ground);
         let mut world = Self {
             ground,

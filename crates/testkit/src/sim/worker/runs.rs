@@ -1,7 +1,7 @@
 //! What tasks do in the simulation: run for a while, end well or badly, stop when told to. The words of a task's command
 //! say what it is like.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mutirao_core::envelope::Parcel;
 use mutirao_core::id::{Attempt, SessionId, TaskKey};
@@ -30,7 +30,11 @@ struct Running {
 }
 
 #[derive(Default)]
-pub struct Runs(BTreeMap<Try, Running>);
+pub struct Runs {
+    running: BTreeMap<Try, Running>,
+    /// Every try that was ever begun here.
+    begun: BTreeSet<Try>,
+}
 
 impl Runs {
     /// No-ops are over as soon as they are received: the desk says ok by itself.
@@ -47,6 +51,9 @@ impl Runs {
 
     pub fn begin(&mut self, run: Run, pid: Pid, now: Now, ground: &mut Ground) {
         let id = run.id();
+        if !self.begun.insert(id) {
+            ground.oracle.fail(|| format!("{pid:?} runs {} attempt {} a second time", id.0, id.1));
+        }
         let words = run.command();
         let lasts_us = match words.first().map(String::as_str) {
             Some("quick") => ground.between(MS, 40 * MS),
@@ -70,13 +77,13 @@ impl Runs {
         }
         let lasts_us = if ground.has(Flaw::LazyWorker) { 0 } else { lasts_us };
         ground.after(lasts_us, Event::Alarm(pid, Alarm::Ends(id)));
-        self.0
+        self.running
             .insert(id, Running { run, verdict, began: now, began_us: ground.now_us, stopping: false, closing: false });
     }
 
     /// Those that were told to stop will have stopped soon.
     pub fn heed(&mut self, pid: Pid, ground: &mut Ground) {
-        for (id, running) in &mut self.0 {
+        for (id, running) in &mut self.running {
             if !running.stopping
                 && !running.closing
                 && let Some(verdict) = running.run.halted()
@@ -89,7 +96,7 @@ impl Runs {
     }
 
     pub fn ends(&mut self, id: Try, pid: Pid, desk: &mut Desk, now: Now, ground: &mut Ground) {
-        let Some(running) = self.0.get_mut(&id).filter(|running| !running.closing) else { return };
+        let Some(running) = self.running.get_mut(&id).filter(|running| !running.closing) else { return };
         if !ground.has(Flaw::LazyWorker) {
             ground.oracle.ran(id.0, id.1, running.verdict, running.began_us, ground.now_us);
         }
@@ -108,14 +115,14 @@ impl Runs {
     }
 
     fn finish(&mut self, id: Try, desk: &mut Desk, now: Now) {
-        if let Some(running) = self.0.remove(&id) {
+        if let Some(running) = self.running.remove(&id) {
             desk.finish(id, Outcome::new(running.verdict, running.began.wall), now.mono);
         }
     }
 
     /// What runs fits into the worker.
     pub fn check(&self, capacity: Needs, session: &SessionId, ground: &mut Ground) {
-        let running = self.0.values().filter(|running| !running.closing);
+        let running = self.running.values().filter(|running| !running.closing);
         let milli: u64 = running.map(|running| u64::from(running.run.takes().cpus.milli)).sum();
         if milli > u64::from(capacity.cpus.milli) {
             ground.oracle.fail(|| format!("{session}: {milli} thousandths of a cpu are in use of {}", capacity.cpus));
