@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use mutirao_broker::Shared as Broker;
 use mutirao_core::envelope::Control;
 use mutirao_core::id::JobKey;
 use mutirao_core::{Clock, ShardId};
@@ -79,6 +80,7 @@ impl Hold {
 pub struct Foreman {
     pub desk: Desk,
     pub hold: Hold,
+    pub broker: Broker,
     pub clock: Arc<dyn Clock>,
     pub settings: JobsSettings,
     pub vitals: Arc<Vitals>,

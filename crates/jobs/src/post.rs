@@ -87,7 +87,8 @@ pub(crate) async fn run(
 
     let door = bench.doors.open(shard, Door { generation, asks: ask, vitals: vitals.clone() });
     let hold = Hold { shards: bench.shards.clone(), shard, generation };
-    let foreman = Foreman { desk, hold, clock: clock.clone(), settings: bench.settings.clone(), vitals };
+    let broker = bench.broker.clone();
+    let foreman = Foreman { desk, hold, broker, clock: clock.clone(), settings: bench.settings.clone(), vitals };
     let ending =
         foreman.run(Channels { orders, asks, incoming, outgoing, back, settled, batches, said, errands, found }).await;
     drop(door);

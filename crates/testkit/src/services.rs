@@ -31,7 +31,7 @@ pub const AMQP_MANAGEMENT_VARIABLE: &str = "MUTIRAO_TEST_AMQP_MANAGEMENT";
 pub const REDIS_VARIABLE: &str = "MUTIRAO_TEST_REDIS";
 
 /// The Erlang virtual machine on two busy cores is the slowest of them.
-const READY_WITHIN: Duration = Duration::from_secs(120);
+const READY_WITHIN: Duration = Duration::from_secs(180);
 const STOPPED_WITHIN: Duration = Duration::from_secs(20);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 /// A start fails when somebody snatched the port, or when a killed server's children are still on their way out.

@@ -16,6 +16,8 @@ const UNSETTLED_MAX: usize = 50_000;
 const REPORTS_AT_ONCE: usize = 32;
 /// A tick this late, or a settlement that takes this long, means that we could not hear anybody.
 const DEAF: Duration = Duration::from_secs(1);
+/// After the broker was away, workers come back to it a little later than we do.
+const COMING_BACK: Duration = Duration::from_secs(10);
 /// How long whoever leaves goes on hearing reports. What it leaves lying goes to the next owner.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -25,6 +27,8 @@ struct Stand {
     seen: Mark,
     settling_since: Option<Mono>,
     leaving_since: Option<Mono>,
+    /// When the broker was last seen to be away.
+    away: Option<Mono>,
     last_tick: Mono,
     next_tick: Mono,
     last_check: Mono,
@@ -43,6 +47,7 @@ impl Foreman {
             seen: Mark::default(),
             settling_since: None,
             leaving_since: None,
+            away: None,
             last_tick: now,
             next_tick: now,
             last_check: now,
@@ -117,7 +122,12 @@ impl Foreman {
         self.hear(inbox, &mut stand.seen);
         let now = self.now();
         let (elapsed, late) = (now.mono.since(stand.last_tick), now.mono.since(stand.next_tick));
-        let stuck = !room || stand.settling_since.is_some_and(|since| now.mono.since(since) > DEAF);
+        if self.broker.reachable().is_err() {
+            stand.away = Some(now.mono);
+        }
+        let stuck = !room
+            || stand.settling_since.is_some_and(|since| now.mono.since(since) > DEAF)
+            || stand.away.is_some_and(|last| now.mono.since(last) < COMING_BACK);
         if stuck || late > DEAF {
             self.desk.forgive(elapsed);
         }

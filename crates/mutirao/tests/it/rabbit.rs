@@ -189,3 +189,34 @@ fn an_installation_says_that_its_broker_is_away_and_goes_on_when_it_is_back() {
     server.restart().unwrap();
     wait::until("the job to end", SOON, || up.ok(&["job", "show", job.trim()]).contains("1 ok"));
 }
+
+#[test]
+fn a_broker_that_was_away_for_longer_than_a_lease_loses_nobody() {
+    const LEASE: Duration = Duration::from_secs(15);
+    if shared(AMQP_VARIABLE).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = mutirao_testkit::services::Service::rabbitmq(folder.path()).unwrap();
+    let up = Installation::setup()
+        .workers(1)
+        .set("jobs.lease", &format!("{}s", LEASE.as_secs()))
+        .env("MUTIRAO_BROKER", server.url())
+        .env("MUTIRAO_BROKER_MANAGEMENT", server.management_url().unwrap())
+        .start();
+    wait_until_queues_are_known();
+    let (begun, done) = (folder.path().join("begun"), folder.path().join("done"));
+    let script =
+        format!("echo $MUTIRAO_ATTEMPT >> {}; until test -e {}; do sleep 1; done", begun.display(), done.display());
+    let job = up.ok(&["submit", "--", "sh", "-c", &script]);
+    wait::until("the task to begin", SOON, || begun.is_file());
+    server.kill9();
+    wait::holds_within(LEASE + Duration::from_secs(5), || false);
+    server.restart().unwrap();
+    std::fs::write(&done, "").unwrap();
+    wait::until("the job to end", SOON, || up.ok(&["job", "show", job.trim()]).contains("1 ok"));
+    assert_eq!(std::fs::read_to_string(begun).unwrap(), "1\n", "it was run twice");
+    let task: serde_json::Value =
+        serde_json::from_str(&up.ok(&["--json", "task", "show", &format!("{}.1", job.trim())])).unwrap();
+    assert_eq!(task["losses"], 0, "{task}");
+}
