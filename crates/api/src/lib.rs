@@ -26,7 +26,7 @@ pub use build::{Api, ApiParts, build};
 pub use error::ApiError;
 pub use mutirao_surface::Capability;
 pub use mutirao_tls::Serving;
-pub use recorder::describe;
+pub use recorder::{describe, gather};
 pub use serve::{Serve, serve};
 pub use settings::Settings;
 pub use throttle::Rate;

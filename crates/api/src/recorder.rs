@@ -24,6 +24,11 @@ pub fn handle() -> Result<PrometheusHandle, ApiError> {
     installed.clone().map_err(ApiError::Metrics)
 }
 
+/// Begins gathering. What others measure before the first call is lost, so a manager calls this before it starts them.
+pub fn gather() -> Result<(), ApiError> {
+    handle().map(drop)
+}
+
 /// What the API itself measures. The texts are those of the table in docs/operations.md.
 pub const METERS: &[Meter] = &[
     Meter {

@@ -57,6 +57,7 @@ impl Manager {
         }
         let scheme = if tls.is_some() { "https" } else { "http" };
 
+        mutirao_api::gather().map_err(failed)?;
         let (clock, dice): (Arc<dyn Clock>, _) = (SystemClock::shared(), Arc::new(Dice::from_os()));
         let store = database::open(settings, &data).await.map_err(failed)?;
         let blobs = database::blobs(&store, &data).map_err(failed)?;
@@ -92,7 +93,7 @@ impl Manager {
         })
         .await
         .map_err(failed)?;
-        mutirao_api::describe(mutirao_telemetry::METERS);
+        mutirao_api::describe(mutirao_telemetry::METERS.iter().chain(mutirao_shards::METERS));
         let api = Arc::new(api);
         let token_file = api.auth().admin_token(&data).await.map_err(failed)?;
         let serving = tokio::spawn({

@@ -37,6 +37,7 @@
 //! Not here: what is in a shard, and sending requests or results to their owner.
 
 pub mod fence;
+pub mod meters;
 pub mod office;
 pub mod plan;
 pub mod rendezvous;
@@ -46,6 +47,7 @@ pub mod tenancy;
 pub mod terms;
 
 pub use fence::Fence;
+pub use meters::METERS;
 pub use mutirao_core::shard::{MemberId, ShardId, ShardView, shard_of};
 pub use office::{Shards, ShardsParts};
 pub use store::{ShardStore, Shared};

@@ -195,7 +195,7 @@ impl Office {
             !same
         });
         if told {
-            metrics::gauge!("mutirao_shards_owned", "group" => self.group).set(tenancy.held().len() as f64);
+            metrics::gauge!(crate::meters::OWNED, "group" => self.group).set(tenancy.held().len() as f64);
         }
     }
 }

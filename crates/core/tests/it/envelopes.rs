@@ -18,7 +18,7 @@ use mutirao_core::{Attempt, JobKey, Outcome, SessionId, TaskKey, Timestamp, Verd
 use serde_json::Value;
 
 /// The folder that holds what this program writes.
-const CURRENT: &str = "1";
+const CURRENT: &str = "2";
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -93,6 +93,7 @@ fn reports() -> Reports {
             leaving: true,
             held: vec![Held { task: task(9), attempt: ATTEMPT, running: true }],
         }),
+        detour: true,
         ..Reports::new(SessionId("s".into()), WorkerId("w".into()))
     }
 }
