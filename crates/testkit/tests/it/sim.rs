@@ -5,13 +5,20 @@ mod heavy;
 
 use mutirao_testkit::sim;
 
-/// Seeds that found something, kept with what they found.
-const KEPT: [u64; 0] = [];
+/// Seeds that found something, and what. A change of the models makes other histories of them; they stay, since they cost
+/// nothing.
+const KEPT: [(u64, &str); 5] = [
+    (63, "a retry waited for an hour, because the wall clock had been stepped back by one"),
+    (164, "an old parcel of a cancelled job was found by a worker that came long after"),
+    (358, "a new owner gave up sessions before it had listened to them for a whole lease"),
+    (412, "the same"),
+    (739, "the same"),
+];
 
 #[test]
 fn seeds_that_once_failed_stay_green() {
-    for seed in KEPT {
-        sim::run(seed, None).unwrap_or_else(|failure| panic!("{failure}"));
+    for (seed, found) in KEPT {
+        sim::run(seed, None).unwrap_or_else(|failure| panic!("{failure}\nonce it found: {found}"));
     }
 }
 
