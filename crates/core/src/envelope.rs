@@ -135,8 +135,8 @@ pub struct Reports {
     /// The heartbeat: the session lives, and holds this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beat: Option<Beat>,
-    /// It came by way of another shard, as from workers of a version that knew only one: what the session said meanwhile
-    /// may have overtaken it, so what its beat does not list is not lost.
+    /// It came, or goes, by way of another shard, as to and from a version that knew only one: what the session said
+    /// meanwhile may have overtaken it, so what its beat does not list is not lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detour: bool,
 }
@@ -232,6 +232,9 @@ pub fn shard_of(queue: &QueueName) -> ShardId {
 pub fn results_of(queue: &QueueName) -> String {
     results_at(shard_of(queue))
 }
+
+/// Where managers of the version before there were shards hear everything.
+pub const RESULTS_FORMER: &str = "results.jobs.0";
 
 /// Where the reports for a shard arrive.
 pub fn results_at(shard: ShardId) -> String {

@@ -1,6 +1,7 @@
 //! Reports that came to the wrong shard. Workers of the version before there were shards send their heartbeats, and the
 //! outcomes of what they were given by a manager of that version, to shard 0, whatever their queue. They are passed on to
-//! where they belong, so that a manager can be upgraded under its workers.
+//! where they belong, so that a manager can be upgraded under its workers. A worker that no manager has spoken to yet sends
+//! a copy of its heartbeat there as well, so that it can be upgraded under its manager.
 //!
 //! To be removed, with [`Reports::detour`], when no such worker can be left.
 
@@ -32,7 +33,7 @@ impl Strays {
 
     /// The reports, without what belonged elsewhere and was passed on.
     pub async fn pass_on(&mut self, mut reports: Reports) -> Result<Reports, BrokerError> {
-        if self.shard != FORMER || reports.detour {
+        if self.shard != FORMER {
             return Ok(reports);
         }
         let home = self.home_of(&reports).await;
@@ -40,6 +41,10 @@ impl Strays {
             return Ok(reports);
         }
         let rest = Reports::new(reports.session.clone(), reports.worker.clone());
+        if reports.detour {
+            // A copy that a worker sent in case its manager is of that version; the other went home.
+            return Ok(rest);
+        }
         reports.detour = true;
         self.broker.publish(&results_at(home), vec![seal(&reports)]).await?;
         Ok(rest)

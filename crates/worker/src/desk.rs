@@ -62,6 +62,8 @@ pub(crate) struct Desk {
     seen: HashSet<ParcelId>,
     seen_order: VecDeque<ParcelId>,
     draining: bool,
+    /// Where the last parcel came from.
+    owner_at: Option<Arc<str>>,
     /// More has waited here than the pace allows since then.
     crowded_since: Option<Mono>,
 }
@@ -81,8 +83,14 @@ impl Desk {
             seen: HashSet::new(),
             seen_order: VecDeque::new(),
             draining: false,
+            owner_at: None,
             crowded_since: None,
         }
+    }
+
+    /// Where whoever hands tasks out wants to hear of them. None before the first parcel.
+    pub fn owner_at(&self) -> Option<Arc<str>> {
+        self.owner_at.clone()
     }
 
     /// Takes a parcel in. From now on everything in it is held, until its outcome is confirmed.
@@ -90,6 +98,7 @@ impl Desk {
         if !self.is_new(parcel.id) {
             return;
         }
+        self.owner_at = Some(parcel.reply_to.clone());
         self.outbox.push(parcel.reply_to, Report::Taken(parcel.id));
         for task in parcel.tasks {
             if self.cancelled.holds(task.key) {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mutirao_broker::BrokerError;
 use mutirao_core::Mono;
 use mutirao_core::clock::ClockExt;
-use mutirao_core::envelope::{Beat, Reports, results_of, seal};
+use mutirao_core::envelope::{Beat, RESULTS_FORMER, Reports, results_of, seal};
 use std::sync::Arc;
 
 use crate::patience::Patience;
@@ -80,7 +80,18 @@ async fn beat(shop: &Shop, presence: Presence) -> Result<(), WorkerError> {
             held: desk.held(),
         });
     }
-    send(shop, &results_of(&config.queue), seal(&reports)).await
+    let owner = shop.desk().owner_at();
+    if let Some(owner) = owner {
+        return send(shop, &owner, seal(&reports)).await;
+    }
+    let home = results_of(&config.queue);
+    send(shop, &home, seal(&reports)).await?;
+    // Nobody has spoken to us yet, so the manager may be of the version before there were shards. Others drop the copy.
+    if home != RESULTS_FORMER {
+        reports.detour = true;
+        let _ = shop.broker.publish(RESULTS_FORMER, vec![seal(&reports)]).await;
+    }
+    Ok(())
 }
 
 /// Sends until it has arrived. What cannot be helped by waiting ends the worker.

@@ -102,3 +102,23 @@ fn a_manager_outlives_its_database_and_goes_on_when_it_is_back() {
     let waited = Said::from(up.cli(&["job", "wait", job]));
     assert_eq!(waited.code, Some(0), "{waited:?}");
 }
+
+#[test]
+fn two_managers_without_a_broker_in_common_refuse_to_share_a_database() {
+    if shared(POSTGRES_VARIABLE).is_none() {
+        return;
+    }
+    let servers = folder();
+    let server = Service::postgres(servers.path()).unwrap();
+    let mut up = Installation::setup().workers(1).env("MUTIRAO_DATABASE", server.url()).start();
+    refused(&up_with(server.url()), 1, &["uses this database", &up.url(), "--broker"]);
+    assert_eq!(up.ok(&["submit", "--wait", "--", "echo", "undisturbed"]), "undisturbed\n");
+    let shards = up.ok(&["shard", "list"]);
+    assert!(shards.lines().count() == 17 && shards.contains(&up.url()), "{shards}");
+    // Whoever comes after it in the same folder waits for no lease.
+    up.kill9_everything();
+    up.restart();
+    assert_eq!(up.ok(&["submit", "--wait", "--", "echo", "again"]), "again\n");
+    let doctor = Said::from(up.cli(&["doctor"]));
+    assert!(doctor.out.contains("all 16 are looked after, by one manager"), "{doctor:?}");
+}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mutirao_broker::Broker;
+use mutirao_core::envelope::{RESULTS_FORMER, Reports, open};
 use mutirao_core::task::{Action, TaskSpec};
 use mutirao_core::{JobKey, TaskKey, Verdict};
 
@@ -44,6 +45,25 @@ async fn only_a_lasting_task_is_reported_as_started() {
     stage.wait_done(2).await;
     let started: Vec<_> = stage.started().iter().map(|started| started.task).collect();
     assert_eq!(started, [TaskKey { job: JobKey(2), index: 1 }]);
+}
+
+/// Managers of the version before there were shards hear everything in one place, and say so in their parcels.
+#[tokio::test]
+async fn a_worker_beats_where_its_manager_listens_and_before_it_knows_also_where_a_former_one_would() {
+    let stage = Stage::set_with(|config| config.limits.beat_every = Duration::from_millis(50)).await;
+    let mut former = stage.broker.consume(RESULTS_FORMER, 100).await.unwrap();
+    let copy: Reports = open(&former.next().await.unwrap()[0].body).unwrap();
+    assert!(copy.beat.is_some() && copy.detour);
+    until("it beats at home", || !stage.beats().is_empty()).await;
+    stage.hand_out(1, TaskSpec::new(Action::Noop {}), 0..1).await;
+    stage.wait_done(1).await;
+    let beats = stage.beats().len();
+    until("it goes on", || stage.beats().len() > beats + 2).await;
+    assert!(stage.heard.lock().unwrap().iter().all(|reports| !reports.detour));
+    let left = stage.broker.counts(RESULTS_FORMER).await.unwrap();
+    let beats = stage.beats().len();
+    until("it goes on", || stage.beats().len() > beats + 3).await;
+    assert_eq!(stage.broker.counts(RESULTS_FORMER).await.unwrap().ready, left.ready, "it knows by now");
 }
 
 #[tokio::test]
