@@ -108,7 +108,11 @@ impl Asking {
     async fn ask_elsewhere(&self, shard: ShardId, question: &Question, until: Mono) -> Option<Answer> {
         let mut doors = self.doors.changes();
         doors.mark_unchanged();
-        let (number, told) = self.expect()?;
+        let Some((number, told)) = self.expect() else {
+            // Too many wait already, so this one waits for its turn.
+            self.clock.sleep(AGAIN.min(until.since(self.clock.monotonic()))).await;
+            return None;
+        };
         let _waiting = Waiting { asking: self, number };
         let answered = async {
             tokio::pin!(told);

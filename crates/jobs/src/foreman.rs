@@ -224,7 +224,7 @@ impl Foreman {
     fn look_for_lost_parcels(&mut self, pending: &mut Pending, now: Now) {
         warn_of_lost(self.desk.take_back_lost(self.settings.parcel_patience, now));
         for queue in self.desk.overdue(self.settings.parcel_patience, now) {
-            pending.outgoing.push_back(Outgoing::Look(queue));
+            pending.look_at(queue);
         }
     }
 

@@ -75,7 +75,6 @@ impl Settler {
                 // A caller that went away does not undo what it asked.
                 let _ = answer.send(Answer::CancelTask(true));
             }
-            self.tell(&settlement).await;
             let came = |change: &SessionChange| match change {
                 SessionChange::Came(session, ..) => Some(session.clone()),
                 SessionChange::Went(_) => None,
@@ -84,6 +83,8 @@ impl Settler {
             if says.send(Said::Settled { through, came }).await.is_err() {
                 return;
             }
+            // Last: what is written must not wait for a broker that may be waiting for it to be acknowledged.
+            self.tell(&settlement).await;
         }
     }
 

@@ -44,6 +44,10 @@ impl Inner {
         check_size(&body)?;
         check_name(topic)?;
         let up = self.giving.now()?;
+        if up.is_blocked() {
+            // Whoever announces may be the one whose next step frees the broker.
+            return Err(BrokerError::Unreachable("RabbitMQ takes nothing: it is short of memory or of disk".into()));
+        }
         match self.try_announce(&up, topic, body).await {
             Ok(()) => Ok(()),
             Err(Undelivered::Trouble(trouble)) => Err(trouble.give_up()),

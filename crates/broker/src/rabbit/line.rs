@@ -34,6 +34,11 @@ pub(super) struct Up {
 }
 
 impl Up {
+    /// The server has said that it takes nothing until it has memory or disk again.
+    pub fn is_blocked(&self) -> bool {
+        self.connection.status().blocked()
+    }
+
     pub async fn channel(&self) -> Result<Channel, Trouble> {
         // Nothing was asked yet that could be refused. What the client library reports here can be the refusal of a former
         // channel with the same number.
@@ -139,7 +144,7 @@ impl Line {
         loop {
             match self.core.dial.clock.timeout(ANSWER_MAX, asking.as_mut()).await {
                 Ok(answer) => return answer,
-                Err(_) if up.connection.status().blocked() => {}
+                Err(_) if up.is_blocked() => {}
                 Err(_) => {
                     let (broker, purpose) = (&self.core.dial.target().place.address, self.core.purpose);
                     tracing::warn!(

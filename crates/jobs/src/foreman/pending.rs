@@ -54,6 +54,14 @@ impl Pending {
         self.outgoing.extend(controls.into_iter().map(|(queue, control)| Outgoing::Control(queue, control)));
     }
 
+    /// Has a queue looked at, once: while the broker is away nobody looks, and what is wanted does not pile up.
+    pub fn look_at(&mut self, queue: QueueName) {
+        let is_wanted = |waiting: &Outgoing| matches!(waiting, Outgoing::Look(other) if *other == queue);
+        if !self.outgoing.iter().any(is_wanted) {
+            self.outgoing.push_back(Outgoing::Look(queue));
+        }
+    }
+
     pub fn is_settled(&self) -> bool {
         self.settlement.is_empty() && self.answers.is_empty()
     }
