@@ -5,17 +5,82 @@
 
 use serde::de::value::StringDeserializer;
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error as _, MapAccess, SeqAccess, VariantAccess,
-    Visitor,
+    Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error as _, MapAccess, SeqAccess,
+    VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
 use serde_json::{Error, Value};
 
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(bytes).or_else(|strict| {
-        let Ok(value) = serde_json::from_slice(bytes) else { return Err(strict) };
+        let Ok(Unequivocal(value)) = serde_json::from_slice(bytes) else { return Err(strict) };
         T::deserialize(Tolerant(value)).map_err(|_| strict)
     })
+}
+
+/// A value in which no field comes twice: which of the two was meant is not to be guessed at, least of all who speaks.
+struct Unequivocal(Value);
+
+impl<'de> Deserialize<'de> for Unequivocal {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Whole).map(Self)
+    }
+}
+
+struct Whole;
+
+impl<'de> Visitor<'de> for Whole {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("JSON without doubled fields")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(Unequivocal(item)) = items.next_element()? {
+            all.push(item);
+        }
+        Ok(Value::Array(all))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut all = serde_json::Map::new();
+        while let Some((name, Unequivocal(value))) = fields.next_entry::<String, _>()? {
+            if all.insert(name, value).is_some() {
+                return Err(A::Error::custom("a field comes twice"));
+            }
+        }
+        Ok(Value::Object(all))
+    }
 }
 
 struct Tolerant(Value);
@@ -198,9 +263,14 @@ mod tests {
 
     #[test]
     fn what_is_missing_wrong_or_no_json_is_still_refused_and_told_as_the_strict_reading_does() {
-        for bad in
-            [r#"{"shape": "square"}"#, r#"{"inner": []}"#, r#"{"shape": "nothing", "inner": [{"m": 1}]}"#, "{", ""]
-        {
+        for bad in [
+            r#"{"shape": "square", "shape": "nothing"}"#,
+            r#"{"shape": "square"}"#,
+            r#"{"inner": []}"#,
+            r#"{"shape": "nothing", "inner": [{"m": 1}]}"#,
+            "{",
+            "",
+        ] {
             let strict = serde_json::from_slice::<Outer>(bad.as_bytes()).unwrap_err().to_string();
             assert_eq!(read::<Outer>(bad.as_bytes()).unwrap_err().to_string(), strict, "{bad}");
         }
