@@ -89,9 +89,12 @@ pub(super) async fn ensure_work(line: &Line, up: &Up, work: &Work, limits: &Limi
 
 async fn make_work(up: &Up, work: &Work, limits: &Limits) -> Result<(), Trouble> {
     declare(up, &work.dead, dead_arguments(limits)).await?;
+    if let Some(entrance) = &work.entrance {
+        // Before the queue: a worker that sees the queue takes it that there is a way in.
+        declare_exchange(up, entrance, ExchangeKind::Direct).await?;
+    }
     declare(up, &work.queue, work_arguments(work, limits)).await?;
     let Some(entrance) = &work.entrance else { return Ok(()) };
-    declare_exchange(up, entrance, ExchangeKind::Direct).await?;
     let (queue, options) = (work.queue.as_str(), QueueBindOptions::default());
     let bind = up.channel().await?;
     let bound = bind.queue_bind(queue.into(), entrance.as_str().into(), queue.into(), options, FieldTable::default());
