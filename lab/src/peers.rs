@@ -79,7 +79,8 @@ impl Peers {
             done(Command::new(environment.join("bin/pip")).args(["install", "--quiet"]).args(PACKAGES))?;
             std::fs::write(environment.join("ready"), "")?;
         }
-        Ok(Self { environment: environment.to_owned(), programs })
+        // Their programs run in a folder of their own.
+        Ok(Self { environment: std::path::absolute(environment)?, programs })
     }
 
     /// Tasks per second, from before the first is sent until the effect of the last is there. Workers are up before.
