@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use mutirao_testkit::services::{POSTGRES_VARIABLE, Service, shared};
 use mutirao_testkit::{Installation, wait};
 
-use crate::said::{SOON, Said, mutirao, run};
+use crate::said::{SOON, Said, mutirao, refused, run};
 
 /// PostgreSQL runs as another user, who must be able to pass.
 fn folder() -> tempfile::TempDir {
@@ -19,15 +19,6 @@ fn up_with(url: &str) -> Said {
     let mut command = mutirao(&["up", "--data", &data, "--listen", "127.0.0.1:0"]);
     command.env("MUTIRAO_DATABASE", url);
     run(command)
-}
-
-#[track_caller]
-fn refused(said: &Said, code: i32, parts: &[&str]) {
-    assert_eq!((said.code, said.err.lines().count(), said.out.as_str()), (Some(code), 1, ""), "{said:?}");
-    assert!(!said.err.contains("s3cret"), "{said:?}");
-    for part in parts {
-        assert!(said.err.contains(part), "no \"{part}\" in {said:?}");
-    }
 }
 
 #[test]

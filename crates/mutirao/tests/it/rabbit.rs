@@ -5,7 +5,7 @@ use std::time::Duration;
 use mutirao_testkit::services::{AMQP_MANAGEMENT_VARIABLE, AMQP_VARIABLE, shared};
 use mutirao_testkit::{Installation, http, wait};
 
-use crate::said::{SOON, Said, mutirao, run};
+use crate::said::{SOON, Said, mutirao, refused, run};
 
 /// A vhost of our own on the shared server: what an installation makes there has fixed names.
 struct Vhost {
@@ -69,15 +69,6 @@ fn up_with(url: &str) -> Said {
     let mut command = mutirao(&["up", "--data", &data, "--listen", "127.0.0.1:0"]);
     command.env("MUTIRAO_BROKER", url);
     run(command)
-}
-
-#[track_caller]
-fn refused(said: &Said, code: i32, parts: &[&str]) {
-    assert_eq!((said.code, said.err.lines().count(), said.out.as_str()), (Some(code), 1, ""), "{said:?}");
-    assert!(!said.err.contains("s3cret"), "{said:?}");
-    for part in parts {
-        assert!(said.err.contains(part), "no \"{part}\" in {said:?}");
-    }
 }
 
 #[test]

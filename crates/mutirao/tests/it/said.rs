@@ -33,3 +33,13 @@ pub fn mutirao(args: &[&str]) -> Command {
 pub fn run(mut command: Command) -> Said {
     command.output().expect("the binary starts").into()
 }
+
+/// One line with the remedy, a code that means something, and nobody's password.
+#[track_caller]
+pub fn refused(said: &Said, code: i32, parts: &[&str]) {
+    assert_eq!((said.code, said.err.lines().count(), said.out.as_str()), (Some(code), 1, ""), "{said:?}");
+    assert!(!said.err.contains("s3cret"), "{said:?}");
+    for part in parts {
+        assert!(said.err.contains(part), "no \"{part}\" in {said:?}");
+    }
+}
