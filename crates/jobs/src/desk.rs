@@ -140,11 +140,6 @@ impl Desk {
         std::mem::take(&mut self.effects)
     }
 
-    /// Settled work that waits to be written.
-    pub fn unsettled(&self) -> usize {
-        self.effects.ended.len() + self.effects.again.len()
-    }
-
     /// Takes a job in: a new one, or an unfinished one after a restart.
     pub fn admit(&mut self, job: JobKey, mut ledger: Ledger) {
         if ledger.is_over() || self.jobs.contains_key(&job) {

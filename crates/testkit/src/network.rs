@@ -217,22 +217,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-
-    fn echo() -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                std::thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
-            }
-        });
-        address
-    }
-
-    fn echoes(mut stream: &TcpStream) -> bool {
-        let mut back = [0; 4];
-        stream.write_all(b"ping").is_ok() && stream.read_exact(&mut back).is_ok() && &back == b"ping"
-    }
+    use crate::proxy::tests::{echo, echoes};
 
     #[test]
     fn a_cut_says_nothing_and_a_mended_cable_brings_what_was_under_way() {

@@ -150,13 +150,13 @@ fn pump(mut from: TcpStream, mut to: TcpStream, shared: Arc<Shared>) -> std::io:
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
     use super::*;
 
     /// A server that sends back what it is sent.
-    fn echo() -> SocketAddr {
+    pub(crate) fn echo() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
@@ -173,7 +173,7 @@ mod tests {
         stream
     }
 
-    fn echoes(mut stream: &TcpStream) -> bool {
+    pub(crate) fn echoes(mut stream: &TcpStream) -> bool {
         let mut back = [0; 4];
         stream.write_all(b"ping").is_ok() && stream.read_exact(&mut back).is_ok() && &back == b"ping"
     }
