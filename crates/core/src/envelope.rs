@@ -116,14 +116,18 @@ pub struct Handout {
     pub command: Option<Vec<String>>,
 }
 
-/// Worker → manager, on the parcel's `reply_to`: what happened, many at a time. A worker's reports arrive in the order
-/// in which it sent them.
+/// Worker → manager, on the parcel's `reply_to`: what happened, many at a time. Each is confirmed before the next
+/// is sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reports {
     #[serde(default)]
     pub v: Version,
     pub session: SessionId,
     pub worker: WorkerId,
+    /// Which of the session's messages it is, from 1, in the order in which they were sent. None from a version that did
+    /// not count. The broker may lose a message, or deliver it again after later ones; this shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
     /// Parcels this session has received and now answers for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taken: Vec<ParcelId>,
@@ -147,6 +151,7 @@ impl Reports {
             v: Version::default(),
             session,
             worker,
+            number: None,
             taken: Vec::new(),
             started: Vec::new(),
             done: Vec::new(),
@@ -176,8 +181,8 @@ pub struct Done {
     pub outcome: Outcome,
 }
 
-/// A session's heartbeat. The whole truth about what the session holds: what the manager believes it holds and is not
-/// listed here (and was taken before the beat was made) is lost.
+/// A session's heartbeat. The whole truth about what the session holds, for whoever has heard all that it said before: what
+/// it is believed to hold and is not listed here, it does not hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beat {
     pub queue: QueueName,

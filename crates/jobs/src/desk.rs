@@ -4,6 +4,7 @@
 //! - [`ledger`]: one job, its tasks and where they stand.
 //! - [`line`]: one queue: its jobs in order, its retries by date, how much is out.
 //! - [`sessions`]: which worker process holds what, and until when its lease runs.
+//! - [`sequence`]: which of a session's messages were heard.
 //! - [`window`]: how many tasks may be out at once.
 //! - [`hearing`]: what workers say, and what their silence means.
 //! - [`parcels`]: what is on its way to a worker, and what was lost there.
@@ -15,6 +16,7 @@ pub mod ledger;
 pub mod line;
 mod looks;
 pub mod parcels;
+mod sequence;
 pub mod sessions;
 pub mod window;
 

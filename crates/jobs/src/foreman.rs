@@ -163,7 +163,7 @@ impl Foreman {
                 pending.outgoing.push_back(Outgoing::Control(queue, control));
             }
             Question::Admit { job } => pending.compare_soon |= !self.desk.knows_job(job),
-            Question::Bury { host, pid } => self.desk.bury(&host, pid, now),
+            Question::Bury { worker: Some(worker), pid, .. } => self.desk.bury(&worker, pid, now),
             _ => {}
         }
         let _ = tell.send(Answer::Noted);

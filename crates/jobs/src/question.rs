@@ -31,8 +31,15 @@ pub enum Question {
     CancelJob { job: JobKey, queue: QueueName },
     /// Cancel one task. Answered once it is written.
     CancelTask { task: TaskKey },
-    /// A worker process of this host has died, its tasks with it.
-    Bury { host: String, pid: u32 },
+    /// This process of a worker has died, its tasks with it.
+    Bury {
+        /// Not said by a version that named the host instead: then the lease says it.
+        #[serde(default)]
+        worker: Option<WorkerId>,
+        /// For that version to read.
+        host: String,
+        pid: u32,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -175,7 +182,7 @@ mod tests {
             Question::UnderWay { jobs: vec![JobKey(1), JobKey(2)] },
             Question::Workers,
             Question::CancelTask { task },
-            Question::Bury { host: "h".into(), pid: 7 },
+            Question::Bury { worker: Some(WorkerId("w".into())), host: "h".into(), pid: 7 },
         ];
         for question in questions {
             let asked = Asked { v: Version::default(), answer_to: "answers.m".into(), number: 9, question };

@@ -116,9 +116,9 @@ impl Manager {
     /// How the manager hears that a worker process of this machine has died.
     pub fn obituary(&self) -> Obituary {
         let jobs = self.jobs.clone();
-        Box::new(move |pid| {
+        Box::new(move |worker, pid| {
             let jobs = jobs.clone();
-            Box::pin(async move { jobs.process_died(machine::host_name(), pid).await })
+            Box::pin(async move { jobs.process_died(worker, machine::host_name(), pid).await })
         })
     }
 

@@ -220,6 +220,11 @@ impl Desk {
         self.outbox.take()
     }
 
+    /// The message of a heartbeat, numbered with those that carry reports.
+    pub fn message(&mut self) -> Reports {
+        self.outbox.message()
+    }
+
     pub fn confirm_reports(&mut self) {
         self.outbox.confirm();
     }

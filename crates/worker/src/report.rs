@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mutirao_broker::BrokerError;
 use mutirao_core::Mono;
 use mutirao_core::clock::ClockExt;
-use mutirao_core::envelope::{Beat, RESULTS_FORMER, Reports, results_of, seal};
+use mutirao_core::envelope::{Beat, RESULTS_FORMER, results_of, seal};
 use std::sync::Arc;
 
 use crate::patience::Patience;
@@ -66,10 +66,10 @@ enum Presence {
 
 async fn beat(shop: &Shop, presence: Presence) -> Result<(), WorkerError> {
     let config = &shop.config;
-    let mut reports = Reports::new(config.session.clone(), config.worker.clone());
-    {
+    let (mut reports, owner) = {
         let mut desk = shop.desk();
         desk.tidy(shop.clock.now(), shop.clock.monotonic());
+        let mut reports = desk.message();
         reports.beat = Some(Beat {
             queue: config.queue.clone(),
             host: config.host.clone(),
@@ -79,8 +79,8 @@ async fn beat(shop: &Shop, presence: Presence) -> Result<(), WorkerError> {
             leaving: matches!(presence, Presence::Leaving),
             held: desk.held(),
         });
-    }
-    let owner = shop.desk().owner_at();
+        (reports, desk.owner_at())
+    };
     if let Some(owner) = owner {
         return send(shop, &owner, seal(&reports)).await;
     }

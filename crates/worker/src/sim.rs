@@ -102,6 +102,10 @@ impl Desk {
         self.0.take_reports()
     }
 
+    pub fn message(&mut self) -> Reports {
+        self.0.message()
+    }
+
     pub fn confirm_reports(&mut self) {
         self.0.confirm_reports();
     }

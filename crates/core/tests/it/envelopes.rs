@@ -18,7 +18,7 @@ use mutirao_core::{Attempt, JobKey, Outcome, SessionId, TaskKey, Timestamp, Verd
 use serde_json::Value;
 
 /// The folder that holds what this program writes.
-const CURRENT: &str = "2";
+const CURRENT: &str = "3";
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -81,6 +81,7 @@ fn reports() -> Reports {
     let done = |(index, outcome)| Done { task: task(index), attempt: ATTEMPT, trace: "t".into(), outcome };
     let plain = verdicts.into_iter().map(|verdict| Outcome::new(verdict, Timestamp(5)));
     Reports {
+        number: Some(17),
         taken: vec![ParcelId { generation: 7, n: 3 }],
         started: vec![Started { task: task(1), attempt: ATTEMPT, at: Timestamp(6) }],
         done: (1..).zip(std::iter::once(outcome).chain(plain)).map(done).collect(),

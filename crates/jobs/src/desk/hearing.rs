@@ -9,15 +9,17 @@ use mutirao_core::id::{Attempt, SessionId, TaskKey, WorkerId};
 use mutirao_core::life::{Event, Final};
 use mutirao_core::outcome::{Outcome, Verdict};
 
+use super::sequence::Order;
 use super::sessions::Session;
-use super::{Desk, Ended, Now, SessionChange};
+use super::{Desk, Ended, Now, Pick, SessionChange};
 
-/// Whether a beat tells all that its session holds.
+/// How a session ended.
 #[derive(Clone, Copy, PartialEq)]
-enum Scope {
-    Whole,
-    /// What it does not list may have been taken since.
-    Partial,
+enum Parting {
+    /// It said that it holds nothing any more.
+    Goodbye,
+    /// It died, or was silent for as long as its lease: what it held was lost with it.
+    Death,
 }
 
 impl Desk {
@@ -44,9 +46,17 @@ impl Desk {
             let verdict = outcome.verdict;
             self.finish(task, attempt, verdict, Some(&reports.worker), Some(outcome), now);
         }
-        if let Some(beat) = reports.beat {
-            let scope = if reports.detour { Scope::Partial } else { Scope::Whole };
-            self.beat(reports.session, reports.worker, beat, scope, now);
+        if let Some(beat) = &reports.beat {
+            self.greet(&reports.session, &reports.worker, beat, now);
+        }
+        let order = self.sessions.hear(&reports.session, reports.number, now.mono, now.mono.plus(self.lease));
+        // A later beat has said all of it better.
+        if let Some(beat) = reports.beat.filter(|_| order != Order::Late) {
+            let order = if reports.detour { Order::Gap } else { order };
+            self.beat(&reports.session, &beat, order, now);
+        }
+        if self.sessions.is_done(&reports.session) {
+            self.gone(&reports.session, Parting::Goodbye, now);
         }
     }
 
@@ -94,26 +104,34 @@ impl Desk {
         attempt.generation < self.generation && self.sessions.get(session).is_some_and(recalled)
     }
 
-    fn beat(&mut self, session: SessionId, worker: WorkerId, beat: Beat, scope: Scope, now: Now) {
-        if !self.sessions.knows(&session) {
-            if beat.leaving {
-                return;
-            }
-            self.sessions.came(&session, &worker, &beat.queue, now.mono.plus(self.lease));
-            self.effects.sessions.push(SessionChange::Came(session.clone(), worker, beat.queue.clone()));
+    /// Whoever beats for the first time is there from now on.
+    fn greet(&mut self, session: &SessionId, worker: &WorkerId, beat: &Beat, now: Now) {
+        if !self.sessions.knows(session) && !beat.leaving {
+            self.sessions.came(session, worker, &beat.queue, now.mono.plus(self.lease));
+            self.effects.sessions.push(SessionChange::Came(session.clone(), worker.clone(), beat.queue.clone()));
         }
+    }
+
+    fn beat(&mut self, session: &SessionId, beat: &Beat, order: Order, now: Now) {
         for held in &beat.held {
-            self.adopt(&session, held.task, held.attempt, now);
+            self.adopt(session, held.task, held.attempt, now);
         }
-        let listed: HashSet<TaskKey> = beat.held.iter().map(|h| h.task).collect();
-        for (task, attempt) in self.sessions.beaten(&session, &beat, now.mono.plus(self.lease)) {
-            if scope == Scope::Whole && !listed.contains(&task) {
-                self.finish(task, attempt, Verdict::Lost, None, None, now);
+        let believed = self.sessions.beaten(session, beat, now.mono.plus(self.lease));
+        // After a gap, what the beat does not list may have been taken or ended in what was not heard yet.
+        if order == Order::Whole {
+            let listed: HashSet<TaskKey> = beat.held.iter().map(|h| h.task).collect();
+            for (task, attempt) in believed.into_iter().filter(|(task, _)| !listed.contains(task)) {
+                self.stray(Pick { task, attempt }, now);
             }
         }
-        if beat.leaving {
-            self.gone(&session, now);
-        }
+    }
+
+    /// A session that lives does not hold it any more, and how it ended was not heard: that message was lost. It goes out
+    /// again, no worker is to blame, and should the message come after all, an `ok` in it counts.
+    fn stray(&mut self, pick: Pick, now: Now) {
+        self.sessions.part(pick.task, pick.attempt);
+        let Some(queue) = self.queue_of(pick.task.job).cloned() else { return };
+        self.miss(pick, &queue, now);
     }
 
     /// A session holds an attempt that we did not know was out: our predecessor handed it out.
@@ -145,20 +163,23 @@ impl Desk {
         }
     }
 
-    fn gone(&mut self, session: &SessionId, now: Now) {
+    fn gone(&mut self, session: &SessionId, parting: Parting, now: Now) {
         if let Some(queue) = self.sessions.get(session).map(|gone| gone.queue.clone()) {
             self.doubt(&queue, now);
         }
         for (task, attempt) in self.sessions.remove(session) {
-            self.finish(task, attempt, Verdict::Lost, None, None, now);
+            match parting {
+                Parting::Goodbye => self.stray(Pick { task, attempt }, now),
+                Parting::Death => self.finish(task, attempt, Verdict::Lost, None, None, now),
+            }
         }
         self.effects.sessions.push(SessionChange::Went(session.clone()));
     }
 
     /// A worker process is known to be dead, and its children with it: no need to wait for its lease.
-    pub fn bury(&mut self, host: &str, pid: u32, now: Now) {
-        for session in self.sessions.of_process(host, pid) {
-            self.gone(&session, now);
+    pub fn bury(&mut self, worker: &WorkerId, pid: u32, now: Now) {
+        for session in self.sessions.of_process(worker, pid) {
+            self.gone(&session, Parting::Death, now);
         }
     }
 
@@ -175,7 +196,158 @@ impl Desk {
     /// Lets the leases run out.
     pub fn tick(&mut self, now: Now) {
         for session in self.sessions.expired(now.mono) {
-            self.gone(&session, now);
+            let left = self.sessions.get(&session).is_some_and(|known| known.left);
+            self.gone(&session, if left { Parting::Goodbye } else { Parting::Death }, now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mutirao_core::envelope::ParcelId;
+    use mutirao_core::id::{JobKey, QueueName};
+    use mutirao_core::quantity::{Bytes, Cpus};
+    use mutirao_core::task::{Needs, Retry};
+    use mutirao_core::{Mono, Timestamp};
+
+    use super::super::ledger::Ledger;
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(10);
+    const TASK: TaskKey = TaskKey { job: JobKey(1), index: 1 };
+
+    /// A worker as it speaks, numbering what it says, or not.
+    struct Voice {
+        said: u64,
+        counts: bool,
+    }
+
+    impl Voice {
+        fn message(&mut self) -> Reports {
+            self.said += 1;
+            let number = Some(self.said).filter(|_| self.counts);
+            Reports { number, ..Reports::new(SessionId("s".into()), WorkerId("w".into())) }
+        }
+
+        fn beat(&mut self) -> Reports {
+            let beat = Beat {
+                queue: QueueName::default(),
+                host: "h".into(),
+                pid: 7,
+                capacity: Needs { cpus: Cpus { milli: 1_000 }, memory: Bytes(0) },
+                draining: false,
+                leaving: false,
+                held: Vec::new(),
+            };
+            Reports { beat: Some(beat), ..self.message() }
+        }
+
+        fn goodbye(&mut self) -> Reports {
+            let mut reports = self.beat();
+            reports.beat.iter_mut().for_each(|beat| beat.leaving = true);
+            reports
+        }
+
+        fn ok(&mut self, attempt: Attempt, now: Now) -> Reports {
+            let outcome = Outcome::new(Verdict::Ok, now.wall);
+            let done = vec![Done { task: TASK, attempt, trace: String::new(), outcome }];
+            Reports { done, ..self.message() }
+        }
+
+        fn taken(&mut self, parcel: ParcelId) -> Reports {
+            Reports { taken: vec![parcel], ..self.message() }
+        }
+    }
+
+    fn later(now: Now, by: Duration) -> Now {
+        Now { wall: now.wall.plus(by), mono: now.mono.plus(by) }
+    }
+
+    /// One task, which dies with the first worker that does, is with a worker that has said three things.
+    fn one_task_held(counts: bool) -> (Desk, Voice, Attempt, Now) {
+        let now = Now { wall: Timestamp(1_000_000), mono: Mono(Duration::from_secs(1_000)) };
+        let mut desk = Desk::new(1, LEASE, 1);
+        let retry = Retry { crashes: 1, ..Retry::default() };
+        desk.admit(TASK.job, Ledger::new(QueueName::default(), 1, 1, retry, Needs::default()));
+        let mut voice = Voice { said: 0, counts };
+        desk.report(voice.beat(), now);
+        desk.written(&SessionId("s".into()));
+        let parcel = desk.hand_out(now).remove(0);
+        desk.report(voice.taken(parcel.id), now);
+        (desk, voice, parcel.picks[0].attempt, now)
+    }
+
+    fn ends(desk: &mut Desk) -> Vec<Final> {
+        desk.effects().ended.iter().map(|ended| ended.how).collect()
+    }
+
+    #[test]
+    fn a_beat_that_overtakes_a_report_of_ok_takes_nothing_from_it() {
+        let (mut desk, mut voice, attempt, now) = one_task_held(true);
+        let (ok, beat) = (voice.ok(attempt, now), voice.beat());
+        desk.report(beat, now);
+        assert_eq!((ends(&mut desk), desk.hand_out(now).len()), (vec![], 0), "it may still come");
+        desk.report(ok, now);
+        assert_eq!(ends(&mut desk), [Final::Ok]);
+    }
+
+    #[test]
+    fn a_report_that_is_lost_costs_a_second_run_and_no_crash() {
+        let (mut desk, mut voice, attempt, mut now) = one_task_held(true);
+        let lost = voice.ok(attempt, now);
+        for _ in 0..6 {
+            desk.report(voice.beat(), now);
+            now = later(now, LEASE / 5);
+            desk.tick(now);
+        }
+        assert_eq!(ends(&mut desk), []);
+        assert_eq!(desk.standing(TASK).unwrap().life.losses, 0, "nobody died");
+        let again = desk.hand_out(now).remove(0).picks[0];
+        assert_ne!((again.task, again.attempt), (TASK, attempt));
+        desk.report(lost, now);
+        assert_eq!(ends(&mut desk), [Final::Ok], "it came after all");
+    }
+
+    #[test]
+    fn a_goodbye_that_overtakes_the_last_report_takes_nothing_from_it() {
+        let (mut desk, mut voice, attempt, now) = one_task_held(true);
+        let (ok, goodbye) = (voice.ok(attempt, now), voice.goodbye());
+        desk.report(goodbye, now);
+        assert_eq!((ends(&mut desk), desk.sessions().count()), (vec![], 1), "what it said before is waited for");
+        desk.report(ok, now);
+        assert_eq!((ends(&mut desk), desk.sessions().count()), (vec![Final::Ok], 0));
+    }
+
+    #[test]
+    fn a_goodbye_whose_last_report_is_lost_costs_a_second_run_and_no_crash() {
+        let (mut desk, mut voice, attempt, now) = one_task_held(true);
+        let lost = voice.ok(attempt, now);
+        desk.report(voice.goodbye(), now);
+        let now = later(now, LEASE);
+        desk.tick(now);
+        assert_eq!((ends(&mut desk), desk.sessions().count()), (vec![], 0));
+        assert_eq!(desk.standing(TASK).unwrap().life.losses, 0);
+        desk.report(lost, now);
+        assert_eq!(ends(&mut desk), [Final::Ok]);
+    }
+
+    #[test]
+    fn a_worker_that_does_not_count_loses_no_ok_to_a_beat_that_overtakes_it() {
+        let (mut desk, mut voice, attempt, now) = one_task_held(false);
+        let (ok, beat) = (voice.ok(attempt, now), voice.beat());
+        desk.report(beat, now);
+        assert_eq!(ends(&mut desk), []);
+        desk.report(ok, now);
+        assert_eq!(ends(&mut desk), [Final::Ok]);
+    }
+
+    #[test]
+    fn a_worker_that_dies_takes_what_it_holds_along() {
+        let (mut desk, _, _, now) = one_task_held(true);
+        desk.bury(&WorkerId("another".into()), 7, now);
+        desk.bury(&WorkerId("w".into()), 8, now);
+        assert_eq!(ends(&mut desk), [], "another worker, and another life of this one");
+        desk.bury(&WorkerId("w".into()), 7, now);
+        assert_eq!(ends(&mut desk), [Final::Dead]);
     }
 }

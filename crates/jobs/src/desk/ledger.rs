@@ -33,13 +33,13 @@ pub struct Ledger {
 struct Live {
     life: Life,
     began: Option<Timestamp>,
-    /// Times that it went out and no worker took it.
-    untaken: u32,
+    /// Times that it went out and nothing came of it.
+    misses: u32,
 }
 
 impl Live {
     fn new(life: Life) -> Self {
-        Self { life, began: None, untaken: 0 }
+        Self { life, began: None, misses: 0 }
     }
 }
 
@@ -124,12 +124,12 @@ impl Ledger {
         }
     }
 
-    /// It went out and no worker took it; how often that has happened by now.
+    /// It went out and nothing came of it; how often that has happened by now.
     pub fn missed(&mut self, index: u32) -> u32 {
         let live = self.offset(index).and_then(|offset| self.live.get_mut(&offset));
         live.map_or(0, |live| {
-            live.untaken = live.untaken.saturating_add(1);
-            live.untaken
+            live.misses = live.misses.saturating_add(1);
+            live.misses
         })
     }
 

@@ -16,8 +16,8 @@ use super::{Desk, Now, Pick, SessionChange};
 pub const DOUBT_PATIENCE: Duration = Duration::from_secs(1);
 /// A queue must be found empty twice, this far apart: a worker that has just taken a parcel has not said so yet.
 const SECOND_LOOK: Duration = Duration::from_millis(500);
-/// Times that a task goes out without any worker taking it.
-pub const UNTAKEN_MAX: u32 = 8;
+/// Times that a task goes out without any worker taking it, or without a word of how it ended.
+pub const MISSES_MAX: u32 = 8;
 /// How long a queue rests after parcels were lost twice in a row; doubles with each further time.
 const REST_FIRST: Duration = Duration::from_secs(1);
 const REST_LONGEST: Duration = Duration::from_secs(60);
@@ -146,14 +146,15 @@ impl Desk {
         parcels.len()
     }
 
-    fn miss(&mut self, pick: Pick, queue: &QueueName, now: Now) {
+    /// It went out and nothing came of it: it goes out again, so many times.
+    pub(super) fn miss(&mut self, pick: Pick, queue: &QueueName, now: Now) {
         let TaskKey { job, index } = pick.task;
-        let untaken = self.jobs.get_mut(&job).map_or(0, |ledger| ledger.missed(index));
-        if untaken < UNTAKEN_MAX {
+        let misses = self.jobs.get_mut(&job).map_or(0, |ledger| ledger.missed(index));
+        if misses < MISSES_MAX {
             return self.finish(pick.task, pick.attempt, Verdict::Returned, None, None, now);
         }
         let reason = format!(
-            "it was handed out {untaken} times and no worker took it; the dead letters of queue {queue} may say why"
+            "it was handed out {misses} times and nothing came of it; the dead letters of queue {queue} may say why"
         );
         self.give_up(pick, &reason, now);
     }
@@ -230,7 +231,7 @@ mod tests {
         assert_eq!(desk.hand_out(now).len(), 1);
         let now = later(now, Duration::from_secs(2));
         assert!(desk.overdue(PATIENCE, now).is_empty(), "it may lie there");
-        desk.bury("h", 7, now);
+        desk.bury(&WorkerId("w".into()), 7, now);
         assert!(desk.is_in_doubt());
         let now = later(now, DOUBT_PATIENCE + SECOND_LOOK);
         assert_eq!(desk.overdue(PATIENCE, now), BTreeSet::from([queue.clone()]));
@@ -245,7 +246,7 @@ mod tests {
         let (mut desk, mut now) = desk();
         let (queue, began) = (QueueName::default(), now);
         let (mut sent, mut ended) = (0, Vec::new());
-        while ended.is_empty() && sent <= UNTAKEN_MAX {
+        while ended.is_empty() && sent <= MISSES_MAX {
             if !desk.hand_out(now).is_empty() {
                 sent += 1;
                 now = later(now, PATIENCE + SECOND_LOOK);
@@ -255,10 +256,10 @@ mod tests {
             desk.found_empty(&queue, PATIENCE, now);
             ended.extend(desk.effects().ended);
         }
-        assert_eq!((sent, ended.len(), ended[0].how), (UNTAKEN_MAX, 1, Final::Dead));
+        assert_eq!((sent, ended.len(), ended[0].how), (MISSES_MAX, 1, Final::Dead));
         let reason = ended[0].outcome.as_ref().and_then(|outcome| outcome.reason.clone()).unwrap();
         assert!(reason.contains("8 times") && reason.contains("dead letters of queue default"), "{reason}");
         let waited = now.mono.since(began.mono);
-        assert!(waited > PATIENCE * UNTAKEN_MAX + REST_LONGEST, "it rested in between: {waited:?}");
+        assert!(waited > PATIENCE * MISSES_MAX + REST_LONGEST, "it rested in between: {waited:?}");
     }
 }

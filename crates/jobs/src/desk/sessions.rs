@@ -10,6 +10,7 @@ use mutirao_core::envelope::Beat;
 use mutirao_core::id::{Attempt, QueueName, SessionId, TaskKey, WorkerId};
 use mutirao_core::task::Needs;
 
+use super::sequence::{Order, Sequence};
 use super::window::Seats;
 
 pub struct Session {
@@ -25,6 +26,9 @@ pub struct Session {
     pub pid: u32,
     pub capacity: Needs,
     pub draining: bool,
+    /// It said goodbye. What it had said before may still come.
+    pub left: bool,
+    sequence: Sequence,
     pub held: HashMap<TaskKey, Attempt>,
 }
 
@@ -35,7 +39,7 @@ const GHOSTS_MAX: usize = 100_000;
 pub struct Sessions {
     sessions: HashMap<SessionId, Session>,
     holders: HashMap<(TaskKey, Attempt), SessionId>,
-    /// Who held what when its lease ran out: its `ok` would still count.
+    /// Who held what when it was given up or taken from it: its `ok` would still count.
     ghosts: HashMap<(TaskKey, Attempt), SessionId>,
     ghosts_order: VecDeque<(TaskKey, Attempt)>,
 }
@@ -74,8 +78,21 @@ impl Sessions {
             pid: 0,
             capacity: Needs::default(),
             draining: false,
+            left: false,
+            sequence: Sequence::default(),
             held: HashMap::new(),
         });
+    }
+
+    /// A session said something: how that stands to what it said before. `wait_until` is how long a gap is waited for.
+    pub fn hear(&mut self, session: &SessionId, number: Option<u64>, now: Mono, wait_until: Mono) -> Order {
+        let known = self.sessions.get_mut(session);
+        known.map_or(Order::Whole, |known| known.sequence.hear(number, now, wait_until))
+    }
+
+    /// It said goodbye, and nothing that it said before is waited for.
+    pub fn is_done(&self, session: &SessionId) -> bool {
+        self.sessions.get(session).is_some_and(|known| known.left && known.sequence.is_whole())
     }
 
     /// Renews the lease and takes over what the beat says; returns what the session was believed to hold.
@@ -87,6 +104,7 @@ impl Sessions {
         known.pid = beat.pid;
         known.capacity = beat.capacity;
         known.draining = beat.draining || beat.leaving;
+        known.left = beat.leaving;
         let mut held: Vec<_> = known.held.iter().map(|(task, attempt)| (*task, *attempt)).collect();
         held.sort_unstable();
         held
@@ -170,11 +188,13 @@ impl Sessions {
     pub fn forgive(&mut self, by: Duration) {
         for session in self.sessions.values_mut() {
             session.until = session.until.plus(by);
+            session.sequence.forgive(by);
         }
     }
 
-    pub fn of_process(&self, host: &str, pid: u32) -> Vec<SessionId> {
-        let is_it = |session: &Session| session.pid == pid && session.host == host;
+    /// Of one life of a worker: when it starts again, it has another process.
+    pub fn of_process(&self, worker: &WorkerId, pid: u32) -> Vec<SessionId> {
+        let is_it = |session: &Session| session.pid == pid && session.worker == *worker;
         let mut found: Vec<_> = self.sessions.iter().filter(|(_, s)| is_it(s)).map(|(id, _)| id.clone()).collect();
         found.sort_unstable();
         found

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mutirao_core::envelope::shard_of;
-use mutirao_core::id::{JobKey, TaskKey};
+use mutirao_core::id::{JobKey, TaskKey, WorkerId};
 use mutirao_core::job::{JobState, JobView, WorkerView};
 use mutirao_core::shard::JOBS_SHARDS;
 use mutirao_core::{Problem, ShardId};
@@ -133,9 +133,9 @@ impl Jobs {
     }
 
     /// Whoever saw a worker process die says so, and what it held goes out again without waiting for its lease.
-    pub async fn process_died(&self, host: String, pid: u32) {
+    pub async fn process_died(&self, worker: WorkerId, host: String, pid: u32) {
         // Whoever does not hear this waits for the lease.
-        self.ask_all(Question::Bury { host, pid }).await;
+        self.ask_all(Question::Bury { worker: Some(worker), host, pid }).await;
     }
 
     async fn ask_all(&self, question: Question) -> Vec<(ShardId, Result<Answer, Silent>)> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_core::task::Needs;
-use mutirao_core::{Clock, Dice, Problem, QueueName};
+use mutirao_core::{Clock, Dice, Problem, QueueName, WorkerId};
 use mutirao_store::{FolderLock, StoreError};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::AsyncWriteExt;
@@ -36,8 +36,8 @@ const SLOTS_MAX: u32 = 4_096;
 /// Asks for a one-time token.
 pub type Invite = Box<dyn Fn(QueueName) -> Pin<Box<dyn Future<Output = Result<String, Problem>> + Send>> + Send + Sync>;
 
-/// Says that the worker process with this id has died.
-pub type Obituary = Box<dyn Fn(u32) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+/// Says that this process of a worker has died.
+pub type Obituary = Box<dyn Fn(WorkerId, u32) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 pub struct Plan {
     pub workers: u32,
@@ -159,9 +159,10 @@ impl Place {
                 Ok((child, line)) => {
                     let pid = child.id();
                     self.attend(child, line).await;
-                    if let Some(pid) = pid {
+                    // One that died before it had an identity held nothing.
+                    if let (Some(pid), Ok(Some(identity))) = (pid, identity::load(&self.dir)) {
                         self.plan.clock.sleep(WAKE).await;
-                        (self.plan.obituary)(pid).await;
+                        (self.plan.obituary)(identity.worker, pid).await;
                     }
                 }
                 Err(why) => tracing::error!(why, "a worker cannot be started"),

@@ -27,7 +27,7 @@ impl Broker {
             let seen_us = ground.between(0, 500 * MS);
             ground.after(seen_us, Event::FromBroker(conn, FromBroker::Lost));
             for queue in self.queues.values_mut() {
-                queue.leave(conn);
+                queue.leave(conn, ground.weather.requeueing);
             }
         }
         match ground.weather.keeping {
@@ -50,7 +50,7 @@ impl Broker {
         if self.connections.remove(&conn).is_some() {
             ground.note(|| format!("broker: {conn:?} is gone"));
             for name in self.names() {
-                self.queues.entry(name.clone()).or_default().leave(conn);
+                self.queues.entry(name.clone()).or_default().leave(conn, ground.weather.requeueing);
                 self.deal(&name, ground);
             }
         }
@@ -89,7 +89,7 @@ impl Broker {
             }
             ToBroker::Cancel { consumer } => {
                 for name in self.names() {
-                    if self.queues.entry(name.clone()).or_default().cancel(conn, consumer) {
+                    if self.queues.entry(name.clone()).or_default().cancel(conn, consumer, ground.weather.requeueing) {
                         self.deal(&name, ground);
                     }
                 }

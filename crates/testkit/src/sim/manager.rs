@@ -322,7 +322,7 @@ impl Manager {
     }
 
     /// A worker process was seen dying.
-    pub fn bury(&mut self, pid: u32, ground: &mut Ground) {
+    pub fn bury(&mut self, pid: Pid, ground: &mut Ground) {
         self.all_posts(ground, |post, h| post.bury(pid, h));
     }
 }

@@ -38,6 +38,12 @@ pub struct Oracle {
     refused: BTreeSet<TaskKey>,
     /// Sessions that are written down.
     sessions: BTreeMap<SessionId, QueueName>,
+    /// What each session received.
+    received: BTreeMap<SessionId, Vec<(TaskKey, Attempt)>>,
+    /// Sessions whose goodbye was heard: whatever they had, they did not die with it.
+    left: BTreeSet<SessionId>,
+    /// Tries whose receiver was given up, by task.
+    bereft: BTreeMap<TaskKey, BTreeSet<Attempt>>,
     /// Those that were when a generation began: its owner must wait for them.
     awaited: BTreeMap<(ShardId, u64), BTreeMap<SessionId, QueueName>>,
     pub tally: Tally,
@@ -119,9 +125,13 @@ impl Oracle {
         for change in &settlement.sessions {
             match change {
                 SessionChange::Came(session, _, queue) => drop(self.sessions.insert(session.clone(), queue.clone())),
-                SessionChange::Went(session) => drop(self.sessions.remove(session)),
+                SessionChange::Went(session) => {
+                    self.sessions.remove(session);
+                    self.give_up(session);
+                }
             }
         }
+        self.check_losses(settlement);
         let mut jobs = BTreeSet::new();
         for task in settlement.ended.iter().chain(&settlement.late).map(|ended| ended.task) {
             let Some(how) = rows.end_of(task) else { continue };
@@ -133,6 +143,26 @@ impl Oracle {
         }
         for job in jobs {
             self.check_job(rows, job);
+        }
+    }
+
+    fn give_up(&mut self, session: &SessionId) {
+        if self.left.contains(session) {
+            return;
+        }
+        for (task, attempt) in self.received.remove(session).into_iter().flatten() {
+            self.bereft.entry(task).or_default().insert(attempt);
+        }
+    }
+
+    /// A try is lost only with the session that had it: a message that went astray costs time, and never counts.
+    fn check_losses(&mut self, settlement: &Settlement) {
+        let ended = settlement.ended.iter().map(|ended| (ended.task, ended.losses));
+        for (task, losses) in ended.chain(settlement.again.iter().map(|again| (again.task, again.losses))) {
+            let bereft = self.bereft.get(&task).map_or(0, BTreeSet::len);
+            if losses as usize > bereft {
+                self.fail(|| format!("{task} counts {losses} losses, and {bereft} of its workers were given up"));
+            }
         }
     }
 
@@ -212,6 +242,10 @@ impl Oracle {
         }
     }
 
+    pub fn heard_goodbye(&mut self, session: &SessionId) {
+        self.left.insert(session.clone());
+    }
+
     /// A report is acknowledged: what its owner made of it must be written.
     pub fn acknowledged(&mut self, member: &MemberId, ended: &[TaskKey]) {
         for task in ended {
@@ -222,6 +256,10 @@ impl Oracle {
     }
 
     // ── what workers do ──────────────────────────────────────────────────────────────────────────────────────────
+
+    pub fn received(&mut self, task: TaskKey, attempt: Attempt, session: &SessionId) {
+        self.received.entry(session.clone()).or_default().push((task, attempt));
+    }
 
     pub fn ran(&mut self, task: TaskKey, attempt: Attempt, verdict: Verdict, began_us: u64, now_us: u64) {
         self.tally.runs += 1;

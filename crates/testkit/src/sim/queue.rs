@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::flaw::Flaw;
+use super::weather::Requeueing;
 use super::wire::{Body, ConnId};
 
 pub struct Message {
@@ -38,16 +39,16 @@ impl Queue {
     }
 
     /// All consumers of a connection go, and what they had goes back.
-    pub fn leave(&mut self, conn: ConnId) {
-        self.remove(|consumer| consumer.conn == conn);
+    pub fn leave(&mut self, conn: ConnId, requeueing: Requeueing) {
+        self.remove(|consumer| consumer.conn == conn, requeueing);
     }
 
     /// True if it was one of this queue.
-    pub fn cancel(&mut self, conn: ConnId, id: u64) -> bool {
-        self.remove(|consumer| consumer.conn == conn && consumer.id == id)
+    pub fn cancel(&mut self, conn: ConnId, id: u64, requeueing: Requeueing) -> bool {
+        self.remove(|consumer| consumer.conn == conn && consumer.id == id, requeueing)
     }
 
-    fn remove(&mut self, goes: impl Fn(&Consumer) -> bool) -> bool {
+    fn remove(&mut self, goes: impl Fn(&Consumer) -> bool, requeueing: Requeueing) -> bool {
         let (gone, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut self.consumers).into_iter().partition(goes);
         self.consumers = stay;
         let back = gone.iter().map(|consumer| consumer.unacked.len()).sum::<usize>() > 0;
@@ -55,7 +56,7 @@ impl Queue {
         for consumer in gone {
             self.ready.extend(consumer.unacked.into_iter().map(|(_, message)| message));
         }
-        if back {
+        if back && requeueing == Requeueing::ToItsPlace {
             self.ready.make_contiguous().sort_by_key(|message| message.number);
         }
         some

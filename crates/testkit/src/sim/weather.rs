@@ -24,6 +24,15 @@ pub enum Keeping {
     Nothing,
 }
 
+/// Where in its queue a message goes that a dead connection had not acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Requeueing {
+    #[default]
+    ToItsPlace,
+    /// As a queue with a delivery limit may do: what was said later is then heard first.
+    ToTheEnd,
+}
+
 /// Whether a look into a queue counts what is with a consumer of another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
@@ -48,6 +57,7 @@ pub struct Weather {
     pub terms: Terms,
     pub keeping: Keeping,
     pub counting: Counting,
+    pub requeueing: Requeueing,
     pub slow_letters_per_mille: u64,
     pub slow_letter_us: u64,
     pub lost_calls_per_mille: u64,
@@ -77,6 +87,7 @@ impl Weather {
             terms: Terms::of(Duration::from_secs(between(3, 11))),
             keeping: if dice.below(3) == 0 { Keeping::Nothing } else { Keeping::Confirmed },
             counting: if dice.below(2) == 0 { Counting::Everything } else { Counting::WhatLies },
+            requeueing: if dice.below(2) == 0 { Requeueing::ToTheEnd } else { Requeueing::ToItsPlace },
             slow_letters_per_mille: maybe(60),
             // Now and then longer than a lease: what was sent under it arrives when it is over.
             slow_letter_us: if dice.below(4) == 0 { 14 * SECOND } else { between(10 * MS, 4 * SECOND) },

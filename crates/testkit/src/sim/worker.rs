@@ -66,7 +66,6 @@ pub struct Worker {
     pub clock: LocalClock,
     pub queue: QueueName,
     pub session: SessionId,
-    worker: WorkerId,
     capacity: Needs,
     limits: Limits,
     link: Link,
@@ -80,11 +79,15 @@ pub struct Worker {
     beat_at: Mono,
 }
 
+/// Few workers, many lives: a worker that starts again is the same worker.
+pub fn worker_of(pid: Pid) -> WorkerId {
+    WorkerId(format!("w{}", pid.0 % 5))
+}
+
 impl Worker {
     pub fn start(pid: Pid, queue: QueueName, capacity: Needs, clock: LocalClock, ground: &mut Ground) -> Self {
         let session = SessionId(format!("s{}", pid.0));
-        // Few workers, many lives: a worker that starts again is the same worker.
-        let worker = WorkerId(format!("w{}", pid.0 % 5));
+        let worker = worker_of(pid);
         let limits = Limits::default();
         ground.note(|| format!("{session}: worker of {queue} with {} starts", capacity.cpus));
         ground.after(0, Event::Tick(pid));
@@ -92,9 +95,8 @@ impl Worker {
             pid,
             clock,
             queue,
-            desk: Desk::new(capacity, limits, session.clone(), worker.clone()),
+            desk: Desk::new(capacity, limits, session.clone(), worker),
             session,
-            worker,
             capacity,
             limits,
             link: Link::new(pid),
@@ -245,7 +247,7 @@ impl Worker {
         self.link.send(ToBroker::Ack { consumer, through: *last }, ground);
         for (_, parcel) in std::mem::take(&mut self.inbox) {
             ground.note(|| format!("{}: takes parcel {:?} of {} tasks", self.session, parcel.id, parcel.tasks.len()));
-            self.runs.received(&parcel, ground);
+            self.runs.received(&parcel, &self.session, ground);
             if let Err(bad) = self.desk.accept((*parcel).clone(), now.wall) {
                 ground.oracle.fail(|| format!("an owner made a parcel that makes no sense: {bad}"));
             }
@@ -297,7 +299,7 @@ impl Worker {
 
     fn beat(&mut self, now: Now, stage: Stage) -> Outgoing {
         self.desk.tidy(now.wall, now.mono);
-        let mut reports = Reports::new(self.session.clone(), self.worker.clone());
+        let mut reports = self.desk.message();
         reports.beat = Some(Beat {
             queue: self.queue.clone(),
             host: "h".into(),

@@ -208,7 +208,7 @@ impl World {
             Event::Thaw(pid) => self.wake(pid),
             Event::SeenDying(pid) => {
                 for manager in self.managers.values_mut() {
-                    manager.bury(pid.0, ground);
+                    manager.bury(pid, ground);
                 }
             }
             Event::ClientTick => {

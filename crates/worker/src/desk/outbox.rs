@@ -39,11 +39,13 @@ pub(crate) struct Outbox {
     waiting: VecDeque<(Arc<str>, Report)>,
     output_bytes: usize,
     in_flight: Vec<Try>,
+    /// Messages of this session so far.
+    messages: u64,
 }
 
 impl Outbox {
     pub fn new(session: SessionId, worker: WorkerId) -> Self {
-        Self { session, worker, waiting: VecDeque::new(), output_bytes: 0, in_flight: Vec::new() }
+        Self { session, worker, waiting: VecDeque::new(), output_bytes: 0, in_flight: Vec::new(), messages: 0 }
     }
 
     pub fn push(&mut self, to: Arc<str>, report: Report) {
@@ -51,11 +53,17 @@ impl Outbox {
         self.waiting.push_back((to, report));
     }
 
+    /// An empty message with the next number. Whoever takes it sends it, before any other is taken.
+    pub fn message(&mut self) -> Reports {
+        self.messages += 1;
+        Reports { number: Some(self.messages), ..Reports::new(self.session.clone(), self.worker.clone()) }
+    }
+
     /// The next message: as many reports as fit and go to the same place. The one before must be confirmed.
     pub fn take(&mut self) -> Option<(Arc<str>, Reports)> {
         debug_assert!(self.in_flight.is_empty());
         let to = self.waiting.front()?.0.clone();
-        let mut reports = Reports::new(self.session.clone(), self.worker.clone());
+        let mut reports = self.message();
         let mut output_bytes = 0;
         for taken in 0..MESSAGE_REPORTS_MAX {
             let Some((place, report)) = self.waiting.front() else { break };
@@ -128,6 +136,7 @@ mod tests {
             left.push((to.to_string(), reports.done.iter().map(|done| done.task.index).collect::<Vec<_>>()));
             outbox.confirm();
         }
+        assert_eq!(outbox.message().number, Some(4), "each has its number");
         assert_eq!(left, [("a".into(), vec![1, 2]), ("b".into(), vec![3]), ("a".into(), vec![4])]);
     }
 

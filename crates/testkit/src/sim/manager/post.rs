@@ -24,7 +24,8 @@ use super::super::link::Link;
 use super::super::oracle::HandOut;
 use super::super::weather::{LEASE, PATIENCE};
 use super::super::window::WindowCheck;
-use super::super::wire::{Answer, Ask, Definition, Loaded, Name, NoAnswer, Question, ToBroker};
+use super::super::wire::{Answer, Ask, Definition, Loaded, Name, NoAnswer, Pid, Question, ToBroker};
+use super::super::worker::worker_of;
 use super::{Calls, Purpose};
 use outbox::{Outbox, Outgoing};
 use settling::Settling;
@@ -206,8 +207,11 @@ impl Post {
         // What comes after it was asked to leave is for the next owner.
         let Some(work) = self.work.as_mut().filter(|_| !self.leaving) else { return };
         work.window.completed(h.now.mono, reports.done.len() as u64);
-        if reports.beat.is_some() {
+        if let Some(beat) = &reports.beat {
             work.heard.insert(reports.session.clone());
+            if beat.leaving {
+                h.ground.oracle.heard_goodbye(&reports.session);
+            }
         }
         work.desk.report(reports.clone(), h.now);
         let ended = work.absorb();
@@ -229,9 +233,9 @@ impl Post {
         }
     }
 
-    pub fn bury(&mut self, pid: u32, h: &mut Hands<'_>) {
+    pub fn bury(&mut self, pid: Pid, h: &mut Hands<'_>) {
         if let Some(work) = &mut self.work {
-            work.desk.bury("h", pid, h.now);
+            work.desk.bury(&worker_of(pid), pid.0, h.now);
         }
     }
 

@@ -38,12 +38,13 @@ pub struct Runs {
 
 impl Runs {
     /// No-ops are over as soon as they are received: the desk says ok by itself.
-    pub fn received(&self, parcel: &Parcel, ground: &mut Ground) {
+    pub fn received(&self, parcel: &Parcel, session: &SessionId, ground: &mut Ground) {
         for handout in &parcel.tasks {
             let Some(template) = parcel.templates.get(usize::from(handout.t)) else { continue };
+            let task = TaskKey { job: template.job, index: handout.index };
+            let attempt = Attempt { generation: parcel.id.generation, n: handout.n };
+            ground.oracle.received(task, attempt, session);
             if matches!(template.spec.action, Action::Noop {}) {
-                let task = TaskKey { job: template.job, index: handout.index };
-                let attempt = Attempt { generation: parcel.id.generation, n: handout.n };
                 ground.oracle.ran(task, attempt, Verdict::Ok, ground.now_us, ground.now_us);
             }
         }
