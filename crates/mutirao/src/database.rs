@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use mutirao_core::blobs::Blobs;
 use mutirao_shards::Shared;
+use mutirao_shards::store::postgres::CONNECTIONS_MAX as LEASES_CONNECTIONS_MAX;
 use mutirao_store::backup::{JUMP, Place, RESTORING, Tables};
-use mutirao_store::postgres::BLOBS_MIGRATIONS;
+use mutirao_store::postgres::{BLOBS_MIGRATIONS, CONNECTIONS_MAX as STORE_CONNECTIONS_MAX};
 use mutirao_store::{Database, FileBlobs, FolderLock, Migration, PgBlobs, Postgres, Sqlite, StoreError};
 
 use crate::config::Settings;
@@ -15,6 +16,9 @@ use crate::config::Settings;
 /// Where SQLite keeps it all, inside the data folder.
 const FILE: &str = "mutirao.db";
 const BLOBS: &str = "blobs";
+
+/// Connections to PostgreSQL that one manager holds at most.
+pub const CONNECTIONS_MAX: usize = STORE_CONNECTIONS_MAX + LEASES_CONNECTIONS_MAX;
 
 pub fn file_in(data: &Path) -> PathBuf {
     data.join(FILE)
@@ -80,7 +84,7 @@ pub async fn open(settings: &Settings, data: &Path) -> Result<Database, StoreErr
 /// transactions, a busy manager loses its queues.
 pub async fn leases(settings: &Settings, database: &Database, held: &FolderLock) -> Result<Shared, StoreError> {
     let apart = match settings.database.set() {
-        Some(url) => Postgres::open(&url.0, &[]).await?.into(),
+        Some(url) => Postgres::apart(&url.0, LEASES_CONNECTIONS_MAX).await?.into(),
         None => database.clone(),
     };
     mutirao_shards::store::open(&apart, Some(held)).await

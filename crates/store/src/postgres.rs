@@ -5,7 +5,8 @@
 //! write among them may or may not have got through, so writes are made to be repeated.
 //!
 //! **Pipelining.** Statements whose futures are polled together travel together. A transaction is undone when it is
-//! dropped without a commit, also when its caller goes away.
+//! dropped without a commit, also when its caller goes away; a connection that still works on what its caller did not
+//! wait for is closed.
 //!
 //! Not here: any table or query but those of blobs. They belong to the capabilities.
 
@@ -14,24 +15,24 @@ mod blobs;
 mod checkup;
 mod connect;
 mod errors;
+mod lent;
 pub(crate) mod migrate;
 mod tls;
 
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use deadpool_postgres::{Client, Pool};
-pub use deadpool_postgres::{GenericClient, Transaction};
 pub use tokio_postgres::Row;
 pub use tokio_postgres::types::ToSql;
 
-use crate::room::{Place, Room};
+use crate::room::Room;
 use crate::{Migration, StoreError};
 pub use ask::{Ask, text};
 pub(crate) use blobs::CHUNK_BYTES_MAX;
 pub use blobs::{MIGRATIONS as BLOBS_MIGRATIONS, PgBlobs};
 pub use checkup::{Checkup, Settings, check};
-pub use connect::check_url;
+pub use connect::{CONNECTIONS_MAX, check_url};
+pub use lent::{Connection, Transaction};
 
 /// Calls that hold a connection or wait for one. Past this, [`StoreError::Busy`].
 const CALLS_WAITING_MAX: usize = 4_096;
@@ -47,27 +48,32 @@ struct Inner {
     address: String,
 }
 
-/// A connection lent out for one call.
-pub struct Connection<'a> {
-    client: Client,
-    _place: Place<'a>,
-}
-
 impl Postgres {
     /// Connects, looks whether the server will do, and applies the steps that are missing. The URL is that of libpq:
     /// `postgres://user:password@host:5432/database?sslmode=require&sslrootcert=/etc/ca.pem`.
     pub async fn open(url: &str, migrations: &[Migration]) -> Result<Postgres, StoreError> {
-        let (pool, mut client, address) = first(url).await?;
+        let (pool, mut client, address) = first(url, CONNECTIONS_MAX).await?;
         migrate::apply(&mut client, &address, migrations).await?;
         drop(client);
-        Ok(Postgres(Arc::new(Inner { pool, room: Room::for_at_most(CALLS_WAITING_MAX), address })))
+        Ok(Self::of(pool, address))
+    }
+
+    /// Connections of their own, at most so many, to a database that somebody has opened: for calls that must not wait
+    /// behind others.
+    pub async fn apart(url: &str, connections_max: usize) -> Result<Postgres, StoreError> {
+        let (pool, _, address) = first(url, connections_max).await?;
+        Ok(Self::of(pool, address))
+    }
+
+    fn of(pool: Pool, address: String) -> Postgres {
+        Postgres(Arc::new(Inner { pool, room: Room::for_at_most(CALLS_WAITING_MAX), address }))
     }
 
     /// Waits for a free connection.
     pub async fn connection(&self) -> Result<Connection<'_>, StoreError> {
         let place = self.0.room.enter()?;
         let client = self.0.pool.get().await.map_err(errors::at_run_time)?;
-        Ok(Connection { client, _place: place })
+        Ok(Connection::lend(client, place))
     }
 
     /// Lets nobody in any more. What is under way keeps its connection until it is done.
@@ -82,10 +88,10 @@ impl Postgres {
 }
 
 /// A pool, its first connection, and the address without the password; or why the server will not do.
-async fn first(url: &str) -> Result<(Pool, Client, String), StoreError> {
+async fn first(url: &str, connections_max: usize) -> Result<(Pool, Client, String), StoreError> {
     let plan = connect::Plan::read(url)?;
     let address = plan.address.clone();
-    let pool = plan.pool()?;
+    let pool = plan.pool(connections_max)?;
     let client = pool.get().await.map_err(|error| errors::at_opening(error, &address))?;
     connect::check_version(&client, &address).await?;
     Ok((pool, client, address))
@@ -93,35 +99,8 @@ async fn first(url: &str) -> Result<(Pool, Client, String), StoreError> {
 
 /// One connection, for whoever needs no pool, and the address without the password.
 pub(crate) async fn alone(url: &str) -> Result<(Client, String), StoreError> {
-    let (_, client, address) = first(url).await?;
+    let (_, client, address) = first(url, 1).await?;
     Ok((client, address))
-}
-
-impl Connection<'_> {
-    /// Begins a transaction that sees what others commit meanwhile.
-    pub async fn begin(&mut self) -> Result<Transaction<'_>, StoreError> {
-        Ok(self.client.transaction().await?)
-    }
-
-    /// Begins a transaction that only reads, and of which all sees one state.
-    pub async fn snapshot(&mut self) -> Result<Transaction<'_>, StoreError> {
-        let builder = self.client.build_transaction();
-        Ok(builder.isolation_level(tokio_postgres::IsolationLevel::RepeatableRead).read_only(true).start().await?)
-    }
-}
-
-impl Deref for Connection<'_> {
-    type Target = Client;
-
-    fn deref(&self) -> &Client {
-        &self.client
-    }
-}
-
-impl DerefMut for Connection<'_> {
-    fn deref_mut(&mut self) -> &mut Client {
-        &mut self.client
-    }
 }
 
 impl std::fmt::Debug for Postgres {

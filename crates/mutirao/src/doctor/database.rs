@@ -7,7 +7,7 @@ use mutirao_store::postgres::{Checkup, check};
 use super::Finding;
 use crate::cli::size;
 use crate::config::{Config, Origin};
-use crate::database::{file_in, postgres_steps};
+use crate::database::{CONNECTIONS_MAX, file_in, postgres_steps};
 
 /// Clocks of managers and their database that differ by more confuse whoever reads times.
 const SKEW_MS_MAX: i64 = 5_000;
@@ -96,7 +96,7 @@ fn tables(checkup: &Checkup) -> Finding {
 
 /// A manager that runs holds its connections already, so this is about one more of them.
 fn connections(checkup: &Checkup) -> Finding {
-    let (free, wanted) = (checkup.connections_free, checkup.connections_wanted);
+    let (free, wanted) = (checkup.connections_free, CONNECTIONS_MAX as i64);
     let found = format!("{free} free; a manager holds up to {wanted}");
     if free < wanted {
         Finding::warn("connections", found, "raise max_connections there, or stop other programs")
@@ -137,7 +137,6 @@ mod tests {
                 statement_timeout_ms: 0,
             },
             connections_free: 90,
-            connections_wanted: 8,
             now: Timestamp(1_000_000),
         }
     }
@@ -163,7 +162,7 @@ mod tests {
         assert_eq!(with(|c| (c.steps_missing, c.may_create) = (2, false)), ("tables", Mark::Fail));
         assert_eq!(with(|c| c.forbidden = vec!["jobs".into()]), ("tables", Mark::Fail));
         assert_eq!(with(|c| c.standby = true), ("database", Mark::Fail));
-        assert_eq!(with(|c| c.connections_free = 7), ("connections", Mark::Warn));
+        assert_eq!(with(|c| c.connections_free = CONNECTIONS_MAX as i64 - 1), ("connections", Mark::Warn));
         assert_eq!(with(|c| c.settings.autovacuum = false), ("vacuum", Mark::Fail));
         assert_eq!(with(|c| c.settings.statement_timeout_ms = 5_000), ("timeout", Mark::Warn));
         assert_eq!(with(|c| c.now = Timestamp(990_000)), ("clock", Mark::Warn));

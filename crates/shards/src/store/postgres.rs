@@ -15,6 +15,10 @@ use mutirao_store::{Migration, Postgres, StoreError};
 use super::{LeaseRow, Mark, MemberRow, ShardStore};
 use mutirao_core::shard::{MemberId, ShardId};
 
+/// Connections that are enough: two for the rounds, which beat and renew at once, and two for shards that are released
+/// meanwhile.
+pub const CONNECTIONS_MAX: usize = 4;
+
 pub const MIGRATIONS: &[Migration] =
     &[Migration { component: "shards", version: 1, sql: include_str!("postgres/001_shards.sql") }];
 

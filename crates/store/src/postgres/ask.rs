@@ -1,5 +1,5 @@
 //! Asking, with statements prepared once for each connection and errors in the store's words. For connections and
-//! transactions alike.
+//! transactions alike; of those that are lent out it is counted what they have not answered.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -8,6 +8,7 @@ use deadpool_postgres::GenericClient;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::lent::{Connection, Transaction};
 use crate::StoreError;
 
 pub trait Ask {
@@ -45,6 +46,27 @@ impl<C: GenericClient> Ask for C {
         Ok(self.execute(&statement, params).await?)
     }
 }
+
+/// Asks the client inside, and keeps count.
+macro_rules! asks_counted {
+    ($($lent:ident),+) => { $(
+        impl Ask for $lent<'_> {
+            async fn rows(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
+                self.unanswered.until((**self).rows(sql, params)).await
+            }
+
+            async fn row(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>, StoreError> {
+                self.unanswered.until((**self).row(sql, params)).await
+            }
+
+            async fn run(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<u64, StoreError> {
+                self.unanswered.until((**self).run(sql, params)).await
+            }
+        }
+    )+ };
+}
+
+asks_counted!(Connection, Transaction);
 
 /// PostgreSQL's texts have no NUL. Whatever comes from outside unchecked (a reason, a session's name) goes through here,
 /// or one such byte would make a batch fail for ever.

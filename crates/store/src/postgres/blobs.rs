@@ -46,7 +46,7 @@ impl Blobs for PgBlobs {
         }
         let known = usize::try_from(len - offset).unwrap_or(usize::MAX).min(bytes.len());
         let grown = grow(&tx, id, len, &bytes[known..]).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok(grown)
     }
 

@@ -3,7 +3,6 @@
 use deadpool_postgres::Transaction;
 use mutirao_core::Timestamp;
 
-use super::connect::CONNECTIONS_MAX;
 use super::{errors, migrate};
 use crate::migrate::{known, tables};
 use crate::{Migration, StoreError};
@@ -24,9 +23,8 @@ pub struct Checkup {
     /// Whether it only follows another server, and takes no writes.
     pub standby: bool,
     pub settings: Settings,
-    /// Connections that the server can still take, and how many a manager holds at most.
+    /// Connections that the server can still take.
     pub connections_free: i64,
-    pub connections_wanted: i64,
     /// The server's clock.
     pub now: Timestamp,
 }
@@ -107,7 +105,6 @@ async fn look(
             statement_timeout_ms: row.try_get(7)?,
         },
         connections_free: row.try_get(8)?,
-        connections_wanted: CONNECTIONS_MAX as i64,
         now: Timestamp(row.try_get(9)?),
     })
 }

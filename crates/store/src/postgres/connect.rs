@@ -14,9 +14,10 @@ use super::errors;
 use super::tls::Wanted;
 use crate::StoreError;
 
-/// Connections of one process. PostgreSQL allows a hundred by default: room for several managers, a person with a shell
-/// and a backup. More would not be faster: settlements are one at a time, and reads are short.
-pub(super) const CONNECTIONS_MAX: usize = 8;
+/// Connections of one [`Postgres::open`](super::Postgres::open). PostgreSQL allows a hundred by default: room for several
+/// managers, a person with a shell and a backup. More would not be faster: settlements are one at a time, and reads are
+/// short.
+pub const CONNECTIONS_MAX: usize = 8;
 /// To reach the server, and for it to let us in.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// For somebody else to be done with a connection. Longer than any settlement should take.
@@ -59,14 +60,14 @@ impl Plan {
         Ok(Plan { config, tls, address })
     }
 
-    pub fn pool(self) -> Result<Pool, StoreError> {
+    pub fn pool(self, connections_max: usize) -> Result<Pool, StoreError> {
         // No question before each use: whoever gets a connection that has just died tries again anyway.
         let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let unusable = |why| StoreError::Unusable { path: self.address.clone(), why };
         let connector = self.tls.connector().map_err(unusable)?;
         let manager = Manager::from_connect(self.config, Dial(connector), manager_config);
         let pool = Pool::builder(manager)
-            .max_size(CONNECTIONS_MAX)
+            .max_size(connections_max)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(FREE_WITHIN))
             .create_timeout(Some(2 * CONNECT_WITHIN))

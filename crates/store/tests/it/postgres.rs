@@ -4,7 +4,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mutirao_core::SystemClock;
 use mutirao_core::blobs::{BlobError, Blobs};
+use mutirao_core::clock::ClockExt;
 use mutirao_store::postgres::{Ask, BLOBS_MIGRATIONS, check};
 use mutirao_store::suite::schema::{Schema, say};
 use mutirao_store::{Migration, PgBlobs, Postgres, StoreError, suite};
@@ -16,6 +18,9 @@ const ROWS: Migration =
     Migration { component: "rows", version: 1, sql: "CREATE TABLE rows (k bigint PRIMARY KEY, v bytea)" };
 const WIDER: Migration =
     Migration { component: "rows", version: 2, sql: "ALTER TABLE rows ADD COLUMN w bigint NOT NULL DEFAULT 0" };
+
+/// For what happens at once on an idle machine.
+const SOON: Duration = Duration::from_secs(40);
 
 async fn insert(store: &Postgres, k: i64) -> Result<u64, StoreError> {
     store.connection().await?.run("INSERT INTO rows (k) VALUES ($1)", &[&k]).await
@@ -51,6 +56,57 @@ async fn those_who_open_at_once_all_succeed_and_each_step_is_applied_once() {
     assert_eq!(keys(&store).await, [1]);
     store.close().await;
     assert!(matches!(insert(&store, 2).await, Err(StoreError::Closed)));
+    schema.remove().await;
+}
+
+/// Statements that the server is at work on, for this test's schema and with this word in them.
+async fn at_work(store: &Postgres, word: &str) -> i64 {
+    let count =
+        "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE $1 AND pid <> pg_backend_pid()";
+    let row = store.connection().await.unwrap().row(count, &[&format!("%{word}%")]).await.unwrap();
+    row.unwrap().get(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_whose_caller_went_away_in_the_middle_of_a_question_is_not_lent_again() {
+    let Some(server) = shared(POSTGRES_VARIABLE) else { return };
+    let schema = Schema::in_database(&server).await;
+    let watching = Postgres::open(&schema.url(), &[ROWS]).await.unwrap();
+    let store = Postgres::apart(&schema.url(), 1).await.unwrap();
+    let pid = async |store: &Postgres| -> i32 {
+        let row = store.connection().await.unwrap().row("SELECT pg_backend_pid()", &[]).await.unwrap();
+        row.unwrap().get(0)
+    };
+    let first = pid(&store).await;
+    assert_eq!(pid(&store).await, first, "one that was answered is lent again");
+
+    // Both end by themselves, long after the test has given them up.
+    let (alone, within) =
+        (format!("SELECT pg_sleep(60) AS a_{}", schema.name()), format!("SELECT pg_sleep(60) AS b_{}", schema.name()));
+    let asking = tokio::spawn({
+        let (store, alone) = (store.clone(), alone.clone());
+        async move { store.connection().await.unwrap().rows(&alone, &[]).await.map(drop) }
+    });
+    wait::eventually("the server to be at work", SOON, async || at_work(&watching, &alone).await == 1).await;
+    asking.abort();
+    let second = SystemClock.timeout(SOON / 2, pid(&store)).await.expect("nobody waits for what nobody wants");
+    assert_ne!(second, first);
+
+    let asking = tokio::spawn({
+        let (store, within) = (store.clone(), within.clone());
+        async move {
+            let mut connection = store.connection().await.unwrap();
+            connection.begin().await.unwrap().rows(&within, &[]).await.map(drop)
+        }
+    });
+    wait::eventually("the server to be at work", SOON, async || at_work(&watching, &within).await == 1).await;
+    asking.abort();
+    let third = SystemClock.timeout(SOON / 2, pid(&store)).await.expect("nobody waits for what nobody wants");
+    assert_ne!(third, second);
+    for word in [&alone, &within] {
+        let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = '{word}'");
+        say(&server, &end).await;
+    }
     schema.remove().await;
 }
 

@@ -1,0 +1,105 @@
+//! Connections as they are lent out. One whose borrower went away in the middle of a question (a limit ran out, a request
+//! was dropped) still works on it, and whoever got it next would wait for that; so it is closed instead of going back.
+//!
+//! Only what is asked through [`Ask`](super::Ask) is counted. What is asked of the client itself is not.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use deadpool_postgres::{Client, Transaction as PoolTransaction};
+use tokio_postgres::IsolationLevel;
+
+use crate::StoreError;
+use crate::room::Place;
+
+/// Questions whose answers have not come yet.
+#[derive(Default)]
+pub(super) struct Unanswered(AtomicUsize);
+
+impl Unanswered {
+    /// One that is dropped half way stays unanswered.
+    pub async fn until<T>(&self, answered: impl Future<Output = T> + Send) -> T {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let answer = answered.await;
+        self.0.fetch_sub(1, Ordering::Relaxed);
+        answer
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// A connection lent out for one call.
+pub struct Connection<'a> {
+    /// There until it is dropped.
+    client: Option<Client>,
+    pub(super) unanswered: Unanswered,
+    _place: Place<'a>,
+}
+
+impl<'a> Connection<'a> {
+    pub(super) fn lend(client: Client, place: Place<'a>) -> Self {
+        Self { client: Some(client), unanswered: Unanswered::default(), _place: place }
+    }
+
+    /// Begins a transaction that sees what others commit meanwhile.
+    pub async fn begin(&mut self) -> Result<Transaction<'_>, StoreError> {
+        let Self { client, unanswered, .. } = self;
+        let tx = unanswered.until(lent_mut(client).transaction()).await?;
+        Ok(Transaction { tx, unanswered })
+    }
+
+    /// Begins a transaction that only reads, and of which all sees one state.
+    pub async fn snapshot(&mut self) -> Result<Transaction<'_>, StoreError> {
+        let Self { client, unanswered, .. } = self;
+        let builder = lent_mut(client).build_transaction();
+        let start = builder.isolation_level(IsolationLevel::RepeatableRead).read_only(true).start();
+        let tx = unanswered.until(start).await?;
+        Ok(Transaction { tx, unanswered })
+    }
+}
+
+fn lent_mut(client: &mut Option<Client>) -> &mut Client {
+    client.as_mut().expect("a connection is lent until it is dropped")
+}
+
+impl Deref for Connection<'_> {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        self.client.as_ref().expect("a connection is lent until it is dropped")
+    }
+}
+
+impl Drop for Connection<'_> {
+    fn drop(&mut self) {
+        if !self.unanswered.is_empty()
+            && let Some(client) = self.client.take()
+        {
+            // Out of the pool, and hung up on.
+            drop(Client::take(client));
+        }
+    }
+}
+
+/// A transaction on a connection that is lent out. Undone when it is dropped without a commit.
+pub struct Transaction<'a> {
+    tx: PoolTransaction<'a>,
+    pub(super) unanswered: &'a Unanswered,
+}
+
+impl Transaction<'_> {
+    pub async fn commit(self) -> Result<(), StoreError> {
+        Ok(self.unanswered.until(self.tx.commit()).await?)
+    }
+}
+
+impl<'a> Deref for Transaction<'a> {
+    type Target = PoolTransaction<'a>;
+
+    fn deref(&self) -> &PoolTransaction<'a> {
+        &self.tx
+    }
+}
