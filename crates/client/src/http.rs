@@ -35,6 +35,12 @@ const BUSY_WAIT_MAX: Duration = Duration::from_secs(30);
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
+/// In which the server names the shards whose owners it did not hear, so that what only they know is missing.
+const UNHEARD: &str = "mutirao-unheard";
+
+/// Told which shards were not heard, as the server writes them: `3, 12`.
+type Unheard = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// Bytes as they come.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, ClientError>> + Send>>;
 
@@ -105,6 +111,7 @@ impl Call {
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
+    unheard: Option<Unheard>,
 }
 
 struct Inner {
@@ -156,7 +163,12 @@ impl Client {
             .build()
             .map_err(|e| bad(root_cause(&e)))?;
         let shown = url.trim_end_matches('/').to_owned();
-        Ok(Self { inner: Arc::new(Inner { http, base, shown, credentials, clock, dice }) })
+        Ok(Self { inner: Arc::new(Inner { http, base, shown, credentials, clock, dice }), unheard: None })
+    }
+
+    /// Has `tell` hear of each answer from which something is missing, since some owners of queues were not heard.
+    pub fn telling_unheard(self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { unheard: Some(Arc::new(tell)), ..self }
     }
 
     /// The address as it was given.
@@ -165,7 +177,11 @@ impl Client {
     }
 
     pub(crate) async fn fetch<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
-        let bytes = self.fetch_bytes(call).await?.1;
+        let (headers, bytes) = self.fetch_bytes(call).await?;
+        let shards = headers.get(UNHEARD).and_then(|value| value.to_str().ok());
+        if let (Some(tell), Some(shards)) = (&self.unheard, shards) {
+            tell(shards);
+        }
         serde_json::from_slice(&bytes).map_err(|e| self.unexpected(e.to_string()))
     }
 

@@ -54,6 +54,18 @@ async fn a_submit_that_loses_its_answer_is_repeated_under_the_same_key() {
 }
 
 #[tokio::test]
+async fn whoever_wants_to_know_is_told_which_owners_were_not_heard() {
+    let routes = Router::new()
+        .route("/v1/workers", get(|| async { ([("mutirao-unheard", "3, 12")], axum::Json(Vec::<()>::new())) }))
+        .route("/v1/shards", get(|| async { axum::Json(Vec::<()>::new()) }));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let keep = told.clone();
+    let client = client_of(routes).await.telling_unheard(move |shards| keep.lock().unwrap().push(shards.to_owned()));
+    assert!(client.workers().await.unwrap().is_empty() && client.shards().await.unwrap().is_empty());
+    assert_eq!(*told.lock().unwrap(), ["3, 12"]);
+}
+
+#[tokio::test]
 async fn two_submits_have_two_keys() {
     let keys = Arc::new(Mutex::new(Vec::new()));
     let kept = keys.clone();

@@ -1,6 +1,6 @@
 //! Finding the API and the token: what was said, else what the local installation left in its data folder.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use mutirao_client::{Client, Credentials, Trust};
@@ -26,7 +26,17 @@ pub struct Found {
 /// A client for commands.
 pub fn client(config: &Config) -> Result<Client, Failure> {
     let found = find(&config.settings)?;
-    Ok(Client::trusting(&found.url, found.credentials, &found.trust)?)
+    Ok(Client::trusting(&found.url, found.credentials, &found.trust)?.telling_unheard(warn_of_unheard))
+}
+
+/// Beside the answer, whoever reads it: programs too must not take a part for the whole.
+fn warn_of_unheard(shards: &str) {
+    // There is nobody to tell when stderr is closed.
+    let _ = writeln!(
+        std::io::stderr().lock(),
+        "mutirao: warning: the owners of shards {shards} did not answer, so what only they know is missing; \
+         `mutirao shard list` shows them"
+    );
 }
 
 pub fn find(settings: &Settings) -> Result<Found, Failure> {
