@@ -29,6 +29,7 @@ pub mod management;
 mod names;
 mod post;
 mod probe;
+mod pulse;
 mod topology;
 mod trouble;
 mod vouch;
@@ -45,7 +46,7 @@ use crate::memory::refused;
 use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Limits, Name, Record, Subscription};
 use consumer::{Holders, RabbitConsumer};
 use dial::Dial;
-pub use dial::{Renew, check_url};
+pub use dial::{Renew, check_url, user_in};
 use fanout::RabbitSubscription;
 use line::Line;
 use logs::{LogName, Logs};
@@ -138,7 +139,11 @@ impl Rabbit {
             // Workers wait for it; and who may not make anything should hear so now.
             inner.make_fanout().await?;
         }
-        Ok(Arc::new(Self(Arc::new(inner))))
+        let inner = Arc::new(inner);
+        if part == Part::Manager {
+            tokio::spawn(pulse::beat(Arc::downgrade(&inner)));
+        }
+        Ok(Arc::new(Self(inner)))
     }
 
     /// Whether one could connect, and what is there: for people. Makes nothing.
@@ -151,6 +156,11 @@ impl Rabbit {
     pub async fn probe(config: Config) -> Result<(), BrokerError> {
         let tls = OwnedTLSConfig { identity: None, cert_chain: config.authorities_pem };
         probe::probe(&Dial::new(&config.url, tls, None, config.clock, config.dice)?, &config.prefix).await
+    }
+
+    /// As whom we are known at the server. Other managers believe what we pass on only if they have the same user.
+    pub fn user(&self) -> String {
+        self.0.user()
     }
 
     /// Ends the connections. Everything that waits on this broker, and everything asked later, gets
@@ -166,6 +176,11 @@ impl Rabbit {
     }
 }
 
+/// While the server has said that it takes nothing.
+fn short_of_room() -> BrokerError {
+    BrokerError::Unreachable("RabbitMQ takes nothing: it is short of memory or of disk; give it room".into())
+}
+
 impl Inner {
     /// Our user at the server.
     fn user(&self) -> String {
@@ -176,7 +191,8 @@ impl Inner {
 #[async_trait]
 impl Broker for Rabbit {
     fn reachable(&self) -> Result<(), BrokerError> {
-        self.0.giving.now().map(|_| ())
+        let up = self.0.giving.now()?;
+        if up.is_blocked() { Err(short_of_room()) } else { Ok(()) }
     }
 
     async fn publish(&self, queue: &Name, batch: Vec<Bytes>) -> Result<(), BrokerError> {

@@ -31,6 +31,8 @@ pub struct Opened {
     pub ways: Arc<dyn Ways>,
     /// To be closed at the end.
     pub rabbit: Option<Arc<Rabbit>>,
+    /// Where workers have users.
+    pub management: Option<Arc<Management>>,
 }
 
 pub async fn open(
@@ -41,17 +43,17 @@ pub async fn open(
 ) -> Result<Opened, Failure> {
     let Some(url) = settings.broker.set() else {
         let broker = Memory::new(Some(data.join("log")), Limits::default());
-        return Ok(Opened { broker, ways: Arc::new(OnlyLink), rabbit: None });
+        return Ok(Opened { broker, ways: Arc::new(OnlyLink), rabbit: None, management: None });
     };
     let config =
         Config { authorities_pem: authorities(settings, &url.0)?, ..Config::new(&url.0, clock.clone(), dice.clone()) };
     let rabbit = Rabbit::connect(config).await.map_err(failed)?;
-    let management = management(settings, &url.0)?;
+    let management = Arc::new(management(settings, &url.0)?);
     if let Err(error) = management.check().await {
         tracing::warn!("{error}; until then workers have no users there and use the link");
     }
-    let ways = Arc::new(Users { management, rabbit: rabbit.clone(), clock: clock.clone() });
-    Ok(Opened { broker: rabbit.clone(), ways, rabbit: Some(rabbit) })
+    let ways = Arc::new(Users { management: management.clone(), rabbit: rabbit.clone(), clock: clock.clone() });
+    Ok(Opened { broker: rabbit.clone(), ways, rabbit: Some(rabbit), management: Some(management) })
 }
 
 /// Where users can be made for workers. Asks nothing yet.
@@ -80,7 +82,7 @@ pub fn authorities(settings: &Settings, url: &str) -> Result<Option<String>, Fai
 
 /// A user of RabbitMQ for each worker.
 struct Users {
-    management: Management,
+    management: Arc<Management>,
     rabbit: Arc<Rabbit>,
     clock: Arc<dyn Clock>,
 }

@@ -1,12 +1,21 @@
-//! What this machine has to give: cpus, memory, a name. A container's limit counts as the machine's.
+//! What this machine has to give: cpus, memory, a name. A container's limit counts as the machine's. And what this process
+//! keeps from others on it.
 
 use mutirao_core::quantity::{Bytes, Cpus};
 use mutirao_core::task::Needs;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::config::{Auto, Settings};
 
 /// Where the kernel says how much memory this container may use: cgroup v2, then v1.
 const MEMORY_LIMITS: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+
+/// From now on no other process of the same user can read our memory or our environment, where passwords are: tasks
+/// often run as the user that we run as. Root still can, and a core is not dumped any more.
+pub fn hide_memory() {
+    // Where it is not possible, everything else still works.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
 
 pub fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u32)

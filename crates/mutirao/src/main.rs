@@ -10,6 +10,7 @@ mod config;
 mod database;
 mod doctor;
 mod failure;
+mod leavers;
 mod logs;
 mod machine;
 mod manager;
@@ -36,6 +37,9 @@ fn main() -> ExitCode {
         Err(error) => return ExitCode::from(answer(&error)),
     };
     let shape = cli.globals.shape();
+    if matches!(cli.noun, Noun::Up(_) | Noun::Role(_)) {
+        machine::hide_memory();
+    }
     let ended = runtime(&cli.noun).map_err(Failure::from).and_then(|runtime| runtime.block_on(cli::run(cli)));
     match ended {
         Ok(code) => ExitCode::from(code),

@@ -21,7 +21,7 @@ use crate::config::Settings;
 use crate::failure::Failure;
 use crate::membership::{Membership, Reach};
 use crate::up::{Invite, Obituary};
-use crate::{broker, database, machine, tls};
+use crate::{broker, database, leavers, machine, tls};
 
 /// How long open requests may take to end when the manager goes down.
 const REQUESTS_DRAIN: Duration = Duration::from_secs(5);
@@ -61,9 +61,9 @@ impl Manager {
         let (clock, dice): (Arc<dyn Clock>, _) = (SystemClock::shared(), Arc::new(Dice::from_os()));
         let store = database::open(settings, &data).await.map_err(failed)?;
         let blobs = database::blobs(&store, &data).map_err(failed)?;
-        let broker::Opened { broker, ways, rabbit } = broker::open(settings, &data, &clock, &dice).await?;
+        let broker::Opened { broker, ways, rabbit, management } = broker::open(settings, &data, &clock, &dice).await?;
         let url = format!("{scheme}://{}", as_reached_from_here(address));
-        let reach = if rabbit.is_some() { Reach::Everybody } else { Reach::OwnWorkers };
+        let reach = rabbit.as_ref().map_or(Reach::OwnWorkers, |rabbit| Reach::Everybody { user: rabbit.user() });
         let leases = database::leases(settings, &store, &lock).await.map_err(failed)?;
         let Membership { member, terms } = Membership::take_up(&leases, &store, reach, &data).await?;
         let jobs = Jobs::start(JobsParts {
@@ -81,6 +81,9 @@ impl Manager {
         .await
         .map_err(failed)?;
         let shutdown = CancellationToken::new();
+        if let Some(management) = management {
+            tokio::spawn(leavers::watch(management, jobs.clone(), clock.clone(), shutdown.clone()));
+        }
         let api = mutirao_api::build(ApiParts {
             store: store.clone(),
             broker,

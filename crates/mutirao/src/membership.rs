@@ -2,6 +2,9 @@
 //!
 //! Whoever holds the lock of a data folder knows that whoever held it before is dead. So each manager leaves its name
 //! there, and its successor frees what it owned: a restart waits for no lease.
+//!
+//! A member's name says as whom it speaks at the broker: `mutirao@host-…`, or `alone-host-…` without a RabbitMQ. So whoever
+//! starts sees whether the others could believe it, and people see it in `shard list`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,16 +21,46 @@ use crate::machine;
 const MEMBER_FILE: &str = "member";
 /// What the names of those begin with who cannot share queues.
 const ALONE: &str = "alone-";
+const NO_BROKER: &str = "uses this database, and the two would have no broker in common; give every manager the same \
+    RabbitMQ (--broker), or stop the other one";
 /// Longer than the time between two signs of life.
 const LOOK_AGAIN: Duration = Duration::from_secs(3);
 
 /// Whom this manager's broker reaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Every manager and worker that uses the same one.
-    Everybody,
+    /// Every manager and worker that uses the same RabbitMQ, as this user of it.
+    Everybody { user: String },
     /// It is inside this process: only the workers that are linked to it.
     OwnWorkers,
+}
+
+impl Reach {
+    fn name_on(&self, host: &str) -> String {
+        match self {
+            // A host's name has no such sign in it; a user's may.
+            Self::Everybody { user } => format!("{user}@{host}"),
+            Self::OwnWorkers => format!("{ALONE}{host}"),
+        }
+    }
+
+    /// Why the two cannot share queues, and what to do about it, if so. Of members of older programs nothing is known.
+    fn clash_with(&self, other: &MemberId) -> Option<String> {
+        match (self, broker_user_of(other)) {
+            (Self::OwnWorkers, _) => Some(NO_BROKER.into()),
+            _ if other.0.starts_with(ALONE) => Some(NO_BROKER.into()),
+            (Self::Everybody { user }, Some(theirs)) if user != theirs => Some(format!(
+                "is the user {theirs} at RabbitMQ, while this one is {user}: neither would believe what the other passes on; \
+                 give every manager the same user (--broker), or stop the other one"
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// As whom a manager speaks at RabbitMQ, by its name.
+pub fn broker_user_of(member: &MemberId) -> Option<&str> {
+    member.0.rsplit_once('@').map(|(user, _)| user)
 }
 
 pub struct Membership {
@@ -37,8 +70,7 @@ pub struct Membership {
 
 impl Membership {
     pub async fn take_up(leases: &Shared, database: &Database, reach: Reach, data: &Path) -> Result<Self, Failure> {
-        let prefix = if reach == Reach::OwnWorkers { ALONE } else { "" };
-        let member = MemberId::mint(&format!("{prefix}{}", machine::host_name()));
+        let member = MemberId::mint(&reach.name_on(&machine::host_name()));
         let file = data.join(MEMBER_FILE);
         if let Ok(before) = std::fs::read_to_string(&file) {
             bury(leases, GROUP, &MemberId(before.trim().into())).await.map_err(trouble)?;
@@ -47,7 +79,7 @@ impl Membership {
             // The lock of the data folder keeps everybody else away.
             Database::Sqlite(_) => Terms::alone(),
             Database::Postgres(_) => {
-                refuse_bad_company(leases, reach).await?;
+                refuse_bad_company(leases, &reach).await?;
                 Terms::default()
             }
         };
@@ -58,9 +90,10 @@ impl Membership {
     }
 }
 
-/// Managers that cannot hear each other must not share queues: the tasks of one would wait for the workers of another.
-async fn refuse_bad_company(leases: &Shared, reach: Reach) -> Result<(), Failure> {
-    let clashes = |row: &MemberRow| reach == Reach::OwnWorkers || row.member.0.starts_with(ALONE);
+/// Managers that cannot hear or believe each other must not share queues: the tasks of one would wait for the workers of
+/// another.
+async fn refuse_bad_company(leases: &Shared, reach: &Reach) -> Result<(), Failure> {
+    let clashes = |row: &MemberRow| reach.clash_with(&row.member).is_some();
     let mut before = leases.members(GROUP).await.map_err(trouble)?;
     before.retain(clashes);
     if before.is_empty() {
@@ -70,16 +103,48 @@ async fn refuse_bad_company(leases: &Shared, reach: Reach) -> Result<(), Failure
     SystemClock.sleep(LOOK_AGAIN).await;
     let now = leases.members(GROUP).await.map_err(trouble)?;
     let alive = |row: &&MemberRow| before.iter().any(|old| old.member == row.member && old.beats != row.beats);
-    match now.iter().find(alive) {
+    let clash = now.iter().filter(alive).find_map(|row| Some((row, reach.clash_with(&row.member)?)));
+    match clash {
         None => Ok(()),
-        Some(other) => Err(Failure::failed(format!(
-            "the manager {} at {} uses this database, and the two would have no broker in common; \
-             give every manager the same RabbitMQ (--broker), or stop the other one",
-            other.member, other.address
-        ))),
+        Some((other, why)) => Err(Failure::failed(format!("the manager {} at {} {why}", other.member, other.address))),
     }
 }
 
 fn trouble(error: StoreError) -> Failure {
     Failure::failed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn everybody(user: &str) -> Reach {
+        Reach::Everybody { user: user.into() }
+    }
+
+    fn member(reach: &Reach) -> MemberId {
+        MemberId::mint(&reach.name_on("host-1"))
+    }
+
+    #[test]
+    fn a_member_s_name_says_as_whom_it_speaks() {
+        assert_eq!(broker_user_of(&member(&everybody("mutirao"))), Some("mutirao"));
+        assert_eq!(broker_user_of(&member(&everybody("ana@lab"))), Some("ana@lab"));
+        assert_eq!(broker_user_of(&member(&Reach::OwnWorkers)), None);
+        assert_eq!(broker_user_of(&MemberId("host-1-0123456789abcdef".into())), None);
+    }
+
+    #[test]
+    fn only_those_share_queues_who_can_hear_and_believe_each_other() {
+        let (ana, rui) = (everybody("ana"), everybody("rui"));
+        assert_eq!(ana.clash_with(&member(&ana)), None);
+        let why = ana.clash_with(&member(&rui)).unwrap();
+        assert!(why.contains("the user rui") && why.contains("is ana") && why.contains("--broker"), "{why}");
+        for (one, other) in
+            [(&ana, &Reach::OwnWorkers), (&Reach::OwnWorkers, &ana), (&Reach::OwnWorkers, &Reach::OwnWorkers)]
+        {
+            assert_eq!(one.clash_with(&member(other)).as_deref(), Some(NO_BROKER));
+        }
+        assert_eq!(ana.clash_with(&MemberId("host-1-0123456789abcdef".into())), None, "of an older program");
+    }
 }

@@ -3,6 +3,7 @@
 //!
 //! Not here: keeping a connection up ([`super::line`]).
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,11 +42,34 @@ pub fn check_url(url: &str) -> Result<(), String> {
     parse(url).map(drop)
 }
 
+/// As whom a URL of RabbitMQ connects.
+pub fn user_in(url: &str) -> Result<String, String> {
+    parse(url).map(|uri| uri.authority.userinfo.username)
+}
+
 pub(super) fn parse(url: &str) -> Result<AMQPUri, String> {
     let how =
         "it is not the URL of a RabbitMQ: write it like amqp://user:password@host:5672/vhost, or amqps:// for TLS";
     // The message of the parser can contain the URL, and so the password.
-    url.parse().map_err(|_| how.to_owned())
+    let mut uri: AMQPUri = url.parse().map_err(|_| how.to_owned())?;
+    // The parser takes an IPv6 address for no host, and then means localhost.
+    if let Some(address) = ipv6_in(url) {
+        uri.authority.host = address.to_string();
+    }
+    Ok(uri)
+}
+
+fn ipv6_in(url: &str) -> Option<Ipv6Addr> {
+    let url = reqwest::Url::parse(url).ok()?;
+    url.host_str()?.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
+}
+
+/// Host and port as they stand in a URL.
+pub(super) fn written(host: &str, port: u16) -> String {
+    match host.parse::<Ipv6Addr>() {
+        Ok(address) => format!("[{address}]:{port}"),
+        Err(_) => format!("{host}:{port}"),
+    }
 }
 
 /// Where a connection goes, and as whom.
@@ -60,7 +84,7 @@ impl Target {
     fn new(url: &str, number: u64) -> Result<Arc<Self>, BrokerError> {
         let uri = parse(url).map_err(|why| refused("the broker's URL", why))?;
         let place = Place {
-            address: format!("{}:{}", uri.authority.host, uri.authority.port),
+            address: written(&uri.authority.host, uri.authority.port),
             vhost: uri.vhost.clone(),
             user: uri.authority.userinfo.username.clone(),
         };
@@ -140,5 +164,20 @@ impl Dial {
             *self.target.lock() = Target::new(&url, refused.number + 1)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ipv6_address_is_the_host_and_is_written_in_brackets() {
+        let uri = parse("amqp://ana:s3cret@[2001:db8::1]:5673/lab").unwrap();
+        assert_eq!((uri.authority.host.as_str(), uri.authority.port), ("2001:db8::1", 5673));
+        assert_eq!(written(&uri.authority.host, uri.authority.port), "[2001:db8::1]:5673");
+        assert_eq!(parse("amqp://a:b@rabbit/lab").unwrap().authority.host, "rabbit");
+        assert_eq!(parse("amqp://a:b@10.0.0.7/lab").unwrap().authority.host, "10.0.0.7");
+        assert_eq!(written("10.0.0.7", 1), "10.0.0.7:1");
     }
 }

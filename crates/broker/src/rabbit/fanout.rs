@@ -17,11 +17,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::Inner;
 use super::line::Up;
 use super::post::{Address, MustArrive, Undelivered};
 use super::topology::{ear_arguments, ensure_fanout};
 use super::trouble::{Trouble, about};
+use super::{Inner, short_of_room};
 use crate::memory::fanout::Backlog;
 use crate::memory::{check_name, check_size};
 use crate::{BrokerError, Heard, Name, Subscription};
@@ -46,7 +46,7 @@ impl Inner {
         let up = self.giving.now()?;
         if up.is_blocked() {
             // Whoever announces may be the one whose next step frees the broker.
-            return Err(BrokerError::Unreachable("RabbitMQ takes nothing: it is short of memory or of disk".into()));
+            return Err(short_of_room());
         }
         match self.try_announce(&up, topic, body).await {
             Ok(()) => Ok(()),

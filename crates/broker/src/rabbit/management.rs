@@ -21,7 +21,7 @@ use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::dial::parse;
+use super::dial::{parse, written};
 use super::names::{Names, escaped};
 use crate::BrokerError;
 use crate::memory::refused;
@@ -31,6 +31,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 const PASSWORD_BYTES: usize = 24;
 /// Two of a worker's own, those of its last life that the server has not noticed are gone, and some to spare.
 const CONNECTIONS_MAX: u32 = 16;
+/// Of all its connections. A worker sends on one for each batch that is under way, at most 32, and has one to hear and one
+/// to take from its queue; and again as many for each life that the server has not noticed is over.
+const CHANNELS_MAX: u32 = 256;
 const PORT_PLAIN: u16 = 15672;
 const PORT_TLS: u16 = 15671;
 /// Matches no routing key.
@@ -70,7 +73,12 @@ pub fn default_url(broker_url: &str) -> Result<String, String> {
         AMQPScheme::AMQP => ("http", PORT_PLAIN),
         AMQPScheme::AMQPS => ("https", PORT_TLS),
     };
-    Ok(format!("{scheme}://{}:{port}", broker.authority.host))
+    Ok(format!("{scheme}://{}", written(&broker.authority.host, port)))
+}
+
+#[derive(Deserialize)]
+struct Permission {
+    user: String,
 }
 
 #[derive(Deserialize)]
@@ -123,6 +131,7 @@ impl Management {
         let vhost = self.broker.vhost.as_str();
         self.put(&["users", &user], json!({ "password": password, "tags": "" })).await?;
         self.put(&["user-limits", &user, "max-connections"], json!({ "value": CONNECTIONS_MAX })).await?;
+        self.put(&["user-limits", &user, "max-channels"], json!({ "value": CHANNELS_MAX })).await?;
         self.put(&["topic-permissions", vhost, &user], self.topics(queue)).await?;
         self.put(&["permissions", vhost, &user], self.permissions(queue)).await?;
         Ok(self.url_of(&user, &password))
@@ -137,6 +146,15 @@ impl Management {
             Err(ManagementError::Said { why, .. }) if why.starts_with("404") => Ok(()),
             sent => sent.map(drop),
         }
+    }
+
+    /// Workers that have a user here: in our vhost only, since others on the same server may have workers as well.
+    pub async fn admitted(&self) -> Result<Vec<WorkerId>, ManagementError> {
+        let vhost = self.broker.vhost.as_str();
+        let request = self.request(Method::GET, &["vhosts", vhost, "permissions"]);
+        let answer = self.send(request, "list the users of a vhost").await?;
+        let permissions: Vec<Permission> = answer.json().await.map_err(|error| self.unreachable(&error))?;
+        Ok(permissions.iter().filter_map(|permission| self.names.worker_of(&permission.user)).collect())
     }
 
     fn permissions(&self, queue: &QueueName) -> Value {
@@ -165,7 +183,7 @@ impl Management {
         let vhost: String = form_urlencoded::byte_serialize(self.broker.vhost.as_bytes()).collect();
         // A space is a plus only in forms.
         let vhost = vhost.replace('+', "%20");
-        format!("{scheme}://{user}:{password}@{}:{}/{vhost}", authority.host, authority.port)
+        format!("{scheme}://{user}:{password}@{}/{vhost}", written(&authority.host, authority.port))
     }
 
     fn request(&self, method: Method, path: &[&str]) -> RequestBuilder {
@@ -233,6 +251,7 @@ mod tests {
     fn it_is_beside_the_broker_unless_somebody_says_otherwise() {
         assert_eq!(default_url("amqp://a:b@rabbit/lab").unwrap(), "http://rabbit:15672");
         assert_eq!(default_url("amqps://a:b@rabbit:1/lab").unwrap(), "https://rabbit:15671");
+        assert_eq!(default_url("amqp://a:b@[::1]:5672/lab").unwrap(), "http://[::1]:15672");
         let beside = management("amqp://a:p%40ss@rabbit/lab", "http://rabbit:15672");
         assert_eq!((beside.user.as_str(), beside.password.as_str()), ("a", "p@ss"));
         let other = management("amqp://a:b@rabbit/lab", "http://boss:s%2Bcret@rabbit:15672");
@@ -245,6 +264,8 @@ mod tests {
         let url = management("amqp://a:b@rabbit:5673/%2f", "http://rabbit:15672").url_of("mutirao.worker.w1", "pw");
         assert_eq!(url, "amqp://mutirao.worker.w1:pw@rabbit:5673/%2F");
         assert_eq!(parse(&url).unwrap().vhost, "/");
+        let url = management("amqp://a:b@[::1]:5673/lab", "http://[::1]:15672").url_of("mutirao.worker.w1", "pw");
+        assert_eq!(url, "amqp://mutirao.worker.w1:pw@[::1]:5673/lab");
     }
 
     #[test]

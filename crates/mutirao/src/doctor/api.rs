@@ -11,6 +11,7 @@ use super::{Finding, tls};
 use crate::cli::{Found, find};
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::membership::broker_user_of;
 
 pub async fn look(settings: &Settings, clock: &dyn Clock) -> Vec<Finding> {
     let found = match find(settings) {
@@ -18,7 +19,8 @@ pub async fn look(settings: &Settings, clock: &dyn Clock) -> Vec<Finding> {
         Err(failure) => return vec![no_way_in(failure)],
     };
     let mut findings = vec![Finding::ok("address", found.url.clone())];
-    match examine(found, clock, &mut findings).await {
+    let own_user = settings.broker.set().and_then(|url| mutirao_broker::rabbit::user_in(&url.0).ok());
+    match examine(found, own_user.as_deref(), clock, &mut findings).await {
         Ok(()) => {}
         Err(error) => findings.push(unwilling(error)),
     }
@@ -46,7 +48,12 @@ fn unwilling(error: ClientError) -> Finding {
     }
 }
 
-async fn examine(found: Found, clock: &dyn Clock, findings: &mut Vec<Finding>) -> Result<(), ClientError> {
+async fn examine(
+    found: Found,
+    own_user: Option<&str>,
+    clock: &dyn Clock,
+    findings: &mut Vec<Finding>,
+) -> Result<(), ClientError> {
     let open = Client::trusting(&found.url, Credentials::None, &found.trust)?;
     let health = open.health().await?;
     findings.push(Finding::ok("API", "answers"));
@@ -61,7 +68,10 @@ async fn examine(found: Found, clock: &dyn Clock, findings: &mut Vec<Finding>) -
     client.jobs(JobFilter::default(), PageArgs { limit: Some(1), cursor: None }).await?;
     findings.push(Finding::ok("token", "is accepted"));
     match client.shards().await {
-        Ok(views) => findings.push(shards(&views)),
+        Ok(views) => {
+            findings.push(shards(&views));
+            findings.extend(users(&views, own_user));
+        }
         // For operators only, and not there in older servers.
         Err(error) if matches!(error.status(), Some(403 | 404)) => {}
         Err(error) => return Err(error),
@@ -90,6 +100,30 @@ fn shards(views: &[ShardView]) -> Finding {
         format!("nobody looks after {}, so their queues wait", ownerless.join(", ")),
         "if this lasts longer than half a minute, look at the managers' logs",
     )
+}
+
+/// Managers believe only what comes as their own user of RabbitMQ, or as a worker's. None where there is no RabbitMQ.
+fn users(views: &[ShardView], own_user: Option<&str>) -> Option<Finding> {
+    let owners = views.iter().filter_map(|view| view.owner.as_ref());
+    let users: BTreeSet<&str> = owners.filter_map(broker_user_of).collect();
+    let shown = users.iter().copied().collect::<Vec<_>>().join(", ");
+    let remedy = "give every manager the same user in its broker's address, and restart those that had another";
+    match own_user {
+        _ if users.is_empty() => None,
+        _ if users.len() > 1 => {
+            let found = format!("managers are different users of RabbitMQ ({shown}) and do not believe each other");
+            Some(Finding::fail("broker user", found, remedy))
+        }
+        Some(own) if !users.contains(own) => {
+            let found = format!("the managers are the user {shown} of RabbitMQ, and the settings here say {own}");
+            Some(Finding::warn(
+                "broker user",
+                found,
+                format!("a manager with these settings would not start; {remedy}"),
+            ))
+        }
+        _ => Some(Finding::ok("broker user", format!("every manager is the user {shown} of RabbitMQ"))),
+    }
 }
 
 fn version(there: Option<&str>, here: &str) -> Finding {
@@ -125,6 +159,28 @@ mod tests {
     fn clocks_apart_are_told_before_signatures_fail() {
         let at = |s: i64| skew(Timestamp(s * 1000), Timestamp(0)).mark;
         assert_eq!([at(1), at(-20), at(61), at(-3600)], [Mark::Ok, Mark::Warn, Mark::Fail, Mark::Fail]);
+    }
+
+    #[test]
+    fn managers_that_do_not_believe_each_other_are_told() {
+        let view = |owner: &str| ShardView {
+            group: "jobs".into(),
+            shard: mutirao_core::shard::ShardId(0),
+            owner: Some(mutirao_core::shard::MemberId(owner.into())),
+            address: None,
+            generation: 1,
+            silent_ms: None,
+            expires_in_ms: None,
+        };
+        let mark = |owners: &[&str], own| {
+            let views: Vec<ShardView> = owners.iter().map(|owner| view(owner)).collect();
+            users(&views, own).map(|finding| finding.mark)
+        };
+        assert_eq!(mark(&["alone-h-1"], None), None);
+        assert_eq!(mark(&["ana@h-1", "ana@i-2"], Some("ana")), Some(Mark::Ok));
+        assert_eq!(mark(&["ana@h-1"], None), Some(Mark::Ok));
+        assert_eq!(mark(&["ana@h-1"], Some("rui")), Some(Mark::Warn));
+        assert_eq!(mark(&["ana@h-1", "rui@i-2"], Some("ana")), Some(Mark::Fail));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use mutirao_testkit::{Installation, wait};
 use crate::said::{SOON, Said, mutirao, refused, run};
 
 /// PostgreSQL runs as another user, who must be able to pass.
-fn folder() -> tempfile::TempDir {
+pub fn folder() -> tempfile::TempDir {
     let passable = std::fs::Permissions::from_mode(0o711);
     tempfile::Builder::new().permissions(passable).tempdir().unwrap()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mutirao_testkit::services::{AMQP_MANAGEMENT_VARIABLE, AMQP_VARIABLE, shared};
+use mutirao_testkit::services::{AMQP_MANAGEMENT_VARIABLE, AMQP_VARIABLE, POSTGRES_VARIABLE, Service, shared};
 use mutirao_testkit::{Installation, http, wait};
 
 use crate::said::{SOON, Said, mutirao, refused, run};
@@ -130,6 +130,44 @@ fn workers_have_users_of_their_own_and_never_see_the_managers_password() {
 }
 
 #[test]
+fn managers_that_are_different_users_of_rabbitmq_refuse_to_share_queues() {
+    let Some(vhost) = Vhost::new() else { return };
+    if shared(POSTGRES_VARIABLE).is_none() {
+        return;
+    }
+    let servers = crate::database::folder();
+    let server = Service::postgres(servers.path()).unwrap();
+    let up = Installation::setup()
+        .manager_alone()
+        .env("MUTIRAO_DATABASE", server.url())
+        .env("MUTIRAO_BROKER", &vhost.broker)
+        .env("MUTIRAO_BROKER_MANAGEMENT", &vhost.management)
+        .start();
+    let user = format!("u{}", vhost.name);
+    vhost.put(&format!("/api/users/{user}"), r#"{"password":"s3cret","tags":"administrator"}"#);
+    vhost.permit(&user, ".*");
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().display().to_string();
+    let mut other = mutirao(&["role", "manager", "--data", &data, "--listen", "127.0.0.1:0"]);
+    other.env("MUTIRAO_DATABASE", server.url()).env("MUTIRAO_BROKER", vhost.url_of(&user, "s3cret"));
+    other.env("MUTIRAO_BROKER_MANAGEMENT", &vhost.management);
+    refused(&run(other), 1, &["is the user guest at RabbitMQ", &user, &up.url(), "--broker"]);
+
+    let look = |broker: &str| {
+        let mut doctor = up.command(&["doctor"]);
+        doctor.env("MUTIRAO_DATABASE", server.url()).env("MUTIRAO_BROKER", broker);
+        doctor.env("MUTIRAO_BROKER_MANAGEMENT", &vhost.management);
+        Said::from(doctor.output().unwrap())
+    };
+    let found = look(&vhost.broker);
+    assert!(found.out.contains("every manager is the user guest of RabbitMQ"), "{found:?}");
+    assert!(found.out.contains("a manager holds up to 12"), "{found:?}");
+    let found = look(&vhost.url_of(&user, "s3cret"));
+    assert!(found.out.contains("would not start") && !found.out.contains("s3cret"), "{found:?}");
+    vhost.ask(&format!("DELETE /api/users/{user}"), "");
+}
+
+#[test]
 fn where_workers_cannot_have_users_they_use_the_link_and_the_remedy_is_told() {
     let Some(vhost) = Vhost::new() else { return };
     let up = Installation::setup()
@@ -162,7 +200,7 @@ fn an_installation_says_that_its_broker_is_away_and_goes_on_when_it_is_back() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut server = mutirao_testkit::services::Service::rabbitmq(folder.path()).unwrap();
+    let mut server = Service::rabbitmq(folder.path()).unwrap();
     let up = Installation::setup()
         .workers(1)
         .env("MUTIRAO_BROKER", server.url())
@@ -188,7 +226,7 @@ fn a_broker_that_was_away_for_longer_than_a_lease_loses_nobody() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut server = mutirao_testkit::services::Service::rabbitmq(folder.path()).unwrap();
+    let mut server = Service::rabbitmq(folder.path()).unwrap();
     let up = Installation::setup()
         .workers(1)
         .set("jobs.lease", &format!("{}s", LEASE.as_secs()))

@@ -94,6 +94,33 @@ async fn a_worker_takes_hears_reports_and_rejects_as_a_user_of_its_own() {
     assert!(matches!(elsewhere, Err(BrokerError::Refused { .. })), "{elsewhere:?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_have_users_are_listed_and_no_worker_takes_more_than_its_share() {
+    let Some(house) = House::new().await else { return };
+    let url = house.admit("w1").await;
+    house.admit("w2").await;
+    let listed = async || {
+        let mut admitted = house.management.admitted().await.unwrap();
+        admitted.sort_by(|a, b| a.0.cmp(&b.0));
+        admitted.into_iter().map(|worker| worker.0).collect::<Vec<_>>()
+    };
+    // Those of other tests on the same server have other prefixes, and are nobody's here.
+    assert_eq!(listed().await, ["w1", "w2"]);
+    house.management.dismiss(&WorkerId("w2".into())).await.unwrap();
+    assert_eq!(listed().await, ["w1"]);
+
+    let connection = raw(&url).await;
+    let mut channels = Vec::new();
+    let refused = loop {
+        match connection.create_channel().await {
+            Ok(channel) => channels.push(channel),
+            Err(error) => break error,
+        }
+        assert!(channels.len() < 2_000, "nobody keeps count: {}", channels.len());
+    };
+    assert!(channels.len() >= 64, "a worker needs more than {}: {refused}", channels.len());
+}
+
 /// Asks something that must be refused for want of permission, on a channel of its own since the refusal closes it.
 async fn forbidden<T, F>(connection: &Connection, what: &str, ask: impl FnOnce(Channel) -> F)
 where
