@@ -14,7 +14,7 @@ mod table;
 use std::path::{Path, PathBuf};
 
 pub use kinds::{Auto, LogFormat, WorkerWay};
-pub use layers::{Given, Origin, Values};
+pub use layers::{Given, Origin, Value, Values};
 pub use table::{Secrecy, Setting, Settings, TABLE};
 
 /// The file's name inside the data folder.
@@ -67,6 +67,37 @@ impl Config {
         let values = Values::resolve([from_file, from_env, flags.given.clone()])?;
         Ok(Self { settings: Settings::read(&values)?, values, strange_env })
     }
+}
+
+/// A secret that stands in the arguments, where every user of the machine can read it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Exposed {
+    pub key: &'static str,
+    pub flag: &'static str,
+    /// Where it would be safe.
+    pub variable: String,
+}
+
+impl Config {
+    /// Addresses without a password are no secret.
+    pub fn exposed(&self) -> Vec<Exposed> {
+        let secrets = TABLE.iter().filter(|setting| setting.secrecy == Secrecy::Masked);
+        let exposed = secrets.filter_map(|setting| match self.values.get(setting) {
+            Value { text, origin: Origin::Flag(flag) } if !text.contains("://") || has_password(text) => {
+                Some(Exposed { key: setting.key, flag, variable: setting.env() })
+            }
+            _ => None,
+        });
+        exposed.collect()
+    }
+}
+
+fn has_password(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let user = authority.rsplit_once('@').map(|(user, _)| user);
+    let in_query = rest.split_once('?').is_some_and(|(_, query)| query.contains("password="));
+    in_query || user.is_some_and(|user| user.split_once(':').is_some_and(|(_, password)| !password.is_empty()))
 }
 
 fn beside_the_data(data: &Path) -> Result<Vec<Given>, ConfigError> {
@@ -122,6 +153,27 @@ mod tests {
         assert!(matches!(Config::load(&named, []), Err(ConfigError::Unreadable { .. })));
         let data = env(&[("MUTIRAO_DATA", &dir.path().display().to_string())]);
         assert!(Config::load(&FromFlags::default(), data).is_ok());
+    }
+
+    #[test]
+    fn a_password_in_the_arguments_is_told_and_one_in_the_environment_is_not() {
+        let exposed = |given: Vec<Given>, vars: &[(&str, &str)]| {
+            let config = Config::load(&FromFlags { file: None, given }, env(vars)).unwrap();
+            config
+                .exposed()
+                .into_iter()
+                .map(|exposed| (exposed.key, exposed.flag, exposed.variable))
+                .collect::<Vec<_>>()
+        };
+        let with = "postgres://ana:s3cret@db/lab";
+        let found = exposed(vec![Given::flag("--database", "database", with)], &[]);
+        assert_eq!(found, [("database", "--database", "MUTIRAO_DATABASE".to_owned())]);
+        let found = exposed(vec![Given::flag("--set", "token", "s3cret")], &[]);
+        assert_eq!(found, [("token", "--set", "MUTIRAO_TOKEN".to_owned())]);
+        assert_eq!(exposed(vec![], &[("MUTIRAO_DATABASE", with)]), []);
+        assert_eq!(exposed(vec![Given::flag("--database", "database", "postgres://ana@db/lab")], &[]), []);
+        let queried = "postgres://ana@db/lab?password=s3cret";
+        assert_eq!(exposed(vec![Given::flag("--database", "database", queried)], &[]).len(), 1);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use mutirao_core::quantity::Span;
 use mutirao_core::{Dice, SystemClock};
 
 use crate::cli::Globals;
-use crate::config::{Config, Given};
+use crate::config::{Config, Exposed, Given};
 use crate::failure::Failure;
 use crate::manager::Manager;
 use crate::signals::Asked;
@@ -86,6 +86,7 @@ async fn run_with(globals: &Globals, given: Vec<Given>, company: Company) -> Res
     let settings = &config.settings;
     logs::start(settings);
     warn_of_strange_variables(&config);
+    warn_of_exposed_secrets(&config);
     let telemetry = telemetry::start(settings, "manager")?;
     let mut asked = Asked::listen()?;
     let mut manager = Manager::start(settings).await?;
@@ -122,6 +123,15 @@ async fn run_with(globals: &Globals, given: Vec<Given>, company: Company) -> Res
 fn warn_of_strange_variables(config: &Config) {
     for name in &config.strange_env {
         tracing::warn!(name, "this variable is no setting; `mutirao config list` shows them all");
+    }
+}
+
+fn warn_of_exposed_secrets(config: &Config) {
+    for Exposed { key, flag, variable } in config.exposed() {
+        tracing::warn!(
+            "the secret in {key} was given by {flag}, and everybody on this machine can read the arguments of a process; \
+             give it as {variable}, or in mutirao.toml with mode 0600"
+        );
     }
 }
 

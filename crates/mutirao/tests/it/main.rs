@@ -9,6 +9,7 @@ mod metrics;
 mod rabbit;
 mod refusals;
 mod said;
+mod secrets;
 mod stopping;
 mod tls;
 mod traces;
