@@ -305,8 +305,13 @@ impl Installation {
         }
     }
 
-    /// By the inherited mark, or by running inside our folders: a task's environment is not ours.
+    /// By the inherited mark, or by running inside our folders: a task's environment is not ours. Managers and workers let
+    /// only root look at theirs; to others their arguments name our folders.
     fn owns(&self, process: &Process) -> bool {
+        let ours = [&self.data, self.folder.path()];
+        if process.command.iter().any(|word| ours.iter().any(|dir| Path::new(word).starts_with(dir))) {
+            return true;
+        }
         let works_here = || [&self.data, self.folder.path()].iter().any(|dir| sweep::works_in(process.pid, dir));
         sweep::is_marked(process.pid, MARK, &self.mark) || works_here()
     }

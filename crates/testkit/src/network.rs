@@ -6,6 +6,9 @@
 //!            └──── services ────────┘
 //! ```
 //!
+//! Manager and workers reach a service by the same address, each over a cable of its own: the manager tells workers where
+//! the broker is.
+//!
 //! A cut drops packets both ways, so nobody is told: connections hang as they do when a cable is pulled. Needs root;
 //! never touches an address, route or rule of the machine's own namespace beyond its ends of the cables.
 
@@ -22,9 +25,8 @@ use crate::proxy::Proxy;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Between {
     ManagerAndWorkers,
-    /// By the address that [`Network::front`] gave to the manager.
+    /// By the address that [`Network::front`] gave.
     ManagerAnd(SocketAddr),
-    /// By the address that [`Network::front`] gave to the workers.
     WorkersAnd(SocketAddr),
 }
 
@@ -34,13 +36,6 @@ pub struct Network {
     /// Part of every name, and the second and third byte of every address.
     number: u16,
     fronts: Vec<Proxy>,
-}
-
-/// The two addresses of one service: as the manager reaches it, and as workers do.
-#[derive(Clone, Copy, Debug)]
-pub struct Front {
-    pub for_manager: SocketAddr,
-    pub for_workers: SocketAddr,
 }
 
 impl Network {
@@ -70,6 +65,8 @@ impl Network {
         network.cable(0, None, Some(&workers))?;
         network.cable(1, None, Some(&services))?;
         network.cable(2, Some(&workers), Some(&services))?;
+        let (front, far) = (network.address(1, 2).to_string(), network.address(2, 2).to_string());
+        run(&["ip", "-n", &workers, "route", "add", &front, "via", &far])?;
         Ok(network)
     }
 
@@ -110,15 +107,8 @@ impl Network {
     }
 
     /// Puts a service of this machine into the network, for the manager and for workers.
-    pub fn front(&mut self, service: SocketAddr) -> anyhow::Result<Front> {
-        let [for_manager, for_workers] = [self.address(1, 2), self.address(2, 2)]
-            .map(|at| SocketAddrV4::new(at, 0))
-            .map(|at| self.forward(at, service));
-        Ok(Front { for_manager: for_manager?, for_workers: for_workers? })
-    }
-
-    fn forward(&mut self, at: SocketAddrV4, service: SocketAddr) -> anyhow::Result<SocketAddr> {
-        let listener = listen_in(&self.services_namespace(), at)?;
+    pub fn front(&mut self, service: SocketAddr) -> anyhow::Result<SocketAddr> {
+        let listener = listen_in(&self.services_namespace(), SocketAddrV4::new(self.address(1, 2), 0))?;
         let proxy = Proxy::listening(listener, service)?;
         let address = proxy.address();
         self.fronts.push(proxy);
@@ -224,20 +214,26 @@ mod tests {
         let Some(mut network) = Network::lay(&Dice::from_os()) else { return };
         let front = network.front(echo()).unwrap();
         let other = network.front(echo()).unwrap();
-        let mut stream = TcpStream::connect(front.for_manager).unwrap();
+        let mut stream = TcpStream::connect(front).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
         assert!(echoes(&stream));
-        network.cut(Between::ManagerAnd(front.for_manager)).unwrap();
+        network.cut(Between::ManagerAnd(front)).unwrap();
         stream.write_all(b"late").unwrap();
         let mut back = [0; 4];
         assert!(stream.read(&mut back).is_err(), "neither an answer nor an end");
-        assert!(echoes(&TcpStream::connect(other.for_manager).unwrap()), "others are not cut off");
-        network.mend(Between::ManagerAnd(front.for_manager)).unwrap();
+        assert!(echoes(&TcpStream::connect(other).unwrap()), "others are not cut off");
+        network.mend(Between::ManagerAnd(front)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream.read_exact(&mut back).unwrap();
         assert_eq!(&back, b"late");
-        let hello = format!("echo > /dev/tcp/{}/{}", front.for_workers.ip(), front.for_workers.port());
+        let hello = format!("echo > /dev/tcp/{}/{}", front.ip(), front.port());
         let mut bash = Command::new("bash");
-        assert!(network.among_workers(bash.args(["-c", &hello])).status().unwrap().success());
+        let bash = bash.args(["-c", &hello]);
+        assert!(network.among_workers(bash).status().unwrap().success());
+        network.cut(Between::WorkersAnd(front)).unwrap();
+        assert!(echoes(&stream), "the manager is not cut off");
+        let mut timeout = Command::new("timeout");
+        timeout.arg("2").arg(bash.get_program()).args(bash.get_args());
+        assert!(!network.among_workers(&timeout).status().unwrap().success(), "workers still reach it");
     }
 }

@@ -11,6 +11,7 @@ mod redis;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
@@ -103,6 +104,13 @@ impl Service {
 
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// Makes a folder the server's own, for whatever else it is to keep there.
+    pub fn give(&self, folder: &Path) -> anyhow::Result<()> {
+        let owner = std::fs::metadata(&self.folder)?;
+        std::os::unix::fs::chown(folder, Some(owner.uid()), Some(owner.gid()))
+            .with_context(|| folder.display().to_string())
     }
 
     pub fn pid(&self) -> Option<u32> {

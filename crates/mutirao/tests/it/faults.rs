@@ -6,15 +6,17 @@
 mod asking;
 mod commands;
 mod disk;
+mod distributed;
 mod frozen;
+mod full_services;
 mod kills;
 mod link;
 mod managers;
 mod network;
-mod rabbit;
 mod requests;
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -123,6 +125,12 @@ impl Repeats {
         assert!(self.doubled <= kills * DOUBLED_BY_ONE_KILL_MAX, "{what}: {self:?}");
         assert!(self.most <= 1 + kills, "{what}: {self:?}");
     }
+}
+
+/// For services of a test's own. PostgreSQL runs as another user, who must be able to pass.
+fn services_folder() -> tempfile::TempDir {
+    let passable = std::fs::Permissions::from_mode(0o711);
+    tempfile::Builder::new().permissions(passable).tempdir().expect("a temporary folder")
 }
 
 fn json(text: &str) -> Value {

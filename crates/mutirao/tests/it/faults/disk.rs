@@ -1,7 +1,7 @@
 //! A disk that fills up under a running installation, and has room again later.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use mutirao_testkit::disk::tmpfs;
@@ -14,10 +14,20 @@ use crate::said::{SOON, Said};
 const TRIES_MAX: usize = 2_000;
 
 /// Takes all the room that is left, and gives it back.
-struct Ballast(PathBuf);
+pub(super) struct Ballast(PathBuf);
 
 impl Ballast {
-    fn in_folder(folder: &Path) -> Self {
+    /// All but so many bytes.
+    pub(super) fn leaving(folder: &Path, free_bytes: u64) -> Self {
+        let disk = rustix::fs::statvfs(folder).expect("a disk");
+        let ballast = Self(folder.join("ballast"));
+        let bytes = (disk.f_bavail * disk.f_frsize).saturating_sub(free_bytes);
+        let mut file = File::create(&ballast.0).expect("a file");
+        std::io::copy(&mut std::io::repeat(0).take(bytes), &mut file).expect("there is room");
+        ballast
+    }
+
+    pub(super) fn in_folder(folder: &Path) -> Self {
         let path = folder.join("ballast");
         let mut file = File::create(&path).expect("a file");
         let mut size = 1 << 20;
@@ -30,7 +40,7 @@ impl Ballast {
         Self(path)
     }
 
-    fn drop_it(self) {
+    pub(super) fn drop_it(self) {
         std::fs::remove_file(self.0).expect("the ballast can be dropped");
     }
 }

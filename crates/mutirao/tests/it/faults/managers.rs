@@ -1,7 +1,6 @@
 //! Two managers as processes of their own, on one PostgreSQL and one RabbitMQ: the one that owns the queue is killed, or
 //! frozen past its lease, in the middle of a large job. The other takes over, and each task ends once.
 
-use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use mutirao_core::QueueName;
@@ -11,8 +10,8 @@ use mutirao_testkit::services::{AMQP_VARIABLE, POSTGRES_VARIABLE, Service, share
 use mutirao_testkit::{Installation, wait};
 use rustix::process::Signal;
 
-use super::rabbit::worker;
-use super::{Effects, LEAVE, TASKS, ends_ok, send, still_works};
+use super::distributed::worker;
+use super::{Effects, LEAVE, TASKS, ends_ok, send, services_folder, still_works};
 use crate::rabbit::wait_until_queues_are_known;
 use crate::said::{SOON, Said};
 use crate::workers::Worker;
@@ -33,9 +32,7 @@ impl Pair {
     fn start() -> Option<Self> {
         shared(AMQP_VARIABLE)?;
         shared(POSTGRES_VARIABLE)?;
-        // PostgreSQL runs as another user, who must be able to pass.
-        let passable = std::fs::Permissions::from_mode(0o711);
-        let folder = tempfile::Builder::new().permissions(passable).tempdir().unwrap();
+        let folder = services_folder();
         let services = [Service::postgres(folder.path()).unwrap(), Service::rabbitmq(folder.path()).unwrap()];
         let [database, broker] = &services;
         let manager = || {
@@ -100,6 +97,8 @@ fn one_of_two_managers_frozen_past_its_lease_changes_nothing_when_it_wakes() {
     effects.wait_for(1_000);
     send(pair.owner.pid(), Signal::STOP);
     let other = &pair.other;
+    let listed = Said::from(other.cli(&["worker", "list"]));
+    assert!(listed.code == Some(0) && listed.err.contains("did not answer"), "{listed:?}");
     wait::until("the other to own everything", TAKEN_OVER_WITHIN, || {
         owned(&shards(other), other) == JOBS_SHARDS as usize
     });
