@@ -14,8 +14,7 @@ use mutirao_shards::MemberId;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::doors::{Door, Doors};
-use crate::foreman::Ask;
+use crate::doors::{Ask, Door, Doors};
 use crate::question::{Answer, Answered, Asked, Question, answers_to, asks_of};
 
 /// Questions of this process that may wait for other processes.

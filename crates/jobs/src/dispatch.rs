@@ -29,6 +29,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const CARDS_MAX: usize = 1_000;
 
 /// What goes out.
+#[derive(Debug)]
 pub enum Outgoing {
     Parcels(Vec<Handed>),
     Control(QueueName, Control),

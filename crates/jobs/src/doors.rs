@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mutirao_core::ShardId;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::foreman::Ask;
+use crate::foreman;
+use crate::question::Answer;
 use crate::settler::Vitals;
+
+/// What may be asked at a door, by somebody in this process who waits for the answer.
+pub(crate) type Ask = foreman::Ask<oneshot::Sender<Answer>>;
 
 /// One post's.
 #[derive(Clone)]

@@ -9,7 +9,7 @@ use mutirao_core::{Clock, ShardId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::foreman::Ask;
+use crate::doors::Ask;
 use crate::question::{Answered, Asked, asks_of};
 
 const PAUSE: Duration = Duration::from_millis(200);

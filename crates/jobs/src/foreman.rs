@@ -1,58 +1,94 @@
-//! The foreman: the one task that owns a shard's desk. Everything that happens comes in through its channels, one at a
-//! time; everything that follows leaves through channels. Nothing here waits for a disk or a socket, nor for whoever reads
-//! from it. While what is settled cannot be written, nothing is handed out, reports are left lying once a bound is
-//! reached, and no lease runs out: whoever could not be heard is not given up.
+//! The foreman: what the owner of a shard does next. It holds the desk and everything that waits around it, and does no
+//! I/O at all: what happens goes in through [`handle`](Foreman::handle), what is to be done comes out of
+//! [`poll`](Foreman::poll), and whoever drives it carries that out and says how it went.
 //!
-//! It acts only while its tenure holds, and ends when it is asked to leave and everything in hand is settled, or when the
-//! store says that the shard has another owner.
+//! ```text
+//!              reports ─┐                                    ┌─► Settle       to the store, fenced
+//!            questions ─┤                                    ├─► Acknowledge  reports whose meaning is written
+//!   how writing went   ─┼─► handle ─► desk, pending ─► poll ─┼─► Send         parcels, words to workers, looks
+//!   what came back     ─┤                                    ├─► Read         the store, to compare
+//!   what was read      ─┤                                    ├─► Answer
+//!   the time           ─┘                                    └─► End
+//! ```
+//!
+//! Two drive it: [`post`](crate::post) with sockets, disks and a clock, and the simulation with models of them. So what the
+//! simulation proves is what runs. The order of what is done is the order of the lines in `poll`, and the rules are these:
+//!
+//! - What was decided is written, then acknowledged ([`pending`]). One settlement is written at a time, each until the store
+//!   has answered; nobody gives up on what workers did because a disk was full for an hour.
+//! - While writing fails nothing is handed out, and past a bound reports are left lying.
+//! - Whoever could not be heard is not given up: time in which we were frozen, could not write, or had no broker counts
+//!   against no lease ([`watch`]).
+//! - Words between managers are hints. The store is compared with every few seconds ([`comparing`]).
+//! - It writes and hands out only while its tenure holds, and ends when it was told to leave and all that it heard is
+//!   written, or when the store says that the shard has another owner.
+//!
+//! Not here: which task goes next and what a report means (the [`desk`](crate::desk)), and how anything is written, sent or
+//! read.
 
-mod loops;
+mod asked;
+mod comparing;
 mod pending;
+#[cfg(test)]
+mod tests;
+mod watch;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mutirao_broker::Shared as Broker;
+use mutirao_core::Mono;
 use mutirao_core::envelope::Control;
-use mutirao_core::id::JobKey;
-use mutirao_core::{Clock, ShardId};
-use mutirao_shards::Shards;
-use tokio::sync::{mpsc, oneshot, watch};
+use mutirao_core::id::{JobKey, QueueName, SessionId, WorkerId};
 
 use crate::desk::ledger::Ledger;
 use crate::desk::{Desk, Now};
 use crate::dispatch::{Back, Outgoing};
 use crate::question::{Answer, Question};
-use crate::recall::{Errand, Found, Round};
 use crate::reports::{Incoming, Mark};
-use crate::settings::JobsSettings;
-use crate::settler::{Batch, Said, Vitals};
+use crate::store::{OpenJob, Settlement, Settling};
+use comparing::Comparing;
+pub use comparing::{Errand, Found};
 use pending::Pending;
+use watch::Watch;
 
-const TICK: Duration = Duration::from_millis(200);
-/// Between two ticks when there is nobody and nothing, as on most shards of a small installation.
-const TICK_IDLE: Duration = Duration::from_secs(5);
-/// Between two looks for parcels that got lost.
-const CHECK_OVERDUE: Duration = Duration::from_secs(5);
-/// The same, while a parcel may have gone with a worker that died.
-const CHECK_DOUBTED: Duration = Duration::from_millis(600);
-/// Between two comparisons with the store.
-const COMPARE: Duration = Duration::from_secs(5);
+/// Settled tasks that may wait to be written before reports are left lying.
+const UNSETTLED_MAX: usize = 50_000;
 
-/// What others ask of the foreman.
-pub enum Ask {
+/// What others ask of the foreman; `A` is to whom the answer goes.
+pub enum Ask<A> {
     /// A job that this process has just written.
     Admit(JobKey, Box<Ledger>),
-    Question(Question, oneshot::Sender<Answer>),
+    Question(Question, A),
 }
 
-/// What a post is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    Work,
+/// What happens.
+pub enum Input<A> {
+    Heard(Incoming),
+    Asked(Ask<A>),
+    /// The store answered the last [`Effect::Settle`].
+    Settled(Settling),
+    /// It did not, or refused. Whether anything was written is not known, and does not matter: ends count once.
+    Unsettled,
+    /// Of what was sent.
+    Back(Vec<Back>),
+    /// Of the last [`Effect::Read`].
+    Found(Found),
     /// Take nothing new, settle what is in hand, and go.
     Leave,
+    /// It is [`wake_at`](Foreman::wake_at). Every report that had come by now has been handled.
+    Tick(Reach),
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Effect<A> {
+    Settle(Arc<Settlement>),
+    /// Reports up to here.
+    Acknowledge(Mark),
+    Send(Outgoing),
+    Read(Errand),
+    Answer(A, Answer),
+    End(Ending),
 }
 
 /// How a post ended.
@@ -64,182 +100,219 @@ pub enum Ending {
     Fenced,
 }
 
-/// The right to act on a shard.
-pub struct Hold {
-    pub shards: Shards,
-    pub shard: ShardId,
+/// Whether the broker can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    Near,
+    Away,
+}
+
+/// What is so at this moment. To be read anew for each turn: between two of them we may have been frozen.
+#[derive(Clone, Copy, Debug)]
+pub struct Outside {
+    pub now: Now,
+    pub tenure: Tenure,
+    pub way: Way,
+    pub inbox: Inbox,
+}
+
+/// Whether the shard is ours to act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tenure {
+    Holds,
+    Lapsed,
+}
+
+/// Whether something sent now would leave without waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Free,
+    Full,
+}
+
+/// Whether reports have come that were not handled yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inbox {
+    Empty,
+    Waiting,
+}
+
+/// What a new owner must know.
+pub struct Recalled {
     pub generation: u64,
+    pub jobs: Vec<OpenJob>,
+    /// Those that were alive under an earlier owner.
+    pub sessions: Vec<(SessionId, WorkerId, QueueName)>,
 }
 
-impl Hold {
-    fn holds(&self) -> bool {
-        self.shards.tenure(self.shard).is_some_and(|tenure| tenure.generation == self.generation)
-    }
+pub struct Foreman<A> {
+    desk: Desk,
+    /// How long a parcel may be on its way.
+    patience: Duration,
+    pending: Pending<A>,
+    comparing: Comparing,
+    watch: Watch,
+    stage: Stage,
+    /// Something happened since the desk was last asked what may go out.
+    stirred: bool,
 }
 
-pub struct Foreman {
-    pub desk: Desk,
-    pub hold: Hold,
-    pub broker: Broker,
-    pub clock: Arc<dyn Clock>,
-    pub settings: JobsSettings,
-    pub vitals: Arc<Vitals>,
+#[derive(Clone, Copy, PartialEq)]
+enum Stage {
+    Working,
+    Leaving { since: Mono },
+    Fenced,
 }
 
-/// The foreman's ends of its channels.
-pub struct Channels {
-    pub orders: watch::Receiver<Order>,
-    pub asks: mpsc::Receiver<Ask>,
-    pub incoming: mpsc::Receiver<Incoming>,
-    pub outgoing: mpsc::Sender<Outgoing>,
-    pub back: mpsc::Receiver<Vec<Back>>,
-    /// Reports up to here may be acknowledged.
-    pub settled: watch::Sender<Mark>,
-    pub batches: mpsc::Sender<Batch>,
-    pub said: mpsc::Receiver<Said>,
-    pub errands: mpsc::Sender<Errand>,
-    pub found: mpsc::Receiver<Found>,
-}
-
-impl Foreman {
-    fn now(&self) -> Now {
-        Now { wall: self.clock.now(), mono: self.clock.monotonic() }
-    }
-
-    fn hear(&mut self, inbox: &mut Vec<Incoming>, seen: &mut Mark) {
-        let now = self.now();
-        for Incoming { reports, mark } in inbox.drain(..) {
-            self.desk.report(reports, now);
-            *seen = mark;
+impl<A> Foreman<A> {
+    /// Begins with what the store holds. Until each session has spoken or its lease has run out, nothing goes out to its
+    /// queue. `now` is when anybody could first be heard: however long the reading took, it counts against no lease.
+    pub fn new(recalled: Recalled, lease: Duration, patience: Duration, seed: u64, now: Now) -> Self {
+        let mut desk = Desk::new(recalled.generation, lease, seed);
+        for (session, worker, queue) in recalled.sessions {
+            desk.expect(session, worker, queue, now);
+        }
+        recalled.jobs.into_iter().for_each(|job| comparing::admit(&mut desk, job));
+        Self {
+            desk,
+            patience,
+            pending: Pending::default(),
+            comparing: Comparing::new(now.mono),
+            watch: Watch::new(now.mono),
+            stage: Stage::Working,
+            stirred: true,
         }
     }
 
-    /// As much as goes without waiting: whoever takes it may be waiting for us.
-    fn send_out(&mut self, pending: &mut Pending, outgoing: &mpsc::Sender<Outgoing>, may_hand_out: bool) {
-        while !pending.outgoing.is_empty()
-            && let Ok(place) = outgoing.try_reserve()
-            && let Some(next) = pending.outgoing.pop_front()
-        {
-            place.send(next);
-        }
-        if may_hand_out && let Ok(place) = outgoing.try_reserve() {
-            let handed = self.desk.hand_out(self.now());
-            if !handed.is_empty() {
-                place.send(Outgoing::Parcels(handed));
+    pub fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
+    /// What is decided and not yet being written.
+    pub fn decided(&self) -> &Settlement {
+        &self.pending.settlement
+    }
+
+    /// Nothing waits to be written or is being written.
+    pub fn is_settled(&self) -> bool {
+        self.pending.is_settled()
+    }
+
+    /// Whether reports are taken in now, or left lying.
+    pub fn hears(&self) -> bool {
+        self.watch.hearing && self.pending.settlement.ended.len() < UNSETTLED_MAX
+    }
+
+    /// When something is to be done though nothing happens.
+    pub fn wake_at(&self) -> Mono {
+        self.pending.again_at().map_or(self.watch.next_tick, |again| again.min(self.watch.next_tick))
+    }
+
+    pub fn handle(&mut self, input: Input<A>, now: Now) {
+        match input {
+            Input::Heard(Incoming { reports, mark }) => {
+                self.desk.report(reports, now);
+                self.pending.seen = mark;
             }
-        }
-    }
-
-    fn answer(&mut self, ask: Ask, pending: &mut Pending) {
-        let (question, tell) = match ask {
-            Ask::Admit(job, ledger) => {
-                if !pending.is_buried(job) {
-                    self.desk.admit(job, *ledger);
+            Input::Asked(ask) => self.asked(ask, now),
+            Input::Settled(Settling::Written) => self.pending.written(&mut self.desk),
+            Input::Settled(Settling::Fenced) => self.stage = Stage::Fenced,
+            Input::Unsettled => self.pending.failed(now.mono),
+            Input::Back(back) => self.take_back(back, now),
+            Input::Found(found) => self.found(found),
+            Input::Leave => {
+                if self.stage == Stage::Working {
+                    self.stage = Stage::Leaving { since: now.mono };
                 }
-                return;
             }
-            Ask::Question(question, tell) => (question, tell),
-        };
-        let now = self.now();
-        if let Some(answer) = question.look(&self.desk, now) {
-            // A caller that went away does not mind.
-            let _ = tell.send(answer);
-            return;
+            Input::Tick(broker) => self.tick(broker, now),
         }
-        match question {
-            Question::CancelTask { task } => {
-                if self.desk.cancel_task(task, now) {
-                    pending.absorb(self.desk.effects());
-                    pending.answers.push(tell);
-                } else {
-                    let _ = tell.send(Answer::CancelTask(false));
-                }
-                return;
-            }
-            Question::CancelJob { job, queue } => {
-                self.desk.cancel_job(job);
-                pending.bury(job);
-                let control = Control { cancel_jobs: vec![job], ..Control::default() };
-                pending.outgoing.push_back(Outgoing::Control(queue, control));
-            }
-            Question::Admit { job } => pending.compare_soon |= !self.desk.knows_job(job),
-            Question::Bury { worker: Some(worker), pid, .. } => self.desk.bury(&worker, pid, now),
-            _ => {}
-        }
-        let _ = tell.send(Answer::Noted);
+        self.absorb();
+        self.watch.stay_awake(&self.desk, now.mono);
+        self.stirred = true;
     }
 
-    fn take_back(&mut self, back: Vec<Back>) {
-        let now = self.now();
+    /// The next thing to do, until there is none.
+    pub fn poll(&mut self, outside: Outside) -> Option<Effect<A>> {
+        if self.stage == Stage::Fenced {
+            return Some(Effect::End(Ending::Fenced));
+        }
+        let answer = self.pending.answers.pop_front().map(|(asker, answer)| Effect::Answer(asker, answer));
+        answer
+            .or_else(|| self.settle(outside))
+            .or_else(|| self.pending.acknowledge().map(Effect::Acknowledge))
+            .or_else(|| self.send(outside))
+            .or_else(|| self.hand_out(outside))
+            .or_else(|| self.compare(outside))
+            .or_else(|| self.end(outside))
+    }
+
+    fn settle(&mut self, Outside { now, tenure, .. }: Outside) -> Option<Effect<A>> {
+        if tenure == Tenure::Lapsed {
+            return None;
+        }
+        self.pending.settle(now).map(Effect::Settle)
+    }
+
+    fn send(&mut self, outside: Outside) -> Option<Effect<A>> {
+        if outside.way == Way::Full {
+            return None;
+        }
+        self.pending.outgoing.pop_front().map(Effect::Send)
+    }
+
+    fn hand_out(&mut self, outside: Outside) -> Option<Effect<A>> {
+        if !self.stirred || !self.may_act(outside) || outside.way == Way::Full || self.pending.is_in_trouble() {
+            return None;
+        }
+        self.stirred = false;
+        let handed = self.desk.hand_out(outside.now);
+        (!handed.is_empty()).then_some(Effect::Send(Outgoing::Parcels(handed)))
+    }
+
+    fn end(&self, outside: Outside) -> Option<Effect<A>> {
+        let heard_all = outside.inbox == Inbox::Empty || !self.watch.hearing;
+        let done = matches!(self.stage, Stage::Leaving { .. }) && self.pending.is_settled() && heard_all;
+        done.then_some(Effect::End(Ending::Settled))
+    }
+
+    /// Whether new things may be begun.
+    fn may_act(&self, outside: Outside) -> bool {
+        self.stage == Stage::Working && outside.tenure == Tenure::Holds
+    }
+
+    /// Moves what the desk decided to where it is written or said.
+    fn absorb(&mut self) {
+        let effects = self.desk.effects();
+        effects.closed.iter().for_each(|job| self.is_over(*job));
+        self.pending.absorb(effects);
+    }
+
+    /// A job is over: whoever speaks of it as new is late.
+    fn is_over(&mut self, job: JobKey) {
+        self.comparing.is_over(job);
+        self.pending.bury(job);
+    }
+
+    /// The store has written that this job is cancelled.
+    fn cancel_job(&mut self, job: JobKey, queue: QueueName) {
+        self.desk.cancel_job(job);
+        self.is_over(job);
+        let control = Control { cancel_jobs: vec![job], ..Control::default() };
+        self.pending.outgoing.push_back(Outgoing::Control(queue, control));
+    }
+
+    fn take_back(&mut self, back: Vec<Back>, now: Now) {
         for failed in back {
             match failed {
                 Back::Unsent(parcel) => self.desk.unpost(parcel, now),
                 Back::TooLong(parcel) => self.desk.split(parcel, now),
                 Back::Broken(parcel, why) => self.desk.refuse(parcel, &why, now),
                 Back::Empty(queue) => {
-                    let lost = self.desk.found_empty(&queue, self.settings.parcel_patience, now);
-                    warn_of_lost(lost);
+                    let lost = self.desk.found_empty(&queue, self.patience, now);
+                    watch::warn_of_lost(lost);
                 }
             }
         }
-    }
-
-    fn begin_round(&mut self, pending: &mut Pending, errands: &mpsc::Sender<Errand>) {
-        pending.compare_soon = false;
-        // There is room: the round before is over.
-        if errands.try_send(Errand::Keys).is_ok() {
-            pending.round = Some(Round::begin(&self.desk, pending.unwritten()));
-        }
-    }
-
-    /// Goes on with a comparison, or ends it.
-    fn compare(&mut self, found: Found, pending: &mut Pending, errands: &mpsc::Sender<Errand>) {
-        let Some(round) = pending.round.take() else { return };
-        match found {
-            Found::Nothing => {}
-            Found::Jobs(jobs) => round.take_in(&mut self.desk, jobs),
-            Found::Keys(open) => {
-                for job in round.cancelled(&self.desk, &open) {
-                    let Some(queue) = self.desk.queue_of(job).cloned() else { continue };
-                    self.desk.cancel_job(job);
-                    let control = Control { cancel_jobs: vec![job], ..Control::default() };
-                    pending.outgoing.push_back(Outgoing::Control(queue, control));
-                }
-                let unknown = round.unknown(&self.desk, &open);
-                if !unknown.is_empty() && errands.try_send(Errand::Jobs(unknown)).is_ok() {
-                    pending.round = Some(round);
-                }
-            }
-        }
-    }
-
-    /// Until a retry is due, or the next tick.
-    fn pause(&self, now: Now) -> Duration {
-        if self.desk.is_idle() {
-            return TICK_IDLE;
-        }
-        self.desk.next_due().map_or(TICK, |due| due.since(now.mono).min(TICK).max(Duration::from_millis(1)))
-    }
-
-    fn look_for_lost_parcels(&mut self, pending: &mut Pending, now: Now) {
-        warn_of_lost(self.desk.take_back_lost(self.settings.parcel_patience, now));
-        for queue in self.desk.overdue(self.settings.parcel_patience, now) {
-            pending.look_at(queue);
-        }
-    }
-
-    fn show_vitals(&self) {
-        self.vitals.open_tasks.store(self.desk.open_tasks(), Ordering::Relaxed);
-        self.vitals.workers.store(self.desk.sessions().count() as u64, Ordering::Relaxed);
-    }
-
-    fn show_depths(&self) {
-        *self.vitals.depths.lock() = self.desk.depths().into_iter().map(|(queue, n)| (queue.clone(), n)).collect();
-    }
-}
-
-fn warn_of_lost(parcels: usize) {
-    if parcels > 0 {
-        tracing::warn!(parcels, "parcels were lost on their way; their tasks go out again");
     }
 }

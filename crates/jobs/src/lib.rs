@@ -2,15 +2,15 @@
 //!
 //! The way of a task through this crate:
 //! 1. [`routes`] reads the request, [`service`] checks it and has [`store`] write it down; then the client hears yes.
-//! 2. The queue's shard has one owner among all managers. There, `post` runs the [`foreman`], which tells the [`desk`],
-//!    which knows, without any I/O, which task goes next, to how many, and what every report means.
+//! 2. The queue's shard has one owner among all managers. There, `post` drives the [`foreman`], which says, without any I/O,
+//!    what is done next; within it the [`desk`] knows which task goes next, to how many, and what every report means.
 //! 3. What the desk hands out, [`dispatch`] packs into parcels and publishes.
 //! 4. Reports come back through [`reports`]; what the desk makes of them is settled in the store by the [`settler`], in
 //!    batches fenced by the shard's generation, and only then acknowledged.
 //!
 //! Several managers: `posts` follows which shards this process owns; [`asking`] puts a [`question`] to the owner of a
-//! shard, here or elsewhere; [`recall`] compares the desk with the store, so that a lost word costs seconds; `news` tells
-//! every manager which jobs changed.
+//! shard, here or elsewhere; `recall` reads what the foreman compares its desk with, so that a lost word costs seconds;
+//! `news` tells every manager which jobs changed.
 //!
 //! A job is kept as its definition and its exceptions: a task has a row of its own only once it failed, was lost or
 //! ended. So a million waiting tasks are a few rows on disk and a bitmap in memory.
@@ -29,7 +29,7 @@ mod news;
 mod post;
 mod posts;
 pub mod question;
-pub mod recall;
+mod recall;
 pub mod reports;
 pub mod routes;
 pub mod service;

@@ -1,6 +1,8 @@
 //! A post: everything that works on one shard under one tenure. It reads back what the shard holds, opens its door to
-//! questions, and then foreman, dispatch, reports and settler work together until it is relieved. Dropping a post ends
-//! all of them at once.
+//! questions, and then drives the foreman, with dispatch, reports, settler and recall as its hands, until it is relieved.
+//! Dropping a post ends all of them at once.
+
+mod drive;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +11,22 @@ use mutirao_broker::Shared as Broker;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, Dice, ShardId};
 use mutirao_shards::{Fence, Shards};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::GROUP;
-use crate::desk::Desk;
+use crate::desk::Now;
 use crate::dispatch::Dispatch;
 use crate::doors::{Door, Doors};
-use crate::foreman::{Channels, Ending, Foreman, Hold, Order};
+use crate::foreman::{Ending, Foreman};
 use crate::news::News;
+use crate::question::Answer;
 use crate::settings::JobsSettings;
 use crate::settler::{Settler, Vitals};
 use crate::store::Shared as Store;
 use crate::waits::Waits;
 use crate::{ear, recall, reports};
+use drive::{Channels, Drive, Hold};
 
 const ASKS_MAX: usize = 1_024;
 const OUTGOING_MAX: usize = 8;
@@ -30,6 +34,14 @@ const OUTGOING_MAX: usize = 8;
 const RECALL_PAUSE: Duration = Duration::from_millis(500);
 /// How long the last acknowledgement may take: a report that is not acknowledged comes again, which does no harm.
 const PARTING: Duration = Duration::from_secs(1);
+
+/// What a post is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Work,
+    /// Take nothing new, settle what is in hand, and go.
+    Leave,
+}
 
 /// What all posts of a process share.
 pub(crate) struct Bench {
@@ -49,8 +61,8 @@ pub(crate) async fn run(
     generation: u64,
     mut orders: watch::Receiver<Order>,
 ) -> Ending {
-    let desk = tokio::select! {
-        desk = recalled(&bench, shard, generation) => desk,
+    let foreman = tokio::select! {
+        foreman = recalled(&bench, shard, generation) => foreman,
         // Nothing is in hand yet.
         _ = orders.wait_for(|order| *order == Order::Leave) => return Ending::Settled,
     };
@@ -61,7 +73,7 @@ pub(crate) async fn run(
     let (outgoing, outgoing_out) = mpsc::channel(OUTGOING_MAX);
     let (back_in, back) = mpsc::channel(OUTGOING_MAX);
     let (settled, settled_out) = watch::channel(reports::Mark::default());
-    let (batches, batches_out) = mpsc::channel(1);
+    let (settlements, settlements_out) = mpsc::channel(1);
     let (said_in, said) = mpsc::channel(1);
     let (errands, errands_out) = mpsc::channel(1);
     let (found_in, found) = mpsc::channel(1);
@@ -72,9 +84,9 @@ pub(crate) async fn run(
         vitals: vitals.clone(),
         news: bench.news.clone(),
     };
-    // All of these end with the foreman, which holds the other ends of their channels.
+    // All of these end with the drive, which holds the other ends of their channels.
     let mut parts = JoinSet::new();
-    parts.spawn(settler.run(batches_out, said_in));
+    parts.spawn(settler.run(settlements_out, said_in));
     parts.spawn(recall::run(bench.store.clone(), shard, errands_out, found_in));
     let (store, broker) = (bench.store.clone(), bench.broker.clone());
     let waits = Arc::new(Waits::default());
@@ -87,10 +99,9 @@ pub(crate) async fn run(
 
     let door = bench.doors.open(shard, Door { generation, asks: ask, vitals: vitals.clone() });
     let hold = Hold { shards: bench.shards.clone(), shard, generation };
-    let broker = bench.broker.clone();
-    let foreman = Foreman { desk, hold, broker, clock: clock.clone(), settings: bench.settings.clone(), vitals };
-    let ending =
-        foreman.run(Channels { orders, asks, incoming, outgoing, back, settled, batches, said, errands, found }).await;
+    let drive = Drive { foreman, hold, broker: bench.broker.clone(), clock: clock.clone(), vitals };
+    let channels = Channels { orders, asks, incoming, outgoing, back, settled, settlements, said, errands, found };
+    let ending = drive.run(channels).await;
     drop(door);
     if ending == Ending::Settled {
         let parted = clock.timeout(PARTING, async { while parts.join_next().await.is_some() {} }).await;
@@ -101,17 +112,20 @@ pub(crate) async fn run(
     ending
 }
 
-/// The desk as the store has it; tried until it can be read.
-async fn recalled(bench: &Bench, shard: ShardId, generation: u64) -> Desk {
+/// A foreman who knows what the store has; tried until it can be read.
+async fn recalled(bench: &Bench, shard: ShardId, generation: u64) -> Foreman<oneshot::Sender<Answer>> {
     let mut told = false;
     loop {
-        let mut desk = Desk::new(generation, bench.settings.lease, bench.dice.u64());
-        match recall::everything(&bench.store, shard, &mut desk, &*bench.clock).await {
-            Ok(jobs) => {
+        match recall::everything(&bench.store, shard, generation).await {
+            Ok(recalled) => {
+                let jobs = recalled.jobs.len();
+                let now = Now { wall: bench.clock.now(), mono: bench.clock.monotonic() };
+                let JobsSettings { lease, parcel_patience, .. } = bench.settings;
+                let foreman = Foreman::new(recalled, lease, parcel_patience, bench.dice.u64(), now);
                 if jobs > 0 {
-                    tracing::info!(%shard, generation, jobs, tasks = desk.open_tasks(), "jobs recalled");
+                    tracing::info!(%shard, generation, jobs, tasks = foreman.desk().open_tasks(), "jobs recalled");
                 }
-                return desk;
+                return foreman;
             }
             Err(error) if told => tracing::debug!(%shard, %error, "a shard cannot be read back"),
             Err(error) => {

@@ -10,9 +10,9 @@ use mutirao_shards::{Asked, Tenure};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::foreman::{Ending, Order};
+use crate::foreman::Ending;
 use crate::meters::{Depths, OPEN, WORKERS};
-use crate::post::{self, Bench};
+use crate::post::{self, Bench, Order};
 
 const GAUGE: Duration = Duration::from_secs(5);
 

@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// after every failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    consumer: u64,
-    tag: u64,
+    pub consumer: u64,
+    pub tag: u64,
 }
 
 /// A message's content, and the mark by which it is acknowledged.

@@ -1,26 +1,20 @@
-//! Writes settlements, one after the other, for as long as it takes; or until it hears that the shard has another owner.
+//! Writes settlements, one after the other, and says how each went. That one which failed is tried again is the foreman's to
+//! decide; here it is told, once for each trouble, and made known to whoever asks whether all is well.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use mutirao_core::Clock;
-use mutirao_core::id::{JobKey, QueueName, SessionId};
+use mutirao_core::id::{JobKey, QueueName};
 use mutirao_core::life::Final;
 use mutirao_shards::Fence;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use crate::desk::SessionChange;
 use crate::meters::{ENDED, SETTLE};
 use crate::news::News;
-use crate::question::Answer;
-use crate::reports::Mark;
 use crate::store::{Settlement, Settling, Shared as Store};
-
-/// Between two tries at writing when the store refuses.
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// What everybody in this process may know about a shard's state without asking.
 #[derive(Default)]
@@ -33,24 +27,6 @@ pub struct Vitals {
     pub trouble: Mutex<Option<String>>,
 }
 
-/// What is written together, and who waits for it.
-pub struct Batch {
-    pub settlement: Settlement,
-    /// The reports that are settled with it.
-    pub through: Mark,
-    /// Whoever wanted a task cancelled.
-    pub answers: Vec<oneshot::Sender<Answer>>,
-}
-
-pub enum Said {
-    Settled {
-        through: Mark,
-        came: Vec<SessionId>,
-    },
-    /// The shard has had another owner since. Nothing more is to be done for it here.
-    Fenced,
-}
-
 pub struct Settler {
     pub store: Store,
     pub fence: Fence,
@@ -60,31 +36,19 @@ pub struct Settler {
 }
 
 impl Settler {
-    pub async fn run(self, mut batches: mpsc::Receiver<Batch>, says: mpsc::Sender<Said>) {
-        while let Some(Batch { settlement, through, answers }) = batches.recv().await {
-            let settlement = Arc::new(settlement);
+    /// Until the foreman hangs up. None is said of what could not be written.
+    pub async fn run(self, mut settlements: mpsc::Receiver<Arc<Settlement>>, says: mpsc::Sender<Option<Settling>>) {
+        while let Some(settlement) = settlements.recv().await {
             let began = self.clock.monotonic();
-            let settling = self.write(&settlement).await;
+            let settled = self.write(settlement.clone()).await;
             metrics::histogram!(SETTLE).record(self.clock.monotonic().since(began).as_secs_f64());
-            if settling == Settling::Fenced {
-                // The foreman may be gone as well.
-                let _ = says.send(Said::Fenced).await;
-                return;
-            }
-            for answer in answers {
-                // A caller that went away does not undo what it asked.
-                let _ = answer.send(Answer::CancelTask(true));
-            }
-            let came = |change: &SessionChange| match change {
-                SessionChange::Came(session, ..) => Some(session.clone()),
-                SessionChange::Went(_) => None,
-            };
-            let came = settlement.sessions.iter().filter_map(came).collect();
-            if says.send(Said::Settled { through, came }).await.is_err() {
+            if says.send(settled).await.is_err() {
                 return;
             }
             // Last: what is written must not wait for a broker that may be waiting for it to be acknowledged.
-            self.tell(&settlement).await;
+            if settled == Some(Settling::Written) {
+                self.tell(&settlement).await;
+            }
         }
     }
 
@@ -104,29 +68,26 @@ impl Settler {
         self.news.tell(jobs).await;
     }
 
-    /// Only an answer ends this: what workers did must not be forgotten because a disk was full for an hour.
-    async fn write(&self, settlement: &Arc<Settlement>) -> Settling {
-        loop {
-            match self.store.settle(settlement.clone(), self.fence.clone()).await {
-                Ok(settling) => {
-                    if self.vitals.trouble.lock().take().is_some() {
-                        tracing::info!(shard = %self.fence.shard, "outcomes can be written again");
-                    }
-                    return settling;
+    async fn write(&self, settlement: Arc<Settlement>) -> Option<Settling> {
+        match self.store.settle(settlement, self.fence.clone()).await {
+            Ok(settled) => {
+                if self.vitals.trouble.lock().take().is_some() {
+                    tracing::info!(shard = %self.fence.shard, "outcomes can be written again");
                 }
-                Err(error) => {
-                    let line = error.to_string();
-                    let before = self.vitals.trouble.lock().replace(line.clone());
-                    if before.as_ref() != Some(&line) {
-                        tracing::error!(
-                            shard = %self.fence.shard,
-                            error = line,
-                            "outcomes cannot be written; nothing is handed out until they can"
-                        );
-                    }
-                }
+                Some(settled)
             }
-            self.clock.sleep(PAUSE).await;
+            Err(error) => {
+                let line = error.to_string();
+                let before = self.vitals.trouble.lock().replace(line.clone());
+                if before.as_ref() != Some(&line) {
+                    tracing::error!(
+                        shard = %self.fence.shard,
+                        error = line,
+                        "outcomes cannot be written; nothing is handed out until they can"
+                    );
+                }
+                None
+            }
         }
     }
 }

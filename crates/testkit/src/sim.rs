@@ -1,10 +1,11 @@
 //! A thousand simulated disasters: managers, workers, store, broker, clients and the network between them in one thread,
 //! under one seed, with time that passes only when something happens.
 //!
-//! What is real: who owns which shard (`shards::tenancy`), which task goes next and what every report means
-//! (`jobs::desk`), what a worker holds and says (`worker`'s desk), the life of a task, the envelopes. What is a model, with
-//! the rules of the real one: the store ([`rows`] keeps the rules of `jobs::store`, leases are the shards' own memory
-//! store), the broker ([`queue`]), and the loops that connect the cores to both ([`manager`], [`worker`]).
+//! What is real: who owns which shard (`shards::tenancy`), what an owner does and in which order (`jobs::foreman`), which
+//! task goes next and what every report means (`jobs::desk`), what a worker holds and says (`worker`'s desk), the life of a
+//! task, the envelopes. What is a model, with the rules of the real one: the store ([`rows`] keeps the rules of
+//! `jobs::store`, leases are the shards' own memory store), the broker ([`queue`]), what carries messages between cores and
+//! broker ([`manager`]'s outbox and intake), the rounds for leases, and a worker's loops ([`worker`]).
 //!
 //! What goes wrong is in [`disasters`] and [`weather`]; what must hold all the same is in [`oracle`]. That the oracle would
 //! notice is proved with [`Flaw`]s put into the models.
@@ -14,6 +15,7 @@
 //!
 //! What is *not* here: sockets, SQL and processes. Those have tests of their own against the real things.
 
+mod asker;
 mod broker;
 mod clients;
 mod clock;

@@ -1,51 +1,83 @@
-//! What waits to be written, to be said, or to be answered, and which jobs are over.
+//! What waits to be written, to be acknowledged, to be said or to be answered, and which jobs are over.
+//!
+//! At most one settlement is being written; what is decided meanwhile gathers for the next. A report is acknowledged with
+//! the settlement that has what came of it, or at once when nothing is left to write.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
 
-use mutirao_core::Timestamp;
+use mutirao_core::Mono;
 use mutirao_core::envelope::Control;
 use mutirao_core::id::{JobKey, QueueName};
-use tokio::sync::oneshot;
 
-use crate::desk::Effects;
+use crate::desk::{Desk, Effects, Now, SessionChange};
 use crate::dispatch::Outgoing;
 use crate::question::Answer;
-use crate::recall::Round;
 use crate::reports::Mark;
-use crate::settler::Batch;
 use crate::store::Settlement;
 
 /// Jobs remembered that are over: a word of their coming may be slower than they were.
 const GRAVES_MAX: usize = 4_096;
+/// Between two tries at writing when the store refuses.
+const PAUSE: Duration = Duration::from_millis(500);
 
-#[derive(Default)]
-pub struct Pending {
+pub(super) struct Pending<A> {
     pub settlement: Settlement,
     /// Answered when what is in `settlement` is written.
-    pub answers: Vec<oneshot::Sender<Answer>>,
-    pub outgoing: VecDeque<Outgoing>,
-    /// The comparison with the store that is under way.
-    pub round: Option<Round>,
-    /// Somebody says that there is a job which we do not know.
-    pub compare_soon: bool,
-    /// Jobs that are over, with ends in `settlement`, and with ends in what is being written.
+    askers: Vec<(A, Answer)>,
+    /// Jobs that are over, with ends in `settlement`.
     closed: Vec<JobKey>,
-    closed_in_batch: Vec<JobKey>,
+    writing: Option<Writing<A>>,
+    /// Answers that may be given now.
+    pub answers: VecDeque<(A, Answer)>,
+    pub outgoing: VecDeque<Outgoing>,
+    /// The last report heard, the last of which everything is written, and the last acknowledged.
+    pub seen: Mark,
+    durable: Mark,
+    acknowledged: Mark,
     graves: HashSet<JobKey>,
     graves_order: VecDeque<JobKey>,
 }
 
-impl Pending {
-    /// Moves what the desk decided to where it is written or said.
+/// A settlement on its way to the store, and who waits for it.
+struct Writing<A> {
+    settlement: Arc<Settlement>,
+    /// The reports that are settled with it.
+    through: Mark,
+    askers: Vec<(A, Answer)>,
+    closed: Vec<JobKey>,
+    since: Mono,
+    /// After a failure: when it is tried again.
+    again_at: Option<Mono>,
+    failures: u32,
+}
+
+impl<A> Default for Pending<A> {
+    fn default() -> Self {
+        Self {
+            settlement: Settlement::default(),
+            askers: Vec::new(),
+            closed: Vec::new(),
+            writing: None,
+            answers: VecDeque::new(),
+            outgoing: VecDeque::new(),
+            seen: Mark::default(),
+            durable: Mark::default(),
+            acknowledged: Mark::default(),
+            graves: HashSet::new(),
+            graves_order: VecDeque::new(),
+        }
+    }
+}
+
+impl<A> Pending<A> {
     pub fn absorb(&mut self, effects: Effects) {
         let Effects { ended, late, again, stop, sessions, closed } = effects;
         self.settlement.ended.extend(ended);
         self.settlement.late.extend(late);
         self.settlement.again.extend(again);
         self.settlement.sessions.extend(sessions);
-        for job in &closed {
-            self.bury(*job);
-        }
         self.closed.extend(closed);
         let mut controls: BTreeMap<QueueName, Control> = BTreeMap::new();
         for (queue, task) in stop {
@@ -62,32 +94,99 @@ impl Pending {
         }
     }
 
+    pub fn answer(&mut self, asker: A, answer: Answer) {
+        self.answers.push_back((asker, answer));
+    }
+
+    pub fn answer_when_written(&mut self, asker: A, answer: Answer) {
+        self.askers.push((asker, answer));
+    }
+
+    // ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    fn is_decided(&self) -> bool {
+        !self.settlement.is_empty() || !self.askers.is_empty()
+    }
+
     pub fn is_settled(&self) -> bool {
-        self.settlement.is_empty() && self.answers.is_empty()
+        self.writing.is_none() && !self.is_decided()
     }
 
-    pub fn batch(&mut self, at: Timestamp, through: Mark) -> Batch {
-        self.settlement.at = at;
-        self.closed_in_batch = std::mem::take(&mut self.closed);
-        let settlement = std::mem::take(&mut self.settlement);
-        Batch { settlement, through, answers: std::mem::take(&mut self.answers) }
+    /// What the last try to write came to nothing.
+    pub fn is_in_trouble(&self) -> bool {
+        self.writing.as_ref().is_some_and(|writing| writing.failures > 0)
     }
 
-    /// The last batch is written.
-    pub fn written(&mut self) {
-        self.closed_in_batch.clear();
+    pub fn writing_since(&self) -> Option<Mono> {
+        self.writing.as_ref().map(|writing| writing.since)
     }
+
+    pub fn again_at(&self) -> Option<Mono> {
+        self.writing.as_ref()?.again_at
+    }
+
+    /// What is to be written now: the next settlement, or the one that failed.
+    pub fn settle(&mut self, now: Now) -> Option<Arc<Settlement>> {
+        if let Some(writing) = &mut self.writing {
+            writing.again_at.take_if(|again_at| *again_at <= now.mono)?;
+            return Some(writing.settlement.clone());
+        }
+        if !self.is_decided() {
+            return None;
+        }
+        self.settlement.at = now.wall;
+        let settlement = Arc::new(std::mem::take(&mut self.settlement));
+        self.writing = Some(Writing {
+            settlement: settlement.clone(),
+            through: self.seen,
+            askers: std::mem::take(&mut self.askers),
+            closed: std::mem::take(&mut self.closed),
+            since: now.mono,
+            again_at: None,
+            failures: 0,
+        });
+        Some(settlement)
+    }
+
+    pub fn written(&mut self, desk: &mut Desk) {
+        let Some(writing) = self.writing.take() else { return };
+        self.durable = writing.through;
+        self.answers.extend(writing.askers);
+        for change in &writing.settlement.sessions {
+            if let SessionChange::Came(session, ..) = change {
+                desk.written(session);
+            }
+        }
+    }
+
+    pub fn failed(&mut self, now: Mono) {
+        if let Some(writing) = &mut self.writing {
+            writing.failures = writing.failures.saturating_add(1);
+            writing.again_at = Some(now.plus(PAUSE));
+        }
+    }
+
+    /// The mark up to which reports may be acknowledged, when it has moved.
+    pub fn acknowledge(&mut self) -> Option<Mark> {
+        if self.is_settled() {
+            self.durable = self.seen;
+        }
+        if self.durable == self.acknowledged {
+            return None;
+        }
+        self.acknowledged = self.durable;
+        Some(self.durable)
+    }
+
+    // ── jobs that are over ───────────────────────────────────────────────────────────────────────────────────────
 
     /// Jobs that are over and that the store may not know to be.
     pub fn unwritten(&self) -> impl Iterator<Item = JobKey> + '_ {
-        self.closed.iter().chain(&self.closed_in_batch).copied()
+        let in_writing = self.writing.iter().flat_map(|writing| &writing.closed);
+        self.closed.iter().chain(in_writing).copied()
     }
 
-    /// A job is over: whoever speaks of it as new is late.
     pub fn bury(&mut self, job: JobKey) {
-        if let Some(round) = &mut self.round {
-            round.is_over(job);
-        }
         if self.graves.insert(job) {
             self.graves_order.push_back(job);
         }

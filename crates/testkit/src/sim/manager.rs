@@ -4,6 +4,7 @@
 //! to leave: hand out nothing more, settle, release; gone: drop it at once.
 
 mod post;
+mod requests;
 mod rounds;
 
 use std::collections::BTreeMap;
@@ -18,9 +19,7 @@ use super::clock::LocalClock;
 use super::flaw::Flaw;
 use super::ground::{Event, Ground, MS};
 use super::link::{Link, News};
-use super::wire::{
-    Answer, Ask, Body, Call, ConnId, Created, FromBroker, Name, NoAnswer, Pid, Question, Request, Response, ToBroker,
-};
+use super::wire::{Answer, Body, Call, ConnId, FromBroker, Name, NoAnswer, Pid, Question, Request, ToBroker};
 use post::{Hands, Post, Turn};
 use rounds::Rounds;
 
@@ -176,7 +175,7 @@ impl Manager {
                 self.posts.insert(shard, post);
             }
             if tenure.asked == Asked::Leave {
-                self.with_post(shard, ground, |post, _| post.leave());
+                self.with_post(shard, ground, |post, h| post.leave(h));
             }
         }
     }
@@ -226,20 +225,26 @@ impl Manager {
     pub fn hear(&mut self, conn: ConnId, letter: FromBroker, ground: &mut Ground) {
         let now = self.now(ground).mono;
         match self.link.hear(conn, letter, now) {
-            News::Up => self.all_posts(ground, |post, h| post.connected(h)),
+            News::Up => {
+                self.link.send(ToBroker::Subscribe(Name::Answers(self.pid)), ground);
+                self.all_posts(ground, |post, h| post.connected(h));
+            }
             News::Down => self.all_posts(ground, |post, h| post.disconnected(h)),
             News::Letter(FromBroker::Delivery { consumer, tag, body: Body::Reports(reports) }) => {
                 let found = self.posts.values().find(|post| post.consumes_as(consumer)).map(|post| post.shard);
                 if let Some(shard) = found {
-                    self.with_post(shard, ground, |post, h| post.hear(tag, &reports, h));
+                    self.with_post(shard, ground, |post, h| post.hear(tag, reports, h));
                 }
             }
             News::Letter(FromBroker::Confirmed(number)) => self.all_posts(ground, |post, _| post.confirmed(number)),
             News::Letter(FromBroker::Counted { id, lying }) => {
                 self.all_posts(ground, |post, h| post.counted(id, lying, h));
             }
-            News::Letter(FromBroker::Heard(Name::Asks(shard), Body::Ask(ask))) => {
-                self.with_post(shard, ground, |post, h| post.asked(ask, h));
+            News::Letter(FromBroker::Heard(Name::Asks(shard), Body::Ask(question, asker))) => {
+                self.with_post(shard, ground, |post, h| post.asked(question, asker, h));
+            }
+            News::Letter(FromBroker::Heard(_, Body::Answer(answer, asker))) => {
+                asker.answer(answer, &mut self.link, ground);
             }
             News::Letter(_) | News::Old => {}
         }
@@ -266,63 +271,11 @@ impl Manager {
                 }
             }
             Purpose::Settle(shard) => {
-                let Some(post) = self.posts.get_mut(&shard) else { return };
-                let turn = post.settled(id, answer, &mut hands!(self, ground, shard));
-                self.turned(shard, turn, ground);
-                self.with_post(shard, ground, |_, _| {});
+                self.with_post(shard, ground, |post, h| post.settled(id, answer, h));
             }
             Purpose::Compare(shard) => self.with_post(shard, ground, |post, h| post.compared(id, answer, h)),
             Purpose::Release => {}
             Purpose::Request(request, what) => self.respond(request, what, answer, ground),
         }
-    }
-
-    // ── clients ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-    pub fn asked(&mut self, request: u64, what: Request, ground: &mut Ground) {
-        let question = match &what {
-            Request::Submit { key, definition } => Question::Create { key: *key, definition: definition.clone() },
-            Request::CancelJob(job) => Question::CancelJob(*job),
-            Request::CancelTask(task, shard) => {
-                self.tell(*shard, Ask::CancelTask(*task), ground);
-                ground.after(MS, Event::Responded(request, Response::Cancelled));
-                return;
-            }
-        };
-        let now = self.now(ground).mono;
-        self.calls.ask(Purpose::Request(request, what), question, now, ground);
-    }
-
-    fn respond(&mut self, request: u64, what: Request, answer: Result<Answer, NoAnswer>, ground: &mut Ground) {
-        let response = match (what, answer) {
-            (Request::Submit { definition, .. }, Ok(Answer::Created(job, created))) => {
-                if created == Created::New {
-                    self.tell(definition.shard, Ask::Admit(job, definition), ground);
-                }
-                Response::Accepted(job)
-            }
-            (Request::CancelJob(job), Ok(Answer::Cancelled(shard))) => {
-                if let Some(shard) = shard {
-                    self.tell(shard, Ask::CancelJob(job), ground);
-                }
-                Response::Cancelled
-            }
-            _ => Response::Refused,
-        };
-        ground.after(MS, Event::Responded(request, response));
-    }
-
-    /// Says it to the owner: here, or to whoever listens.
-    fn tell(&mut self, shard: ShardId, ask: Ask, ground: &mut Ground) {
-        if self.posts.contains_key(&shard) {
-            self.with_post(shard, ground, |post, h| post.asked(ask, h));
-        } else {
-            self.link.send(ToBroker::Announce { topic: Name::Asks(shard), body: Body::Ask(ask) }, ground);
-        }
-    }
-
-    /// A worker process was seen dying.
-    pub fn bury(&mut self, pid: Pid, ground: &mut Ground) {
-        self.all_posts(ground, |post, h| post.bury(pid, h));
     }
 }

@@ -255,6 +255,13 @@ impl Oracle {
         }
     }
 
+    /// A client hears that its task is cancelled: that must be written.
+    pub fn told_cancelled(&mut self, task: TaskKey) {
+        if !self.finals.contains_key(&task) && !self.cancelled.contains_key(&task.job) {
+            self.fail(|| format!("a client hears that {task} is cancelled before it is written"));
+        }
+    }
+
     // ── what workers do ──────────────────────────────────────────────────────────────────────────────────────────
 
     pub fn received(&mut self, task: TaskKey, attempt: Attempt, session: &SessionId) {

@@ -50,13 +50,13 @@ impl Rows {
         (job, Created::New)
     }
 
-    /// The job's shard, if there was something to cancel.
-    pub fn cancel(&mut self, job: JobKey) -> Option<ShardId> {
+    /// Where the job is, if there was something to cancel.
+    pub fn cancel(&mut self, job: JobKey) -> Option<(ShardId, QueueName)> {
         let row = self.jobs.get_mut(&job).filter(|row| !row.finished)?;
         let ended = row.counts.ended() - row.counts.cancelled;
         row.counts.cancelled = u64::from(row.definition.total) - ended;
         (row.cancelled, row.finished) = (true, true);
-        Some(row.definition.shard)
+        Some((row.definition.shard, row.definition.queue.clone()))
     }
 
     pub fn load(&self, shard: ShardId) -> Loaded {

@@ -94,13 +94,13 @@ impl Store {
                 return Answer::Created(job, created);
             }
             Question::CancelJob(job) => {
-                let shard = self.rows.cancel(*job);
-                if shard.is_some() {
+                let cancelled = self.rows.cancel(*job);
+                if cancelled.is_some() {
                     ground.note(|| format!("store: {job:?} cancelled"));
                     ground.oracle.cancelled(*job, ground.now_us);
                     ground.oracle.check_job(&self.rows, *job);
                 }
-                return Answer::Cancelled(shard);
+                return Answer::Cancelled(cancelled);
             }
             Question::Load(shard) => return Answer::Loaded(self.rows.load(*shard)),
             Question::Keys(shard) => {

@@ -2,14 +2,19 @@
 //! Envelopes are the real ones, not encoded.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use mutirao_core::envelope::{Control, Parcel, Reports};
 use mutirao_core::id::{JobKey, QueueName, SessionId, TaskKey, WorkerId};
 use mutirao_core::task::{Needs, Retry, TaskSpec};
+use mutirao_jobs::desk::ledger::Ledger;
+use mutirao_jobs::question;
 use mutirao_jobs::store::{OpenJob, Settlement};
 use mutirao_shards::store::{LeaseRow, MemberRow};
 use mutirao_shards::tenancy::Claim;
 use mutirao_shards::{MemberId, ShardId};
+
+use super::asker::Asker;
 
 /// One life of a process. A process that starts again has another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +34,8 @@ pub enum Name {
     Results(ShardId),
     Control(QueueName),
     Asks(ShardId),
+    /// Where a manager listens for answers.
+    Answers(Pid),
 }
 
 /// A job as submitted.
@@ -40,7 +47,14 @@ pub struct Definition {
     pub total: u32,
     pub retry: Retry,
     pub needs: Needs,
-    pub spec: std::sync::Arc<TaskSpec>,
+    pub spec: Arc<TaskSpec>,
+}
+
+impl Definition {
+    /// As an owner takes it in.
+    pub fn ledger(&self) -> Ledger {
+        Ledger::new(self.queue.clone(), self.first, self.total, self.retry, self.needs)
+    }
 }
 
 /// A message of the broker.
@@ -49,15 +63,8 @@ pub enum Body {
     Parcel(Rc<Parcel>),
     Reports(Rc<Reports>),
     Control(Rc<Control>),
-    Ask(Ask),
-}
-
-/// What a manager says to the owner of a shard. Nobody waits for it: what is lost is found in the store.
-#[derive(Clone, Debug)]
-pub enum Ask {
-    Admit(JobKey, Rc<Definition>),
-    CancelJob(JobKey),
-    CancelTask(TaskKey),
+    Ask(question::Question, Asker),
+    Answer(question::Answer, Asker),
 }
 
 #[derive(Clone, Debug)]
@@ -122,7 +129,7 @@ pub enum Question {
         member: MemberId,
         shard: ShardId,
         generation: u64,
-        settlement: Rc<Settlement>,
+        settlement: Arc<Settlement>,
     },
 }
 
@@ -134,7 +141,8 @@ pub enum Answer {
     Leases(Vec<LeaseRow>),
     Claimed(Option<u64>),
     Created(JobKey, Created),
-    Cancelled(Option<ShardId>),
+    /// Where the job was, if there was something to cancel.
+    Cancelled(Option<(ShardId, QueueName)>),
     Loaded(Loaded),
     Keys(Vec<JobKey>),
     Settled,

@@ -1,6 +1,7 @@
 //! A simulated worker process: the real desk of the worker, and its three loops (taking, reporting, listening) as one
 //! script. What a task does when it runs is the only thing made up.
 
+mod reporting;
 mod runs;
 
 use std::collections::VecDeque;
@@ -8,19 +9,18 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mutirao_core::Mono;
-use mutirao_core::envelope::{Beat, Parcel, Reports};
+use mutirao_core::envelope::Parcel;
 use mutirao_core::id::{QueueName, SessionId, WorkerId};
 use mutirao_core::task::Needs;
 use mutirao_jobs::desk::Now;
-use mutirao_shards::ShardId;
 use mutirao_worker::Limits;
 use mutirao_worker::sim::{Desk, Try};
 
 use super::clock::LocalClock;
 use super::ground::{Event, Ground, MS};
 use super::link::{Link, News};
-use super::weather::shard_of_queue;
 use super::wire::{Body, ConnId, FromBroker, Name, Pid, ToBroker};
+use reporting::Outgoing;
 use runs::Runs;
 
 const TICK_US: u64 = 50 * MS;
@@ -46,21 +46,6 @@ enum Stage {
     Gone,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Beat,
-    Outcomes,
-}
-
-/// A message that must be confirmed before the next leaves.
-struct Outgoing {
-    to: Name,
-    reports: Rc<Reports>,
-    kind: Kind,
-    /// Its number on the connection it was last sent over.
-    sent: Option<u64>,
-}
-
 pub struct Worker {
     pub pid: Pid,
     pub clock: LocalClock,
@@ -77,6 +62,10 @@ pub struct Worker {
     no_room_since: Option<Mono>,
     outgoing: Option<Outgoing>,
     beat_at: Mono,
+    /// It wants to go, and has nothing to say but goodbye.
+    idle_since: Option<Mono>,
+    /// It was told to go now, whatever is unsaid by then.
+    gone_by: Option<Mono>,
 }
 
 /// Few workers, many lives: a worker that starts again is the same worker.
@@ -107,6 +96,8 @@ impl Worker {
             no_room_since: None,
             outgoing: None,
             beat_at: Mono::default(),
+            idle_since: None,
+            gone_by: None,
         }
     }
 
@@ -130,6 +121,7 @@ impl Worker {
     pub fn tick(&mut self, ground: &mut Ground) {
         self.link.tick(self.now(ground).mono, ground);
         self.go_on(ground);
+        self.last_words(self.now(ground), ground);
         if self.stage != Stage::Gone {
             ground.after(TICK_US, Event::Tick(self.pid));
         }
@@ -160,7 +152,10 @@ impl Worker {
     /// Stop what runs as well.
     pub fn halt(&mut self, ground: &mut Ground) {
         self.drain(ground);
-        self.desk.halt(self.now(ground).wall);
+        let (now, limits) = (self.now(ground), &self.limits);
+        let unsaid_max = limits.stop_grace_max + limits.upload_wait_max + limits.goodbye_wait_max;
+        self.gone_by.get_or_insert(now.mono.plus(unsaid_max));
+        self.desk.halt(now.wall);
         self.go_on(ground);
     }
 
@@ -190,16 +185,6 @@ impl Worker {
             News::Letter(_) | News::Old => {}
         }
         self.go_on(ground);
-    }
-
-    fn confirmed(&mut self, number: u64) {
-        let Some(outgoing) = self.outgoing.take_if(|outgoing| outgoing.sent == Some(number)) else { return };
-        if outgoing.kind == Kind::Outcomes {
-            self.desk.confirm_reports();
-        }
-        if self.stage == Stage::SayingGoodbye {
-            self.stage = Stage::Gone;
-        }
     }
 
     /// Everything that can be done now.
@@ -260,56 +245,5 @@ impl Worker {
             self.inbox.clear();
             self.link.send(ToBroker::Cancel { consumer }, ground);
         }
-    }
-
-    /// One message at a time, each confirmed before the next leaves; the heartbeat travels in the same order.
-    fn report(&mut self, now: Now, ground: &mut Ground) {
-        if self.outgoing.is_none() {
-            self.outgoing = self.next_message(now, ground);
-        }
-        let Some(outgoing) = &mut self.outgoing else { return };
-        if outgoing.sent.is_none() && self.link.is_up() {
-            let confirm = self.link.number();
-            outgoing.sent = Some(confirm);
-            let bodies = vec![Body::Reports(outgoing.reports.clone())];
-            self.link.send(ToBroker::Publish { to: outgoing.to.clone(), bodies, confirm }, ground);
-        }
-    }
-
-    fn next_message(&mut self, now: Now, ground: &mut Ground) -> Option<Outgoing> {
-        if now.mono >= self.beat_at {
-            self.beat_at = now.mono.plus(self.limits.beat_every);
-            return Some(self.beat(now, Stage::Working));
-        }
-        if let Some((to, reports)) = self.desk.take_reports() {
-            ground.note(|| {
-                let done: Vec<_> = reports.done.iter().map(|d| (d.task, d.attempt.n, d.outcome.verdict)).collect();
-                format!("{}: reports {done:?}, taken {:?}", self.session, reports.taken)
-            });
-            let shard = to.rsplit('.').next().and_then(|n| n.parse().ok()).map(ShardId);
-            let to = Name::Results(shard.unwrap_or_else(|| shard_of_queue(&self.queue)));
-            return Some(Outgoing { to, reports: Rc::new(reports), kind: Kind::Outcomes, sent: None });
-        }
-        if self.stage == Stage::Draining && self.desk.is_idle() {
-            self.stage = Stage::SayingGoodbye;
-            return Some(self.beat(now, Stage::SayingGoodbye));
-        }
-        None
-    }
-
-    fn beat(&mut self, now: Now, stage: Stage) -> Outgoing {
-        self.desk.tidy(now.wall, now.mono);
-        let mut reports = self.desk.message();
-        reports.beat = Some(Beat {
-            queue: self.queue.clone(),
-            host: "h".into(),
-            pid: self.pid.0,
-            capacity: self.capacity,
-            draining: self.desk.is_draining(),
-            leaving: stage == Stage::SayingGoodbye,
-            held: self.desk.held(),
-        });
-        let to = Name::Results(shard_of_queue(&self.queue));
-        Outgoing { to, reports: Rc::new(reports), kind: Kind::Beat, sent: None }
     }
 }

@@ -1,44 +1,41 @@
-//! One owned shard at work in a simulated manager: the real desk, and the shell around it (foreman, settler, dispatch,
-//! reports) as one script that keeps their order: what was decided is written, then acknowledged; while it cannot be
-//! written nothing is handed out; who could not be heard is not given up.
+//! One owned shard at work in a simulated manager: the real foreman, driven as `jobs::post` drives it. What it says is
+//! carried out by models: [`Outbox`] in the place of the dispatch, [`Intake`] in the place of the reports, and questions to
+//! the simulated store. Nothing is decided here; what [`Flaw`]s forget, they forget on the way in or out.
 
+mod checks;
+mod effects;
+mod intake;
 mod outbox;
-mod settling;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use mutirao_core::Mono;
-use mutirao_core::envelope::{Control, Reports};
-use mutirao_core::id::{JobKey, QueueName, SessionId, TaskKey};
-use mutirao_jobs::desk::ledger::Ledger;
-use mutirao_jobs::desk::{Desk, Effects, Handed, Now};
-use mutirao_jobs::recall::Round;
-use mutirao_jobs::store::OpenJob;
+use mutirao_core::envelope::Reports;
+use mutirao_core::id::JobKey;
+use mutirao_jobs::desk::{Desk, Now};
+use mutirao_jobs::foreman::{Ask, Foreman, Found, Input, Reach, Recalled};
+use mutirao_jobs::question::Question as Wanted;
+use mutirao_jobs::store::Settling;
 use mutirao_shards::{MemberId, ShardId, Tenure};
 
+use super::super::asker::Asker;
 use super::super::flaw::Flaw;
 use super::super::ground::Ground;
 use super::super::link::Link;
-use super::super::oracle::HandOut;
 use super::super::weather::{LEASE, PATIENCE};
-use super::super::window::WindowCheck;
-use super::super::wire::{Answer, Ask, Definition, Loaded, Name, NoAnswer, Pid, Question, ToBroker};
+use super::super::wire::{Answer, Definition, Loaded, Name, NoAnswer, Pid, Question, ToBroker};
 use super::super::worker::worker_of;
 use super::{Calls, Purpose};
-use outbox::{Outbox, Outgoing};
-use settling::Settling;
+use checks::Checks;
+pub use effects::Turn;
+use intake::Intake;
+use outbox::Outbox;
 
-/// As in the real foreman.
-const TICK: Duration = Duration::from_millis(200);
-const CHECK_OVERDUE: Duration = Duration::from_secs(5);
-const DEAF: Duration = Duration::from_secs(1);
-const CHECK_DOUBTED: Duration = Duration::from_millis(600);
-const COMPARE: Duration = Duration::from_secs(5);
-/// Messages in flight between broker and owner.
-const CREDIT: usize = 64;
 const LOAD_PAUSE: Duration = Duration::from_millis(500);
+/// For a flaw.
+const FOR_EVER: Duration = Duration::from_secs(86_400);
 
 /// What a post may use of its manager.
 pub struct Hands<'a> {
@@ -56,16 +53,6 @@ impl Hands<'_> {
     }
 }
 
-/// What is to become of a post.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    Stay,
-    /// Everything is settled: release the shard.
-    Release,
-    /// It is another's: drop everything.
-    Drop,
-}
-
 pub struct Post {
     pub shard: ShardId,
     pub generation: u64,
@@ -75,24 +62,15 @@ pub struct Post {
 }
 
 struct Work {
-    desk: Desk,
+    foreman: Foreman<Asker>,
     /// What its jobs' tasks do.
     known: BTreeMap<JobKey, Rc<Definition>>,
-    /// Jobs it knows to be cancelled.
-    cancelled: BTreeSet<JobKey>,
-    /// Jobs that are over: whoever speaks of one as new is late.
-    graves: BTreeSet<JobKey>,
-    settling: Settling,
+    intake: Intake,
     outbox: Outbox,
-    window: WindowCheck,
-    loaded_at: Mono,
-    /// Sessions that have beaten since.
-    heard: BTreeSet<SessionId>,
-    last_tick: Mono,
-    last_check: Mono,
-    next_compare: Mono,
-    /// A comparison with the store under way, and what it waits for.
-    comparing: Option<(u64, Round)>,
+    /// The calls by which the store will say how a settlement went, and what was read.
+    settling: Option<u64>,
+    reading: Option<u64>,
+    checks: Checks,
 }
 
 impl Post {
@@ -117,64 +95,57 @@ impl Post {
         if self.work.is_some() {
             return;
         }
-        let now = h.now.mono;
-        let mut work = Work {
-            desk: Desk::new(self.generation, LEASE, h.ground.dice.u64()),
-            known: BTreeMap::new(),
-            cancelled: BTreeSet::new(),
-            graves: BTreeSet::new(),
-            settling: Settling::new(self.shard, self.generation),
-            outbox: Outbox::new(self.shard),
-            window: WindowCheck::default(),
-            loaded_at: now,
-            heard: BTreeSet::new(),
-            last_tick: now,
-            last_check: now,
-            next_compare: now.plus(COMPARE),
-            comparing: None,
+        let mut known = BTreeMap::new();
+        let learn = |(job, definition): (mutirao_jobs::store::OpenJob, Rc<Definition>)| {
+            known.insert(job.key, definition);
+            job
         };
-        jobs.into_iter().for_each(|(job, definition)| work.admit(job, definition));
-        for (session, worker, queue) in sessions {
-            work.desk.expect(session, worker, queue, h.now);
-        }
+        let jobs = jobs.into_iter().map(learn).collect();
+        let recalled = Recalled { generation: self.generation, jobs, sessions };
+        let patience = if h.ground.has(Flaw::WaitsForLostParcels) { FOR_EVER } else { PATIENCE };
+        let mut work = Work {
+            foreman: Foreman::new(recalled, LEASE, patience, h.ground.dice.u64(), h.now),
+            known,
+            intake: Intake::new(self.shard),
+            outbox: Outbox::new(self.shard),
+            settling: None,
+            reading: None,
+            checks: Checks::new(self.shard, self.generation, h.now.mono),
+        };
         work.connect(self.shard, h);
         self.work = Some(work);
+        if self.leaving {
+            self.tell(Input::Leave, h);
+        }
     }
 
-    pub fn leave(&mut self) {
-        self.leaving = true;
+    fn tell(&mut self, input: Input<Asker>, h: &mut Hands<'_>) {
+        if let Some(work) = &mut self.work {
+            work.foreman.handle(input, h.now);
+        }
+    }
+
+    pub fn leave(&mut self, h: &mut Hands<'_>) {
+        if !std::mem::replace(&mut self.leaving, true) {
+            self.tell(Input::Leave, h);
+        }
     }
 
     /// Nothing of what it knows is unfinished, and nobody is believed to hold anything.
     pub fn is_quiet(&self) -> bool {
         let idle = |desk: &Desk| desk.open_tasks() == 0 && desk.sessions().all(|(_, session)| session.held.is_empty());
-        self.work.as_ref().is_some_and(|work| idle(&work.desk) && work.settling.is_done())
-    }
-
-    /// Everything that can be done now.
-    pub fn turn(&mut self, h: &mut Hands<'_>) -> Turn {
-        let Some(work) = &mut self.work else {
-            return if self.leaving { Turn::Release } else { Turn::Stay };
-        };
-        work.absorb();
-        work.settling.go_on(h);
-        if self.leaving && work.settling.is_done() {
-            work.settling.disconnect(h);
-            return Turn::Release;
-        }
-        let holds = h.tenure.is_some_and(|tenure| tenure.generation == self.generation && tenure.holds(h.now.mono));
-        if !self.leaving && !work.settling.is_in_trouble() && (holds || h.ground.has(Flaw::TrustsItsTenure)) {
-            work.hand_out(self.shard, self.generation, h);
-        }
-        work.outbox.go_on(&mut work.desk, &work.known, h);
-        Turn::Stay
+        self.work.as_ref().is_some_and(|work| idle(work.foreman.desk()) && work.foreman.is_settled())
     }
 
     pub fn tick(&mut self, h: &mut Hands<'_>) {
         match &mut self.work {
-            Some(work) => work.tick(self.shard, h),
+            Some(work) if h.now.mono >= work.foreman.wake_at() => {
+                work.hear_all(h);
+                let broker = if h.link.is_up() { Reach::Near } else { Reach::Away };
+                work.foreman.handle(Input::Tick(broker), h.now);
+            }
             None if h.now.mono >= self.load_at => self.load(h),
-            None => {}
+            _ => {}
         }
     }
 
@@ -182,7 +153,7 @@ impl Post {
     pub fn close(&mut self, h: &mut Hands<'_>) {
         h.ground.note(|| format!("{}: closes shard {}, generation {}", h.me, self.shard, self.generation));
         if let Some(work) = &mut self.work {
-            work.settling.disconnect(h);
+            work.intake.close(h);
         }
     }
 
@@ -194,28 +165,21 @@ impl Post {
 
     pub fn disconnected(&mut self, h: &mut Hands<'_>) {
         if let Some(work) = &mut self.work {
-            work.settling.disconnected();
-            work.outbox.disconnected(&mut work.desk, h);
+            work.intake.disconnected();
+            let back = work.outbox.disconnected(h.now.mono);
+            work.foreman.handle(Input::Back(back), h.now);
         }
     }
 
     pub fn consumes_as(&self, consumer: u64) -> bool {
-        self.work.as_ref().is_some_and(|work| work.settling.consumer() == Some(consumer))
+        self.work.as_ref().is_some_and(|work| work.intake.consumer() == Some(consumer))
     }
 
-    pub fn hear(&mut self, tag: u64, reports: &Reports, h: &mut Hands<'_>) {
-        // What comes after it was asked to leave is for the next owner.
-        let Some(work) = self.work.as_mut().filter(|_| !self.leaving) else { return };
-        work.window.completed(h.now.mono, reports.done.len() as u64);
-        if let Some(beat) = &reports.beat {
-            work.heard.insert(reports.session.clone());
-            if beat.leaving {
-                h.ground.oracle.heard_goodbye(&reports.session);
-            }
+    pub fn hear(&mut self, tag: u64, reports: Rc<Reports>, h: &mut Hands<'_>) {
+        if let Some(work) = &mut self.work {
+            work.intake.arrived(tag, reports);
+            work.hear_all(h);
         }
-        work.desk.report(reports.clone(), h.now);
-        let ended = work.absorb();
-        work.settling.heard(tag, ended, h);
     }
 
     pub fn confirmed(&mut self, number: u64) {
@@ -225,206 +189,92 @@ impl Post {
     }
 
     pub fn counted(&mut self, id: u64, lying: usize, h: &mut Hands<'_>) {
-        if let Some(work) = &mut self.work
-            && let Some(queue) =
-                work.outbox.counted(id).filter(|_| lying == 0 && !h.ground.has(Flaw::WaitsForLostParcels))
-        {
-            work.desk.found_empty(&queue, PATIENCE, h.now);
+        if let Some(work) = &mut self.work {
+            let back = work.outbox.counted(id, lying, h.ground);
+            work.foreman.handle(Input::Back(back), h.now);
         }
     }
 
     pub fn bury(&mut self, pid: Pid, h: &mut Hands<'_>) {
+        let death = Wanted::Bury { worker: Some(worker_of(pid)), host: "h".into(), pid: pid.0 };
+        self.asked(death, Asker::NOBODY, h);
+    }
+
+    /// A job that this manager has just had written.
+    pub fn admit(&mut self, job: JobKey, definition: Rc<Definition>, h: &mut Hands<'_>) {
         if let Some(work) = &mut self.work {
-            work.desk.bury(&worker_of(pid), pid.0, h.now);
+            let ledger = definition.ledger();
+            work.known.insert(job, definition);
+            work.foreman.handle(Input::Asked(Ask::Admit(job, Box::new(ledger))), h.now);
         }
     }
 
-    pub fn asked(&mut self, ask: Ask, h: &mut Hands<'_>) {
+    pub fn asked(&mut self, question: Wanted, asker: Asker, h: &mut Hands<'_>) {
+        if h.ground.has(Flaw::OverlooksCancels) && matches!(question, Wanted::CancelJob { .. }) {
+            return;
+        }
+        h.ground.note(|| format!("{}: shard {}: is asked {question:?}", h.me, self.shard));
+        self.tell(Input::Asked(Ask::Question(question, asker)), h);
+    }
+
+    pub fn settled(&mut self, call: u64, answer: Result<Answer, NoAnswer>, h: &mut Hands<'_>) {
         let Some(work) = &mut self.work else { return };
-        match ask {
-            Ask::Admit(job, definition) => {
-                let fresh = Ledger::new(
-                    definition.queue.clone(),
-                    definition.first,
-                    definition.total,
-                    definition.retry,
-                    definition.needs,
-                );
-                if !work.graves.contains(&job) {
-                    work.desk.admit(job, fresh);
-                    work.known.insert(job, definition);
-                }
-            }
-            Ask::CancelJob(job) => work.cancel_job(job, h),
-            Ask::CancelTask(task) => {
-                h.ground.note(|| format!("{}: told to cancel {task}", h.me));
-                work.desk.cancel_task(task, h.now);
-            }
+        if work.settling.take_if(|asked| *asked == call).is_none() {
+            return;
         }
+        let input = match answer {
+            Ok(Answer::Fenced) => Input::Settled(Settling::Fenced),
+            Ok(_) => Input::Settled(Settling::Written),
+            Err(NoAnswer) if h.ground.has(Flaw::GivesUpSettling) => Input::Settled(Settling::Written),
+            Err(NoAnswer) => Input::Unsettled,
+        };
+        work.foreman.handle(input, h.now);
     }
 
-    pub fn settled(&mut self, call: u64, answer: Result<Answer, NoAnswer>, h: &mut Hands<'_>) -> Turn {
-        let Some(work) = &mut self.work else { return Turn::Stay };
-        work.settling.answered(call, answer, &mut work.desk, h)
-    }
-
-    /// Goes on with a comparison with the store, as the real foreman does.
     pub fn compared(&mut self, call: u64, answer: Result<Answer, NoAnswer>, h: &mut Hands<'_>) {
         let Some(work) = &mut self.work else { return };
-        let Some((_, round)) = work.comparing.take_if(|(asked, _)| *asked == call) else { return };
-        match answer {
+        if work.reading.take_if(|asked| *asked == call).is_none() {
+            return;
+        }
+        let found = match answer {
             Ok(Answer::Loaded(Loaded { jobs, .. })) => {
                 for (job, definition) in &jobs {
                     h.ground.note(|| format!("{}: finds {:?} in the store", h.me, job.key));
                     work.known.insert(job.key, definition.clone());
                 }
-                round.take_in(&mut work.desk, jobs.into_iter().map(|(job, _)| job).collect());
+                Found::Jobs(jobs.into_iter().map(|(job, _)| job).collect())
             }
-            Ok(Answer::Keys(open)) => {
-                for job in round.cancelled(&work.desk, &open) {
-                    work.cancel_job(job, h);
-                }
-                let unknown = round.unknown(&work.desk, &open);
-                if !unknown.is_empty() {
-                    let question = Question::Jobs(self.shard, unknown);
-                    let call = h.ask_store(Purpose::Compare(self.shard), question);
-                    work.comparing = Some((call, round));
-                }
+            Ok(Answer::Keys(open)) if h.ground.has(Flaw::OverlooksCancels) => {
+                let kept = work.known.keys().filter(|job| work.foreman.desk().knows_job(**job));
+                let mut open: Vec<JobKey> = open.into_iter().chain(kept.copied()).collect();
+                open.sort_unstable();
+                open.dedup();
+                Found::Keys(open)
             }
-            _ => {}
-        }
+            Ok(Answer::Keys(open)) => Found::Keys(open),
+            _ => Found::Nothing,
+        };
+        work.foreman.handle(Input::Found(found), h.now);
     }
 }
 
 impl Work {
-    fn admit(&mut self, job: OpenJob, definition: Rc<Definition>) {
-        let ledger = Ledger::new(job.queue, job.first, job.total, job.retry, job.needs).recall(job.traces);
-        self.desk.admit(job.key, ledger);
-        self.known.insert(job.key, definition);
-    }
-
-    fn cancel_job(&mut self, job: JobKey, h: &mut Hands<'_>) {
-        if h.ground.has(Flaw::OverlooksCancels) {
-            return;
-        }
-        h.ground.note(|| format!("{}: knows that {job:?} is cancelled", h.me));
-        self.desk.cancel_job(job);
-        self.cancelled.insert(job);
-        self.bury(job);
-        if let Some(definition) = self.known.get(&job) {
-            let control = Control { cancel_jobs: vec![job], ..Control::default() };
-            self.outbox.push(Outgoing::Control(definition.queue.clone(), control));
-        }
-    }
-
-    fn bury(&mut self, job: JobKey) {
-        self.graves.insert(job);
-        if let Some((_, round)) = &mut self.comparing {
-            round.is_over(job);
-        }
-    }
-
-    /// Moves what the desk decided to where it is written or said; says which tasks ended.
-    fn absorb(&mut self) -> Vec<TaskKey> {
-        let Effects { ended, late, again, stop, sessions, closed } = self.desk.effects();
-        let tasks = ended.iter().map(|ended| ended.task).collect();
-        self.settling.add(ended, late, again, sessions);
-        for job in closed {
-            self.bury(job);
-            self.settling.closed(job);
-        }
-        self.outbox.stop(stop);
-        tasks
-    }
-
     fn connect(&mut self, shard: ShardId, h: &mut Hands<'_>) {
-        self.settling.connect(h);
+        self.intake.connect(h);
         h.link.send(ToBroker::Subscribe(Name::Asks(shard)), h.ground);
     }
 
-    fn tick(&mut self, shard: ShardId, h: &mut Hands<'_>) {
-        let now = h.now;
-        let elapsed = now.mono.since(self.last_tick);
-        if elapsed < TICK {
-            return;
-        }
-        let stuck = self.settling.is_stuck(now.mono, DEAF);
-        if elapsed > DEAF || stuck {
-            self.desk.forgive(elapsed);
-        }
-        self.last_tick = now.mono;
-        self.desk.tick(now);
-        let check = if self.desk.is_in_doubt() { CHECK_DOUBTED } else { CHECK_OVERDUE };
-        // While reports are left lying, what seems lost may lie there.
-        if !stuck && now.mono.since(self.last_check) >= check {
-            self.last_check = now.mono;
-            if !h.ground.has(Flaw::WaitsForLostParcels) {
-                self.desk.take_back_lost(PATIENCE, now);
-            }
-            for queue in self.desk.overdue(PATIENCE, now) {
-                self.outbox.push(Outgoing::Look(queue));
-            }
-        }
-        if now.mono >= self.next_compare && !h.ground.has(Flaw::NeverReconciles) {
-            self.next_compare = now.mono.plus(COMPARE);
-            if self.comparing.is_none() {
-                let round = Round::begin(&self.desk, self.settling.unwritten());
-                let call = h.ask_store(Purpose::Compare(shard), Question::Keys(shard));
-                self.comparing = Some((call, round));
-            }
-        }
-    }
-
-    fn hand_out(&mut self, shard: ShardId, generation: u64, h: &mut Hands<'_>) {
-        if !self.outbox.has_room() {
-            return;
-        }
-        let parcels = self.desk.hand_out(h.now);
-        if parcels.is_empty() {
-            return;
-        }
-        let hand_out = HandOut {
-            member: h.me,
-            shard,
-            generation,
-            parcels: &parcels,
-            heard: &self.heard,
-            since_load: h.now.mono.since(self.loaded_at),
-        };
-        h.ground.oracle.handed_out(&hand_out, h.ground.now_us);
-        self.check_bounds(&parcels, h);
-        for handed in &parcels {
-            let tasks: Vec<_> = handed.picks.iter().map(|pick| (pick.task, pick.attempt.n)).collect();
-            h.ground.note(|| format!("{}: hands out {:?} to {}: {tasks:?}", h.me, handed.id, handed.queue));
-        }
-        self.outbox.parcels(parcels);
-    }
-
-    /// No more is out than the window allows, and nothing of a job that this owner knows to be cancelled.
-    fn check_bounds(&mut self, parcels: &[Handed], h: &mut Hands<'_>) {
-        let queues: BTreeSet<&QueueName> = parcels.iter().map(|handed| &handed.queue).collect();
-        for queue in queues {
-            let seated = self.desk.sessions().map(|(_, session)| session);
-            let seated = seated.filter(|s| s.queue == *queue && s.known_to_store && !s.draining);
-            let (sessions, slots) =
-                seated.fold((0, 0), |(n, slots), s| (n + 1, slots + s.capacity.cpus.milli as usize / 1_000));
-            let (most, line) = (self.window.most(slots, sessions, h.now.mono), self.desk.out(queue));
-            let of_queue = self.known.iter().filter(|(_, definition)| definition.queue == *queue);
-            let under_way = of_queue.filter_map(|(job, _)| self.desk.under_way(*job));
-            let out: u64 = under_way.map(|under_way| under_way.dispatched + under_way.running).sum();
-            if out as usize != line {
-                h.ground.oracle.fail(|| format!("{out} tasks of {queue} are out, and its line counts {line}"));
-            }
-            if line > most {
-                h.ground.oracle.fail(|| {
-                    format!("{line} tasks of {queue} are out, {most} may be with {slots} slots of {sessions} sessions")
-                });
-            }
-        }
-        for pick in parcels.iter().flat_map(|handed| &handed.picks) {
-            if self.cancelled.contains(&pick.task.job) {
-                h.ground.oracle.fail(|| format!("{} is handed out of a cancelled job", pick.task));
-            }
+    /// Gives the foreman what has come, as long as it wants to hear.
+    fn hear_all(&mut self, h: &mut Hands<'_>) {
+        while self.foreman.hears()
+            && let Some((mark, reports)) = self.intake.next()
+        {
+            self.checks.heard(&reports, h);
+            let before = self.foreman.decided().ended.len();
+            let incoming = mutirao_jobs::reports::Incoming { reports: (*reports).clone(), mark };
+            self.foreman.handle(Input::Heard(incoming), h.now);
+            let ended = self.foreman.decided().ended[before..].iter().map(|ended| ended.task).collect();
+            self.intake.heard(mark, ended, h);
         }
     }
 }

@@ -1,15 +1,19 @@
-//! From picks to parcels to the broker, and words to workers: one thing after the other, as the real dispatch does it.
+//! In the place of the dispatch: parcels, words and looks leave one after the other, each batch of parcels confirmed before
+//! the next thing leaves; what was not confirmed comes back, and while nothing can be sent the pauses grow.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
 use mutirao_core::Mono;
-use mutirao_core::envelope::{Control, Handout, Parcel, ParcelId, Template, Version};
-use mutirao_core::id::{JobKey, QueueName, TaskKey};
-use mutirao_jobs::desk::{Desk, Handed};
+use mutirao_core::envelope::{Handout, Parcel, ParcelId, Template, Version};
+use mutirao_core::id::{JobKey, QueueName};
+use mutirao_jobs::desk::Handed;
+use mutirao_jobs::dispatch::{Back, Outgoing};
 use mutirao_shards::ShardId;
 
+use super::super::super::flaw::Flaw;
+use super::super::super::ground::Ground;
 use super::super::super::wire::{Body, Definition, Name, ToBroker};
 use super::Hands;
 
@@ -17,13 +21,7 @@ const OUTGOING_MAX: usize = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-pub enum Outgoing {
-    Parcels(QueueName, Vec<Handed>),
-    Control(QueueName, Control),
-    Look(QueueName),
-}
-
-/// A batch that is not confirmed yet.
+/// A batch for one queue that is not confirmed yet.
 struct Sending {
     confirm: u64,
     parcels: Vec<ParcelId>,
@@ -32,7 +30,7 @@ struct Sending {
 pub struct Outbox {
     shard: ShardId,
     waiting: VecDeque<Outgoing>,
-    sending: Option<Sending>,
+    sending: Vec<Sending>,
     looking: Option<(u64, QueueName)>,
     pause: Duration,
     rest_until: Mono,
@@ -43,7 +41,7 @@ impl Outbox {
         Self {
             shard,
             waiting: VecDeque::new(),
-            sending: None,
+            sending: Vec::new(),
             looking: None,
             pause: Duration::ZERO,
             rest_until: Mono::default(),
@@ -58,82 +56,75 @@ impl Outbox {
         self.waiting.push_back(outgoing);
     }
 
-    pub fn parcels(&mut self, parcels: Vec<Handed>) {
-        let mut batches: BTreeMap<QueueName, Vec<Handed>> = BTreeMap::new();
-        for handed in parcels {
-            batches.entry(handed.queue.clone()).or_default().push(handed);
-        }
-        self.waiting.extend(batches.into_iter().map(|(queue, batch)| Outgoing::Parcels(queue, batch)));
-    }
-
-    pub fn stop(&mut self, stop: Vec<(QueueName, TaskKey)>) {
-        let mut controls: BTreeMap<QueueName, Control> = BTreeMap::new();
-        for (queue, task) in stop {
-            controls.entry(queue).or_default().cancel_tasks.push(task);
-        }
-        self.waiting.extend(controls.into_iter().map(|(queue, control)| Outgoing::Control(queue, control)));
-    }
-
-    pub fn go_on(&mut self, desk: &mut Desk, known: &BTreeMap<JobKey, Rc<Definition>>, h: &mut Hands<'_>) {
-        while self.sending.is_none() && h.now.mono >= self.rest_until {
-            let Some(next) = self.waiting.pop_front() else { return };
+    /// Sends what can leave now; what cannot comes back.
+    pub fn go_on(&mut self, known: &BTreeMap<JobKey, Rc<Definition>>, h: &mut Hands<'_>) -> Vec<Back> {
+        while self.sending.is_empty() && self.looking.is_none() && h.now.mono >= self.rest_until {
+            let Some(next) = self.waiting.pop_front() else { break };
             match next {
                 Outgoing::Control(queue, control) => {
                     let (topic, body) = (Name::Control(queue), Body::Control(Rc::new(control)));
                     h.link.send(ToBroker::Announce { topic, body }, h.ground);
                 }
-                Outgoing::Look(queue) => {
+                Outgoing::Look(queue) if h.link.is_up() => {
                     let id = h.link.number();
                     self.looking = Some((id, queue.clone()));
                     h.link.send(ToBroker::Count { queue: Name::Tasks(queue), id }, h.ground);
                 }
-                Outgoing::Parcels(queue, batch) => self.publish(queue, batch, desk, known, h),
+                Outgoing::Look(_) => {}
+                Outgoing::Parcels(parcels) => {
+                    self.publish(parcels, known, h);
+                    if !h.link.is_up() {
+                        return self.failed(h.now.mono);
+                    }
+                }
             }
         }
+        Vec::new()
     }
 
-    fn publish(
-        &mut self,
-        queue: QueueName,
-        batch: Vec<Handed>,
-        desk: &mut Desk,
-        known: &BTreeMap<JobKey, Rc<Definition>>,
-        h: &mut Hands<'_>,
-    ) {
-        let parcels: Vec<ParcelId> = batch.iter().map(|handed| handed.id).collect();
-        let confirm = h.link.number();
-        self.sending = Some(Sending { confirm, parcels });
-        if !h.link.is_up() {
-            return self.failed(desk, h);
+    fn publish(&mut self, parcels: Vec<Handed>, known: &BTreeMap<JobKey, Rc<Definition>>, h: &mut Hands<'_>) {
+        let mut batches: BTreeMap<QueueName, Vec<Handed>> = BTreeMap::new();
+        for handed in parcels {
+            batches.entry(handed.queue.clone()).or_default().push(handed);
         }
-        let bodies = batch.iter().map(|handed| Body::Parcel(Rc::new(pack(handed, self.shard, known)))).collect();
-        h.link.send(ToBroker::Publish { to: Name::Tasks(queue), bodies, confirm }, h.ground);
+        for (queue, batch) in batches {
+            let confirm = h.link.number();
+            self.sending.push(Sending { confirm, parcels: batch.iter().map(|handed| handed.id).collect() });
+            let bodies = batch.iter().map(|handed| Body::Parcel(Rc::new(pack(handed, self.shard, known)))).collect();
+            h.link.send(ToBroker::Publish { to: Name::Tasks(queue), bodies, confirm }, h.ground);
+        }
     }
 
     /// Whether they arrived is not known; their tasks go back in line.
-    fn failed(&mut self, desk: &mut Desk, h: &mut Hands<'_>) {
-        let Some(sending) = self.sending.take() else { return };
-        for parcel in sending.parcels {
-            desk.unpost(parcel, h.now);
+    fn failed(&mut self, now: Mono) -> Vec<Back> {
+        if self.sending.is_empty() {
+            return Vec::new();
         }
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-        self.rest_until = h.now.mono.plus(self.pause);
+        self.rest_until = now.plus(self.pause);
+        let parcels = std::mem::take(&mut self.sending).into_iter().flat_map(|sending| sending.parcels);
+        parcels.map(Back::Unsent).collect()
     }
 
-    pub fn disconnected(&mut self, desk: &mut Desk, h: &mut Hands<'_>) {
+    pub fn disconnected(&mut self, now: Mono) -> Vec<Back> {
         self.looking = None;
-        self.failed(desk, h);
+        self.failed(now)
     }
 
     pub fn confirmed(&mut self, number: u64) {
-        if self.sending.take_if(|sending| sending.confirm == number).is_some() {
+        let before = self.sending.len();
+        self.sending.retain(|sending| sending.confirm != number);
+        if self.sending.is_empty() && before > 0 {
             self.pause = Duration::ZERO;
         }
     }
 
-    /// The queue that was looked into.
-    pub fn counted(&mut self, id: u64) -> Option<QueueName> {
-        self.looking.take_if(|(asked, _)| *asked == id).map(|(_, queue)| queue)
+    pub fn counted(&mut self, id: u64, lying: usize, ground: &Ground) -> Vec<Back> {
+        let Some((_, queue)) = self.looking.take_if(|(asked, _)| *asked == id) else { return Vec::new() };
+        match lying == 0 && !ground.has(Flaw::WaitsForLostParcels) {
+            true => vec![Back::Empty(queue)],
+            false => Vec::new(),
+        }
     }
 }
 

@@ -1,0 +1,45 @@
+//! What others ask: a look is answered at once, a change when it is written.
+
+use mutirao_core::id::JobKey;
+
+use super::{Ask, Foreman};
+use crate::desk::Now;
+use crate::question::{Answer, Question};
+
+impl<A> Foreman<A> {
+    pub(super) fn asked(&mut self, ask: Ask<A>, now: Now) {
+        match ask {
+            Ask::Admit(job, ledger) => {
+                if !self.pending.is_buried(job) {
+                    self.desk.admit(job, *ledger);
+                }
+            }
+            Ask::Question(question, asker) => self.question(question, asker, now),
+        }
+    }
+
+    fn question(&mut self, question: Question, asker: A, now: Now) {
+        if let Some(answer) = question.look(&self.desk, now) {
+            return self.pending.answer(asker, answer);
+        }
+        match question {
+            Question::CancelTask { task } => {
+                return match self.desk.cancel_task(task, now) {
+                    true => self.pending.answer_when_written(asker, Answer::CancelTask(true)),
+                    false => self.pending.answer(asker, Answer::CancelTask(false)),
+                };
+            }
+            Question::CancelJob { job, queue } => self.cancel_job(job, queue),
+            Question::Admit { job } => self.hear_of(job),
+            Question::Bury { worker: Some(worker), pid, .. } => self.desk.bury(&worker, pid, now),
+            _ => {}
+        }
+        self.pending.answer(asker, Answer::Noted);
+    }
+
+    fn hear_of(&mut self, job: JobKey) {
+        if !self.desk.knows_job(job) && !self.pending.is_buried(job) {
+            self.comparing.ask_for(job);
+        }
+    }
+}
