@@ -28,6 +28,7 @@ mod oracle;
 mod queue;
 mod rows;
 mod store;
+mod strays;
 mod weather;
 mod window;
 mod wire;

@@ -5,7 +5,7 @@ use super::wire::{ConnId, FromBroker, Pid};
 use super::world::World;
 
 /// Kinds of disasters.
-pub const KINDS: usize = 17;
+pub const KINDS: usize = 19;
 
 /// After this long without a sign of life the broker gives a connection up.
 const HEARTBEAT_US: (u64, u64) = (5 * SECOND, 12 * SECOND);
@@ -46,7 +46,10 @@ impl World {
                 self.ground.cut(pid, Service::Store, some_us);
             }
             (8, _, _, Some(pid)) => self.reset(pid),
-            (9, ..) => self.broker.crash(&mut self.ground, short_us),
+            (9, ..) => {
+                self.ground.oracle.tally.outages += u64::from(some_us > 3 * SECOND);
+                self.broker.crash(&mut self.ground, some_us);
+            }
             (10, ..) => {
                 self.ground.note(|| format!("store: away for {short_us} us"));
                 self.store.go_away(&self.ground, short_us);
@@ -63,6 +66,8 @@ impl World {
             (14, Some(pid), ..) => self.leave(pid),
             (15, ..) => self.ground.after(0, Event::HireManager),
             (16, _, Some(pid), _) => self.send_home(pid),
+            (17, ..) => self.stray(),
+            (18, ..) => self.hand_over(),
             _ => {}
         }
     }
@@ -81,6 +86,7 @@ impl World {
             }
         } else if let Some(worker) = self.workers.remove(&pid) {
             self.is_dead(worker.conn());
+            self.ground.oracle.warrants.gone(&worker.session);
             if self.ground.chance(40) {
                 let seen_us = self.ground.between(MS, 200 * MS);
                 self.ground.after(seen_us, Event::SeenDying(pid));
@@ -131,6 +137,9 @@ impl World {
         if for_us > 3 * SECOND
             && let Some(conn) = self.conn_of(pid)
         {
+            if self.managers.contains_key(&pid) {
+                self.ground.oracle.warrants.excuse("an owner heard nothing and could not know");
+            }
             self.ground.doomed.insert(conn);
             let (broker_us, process_us) =
                 (self.ground.between(2 * SECOND, 10 * SECOND), self.ground.between(2 * SECOND, 10 * SECOND));
@@ -168,6 +177,17 @@ impl World {
                 let back_us = self.ground.between(0, 8 * SECOND);
                 self.ground.after(back_us, Event::HireManager);
             }
+        }
+    }
+
+    /// An upgrade: whoever has most work out leaves, and another is there at once.
+    fn hand_over(&mut self) {
+        let busiest = self.managers.iter().filter(|(_, manager)| !manager.is_leaving());
+        let busiest = busiest.max_by_key(|(_, manager)| manager.tasks_out()).map(|(pid, _)| *pid);
+        if let Some(manager) = busiest.and_then(|pid| self.managers.get_mut(&pid)) {
+            self.ground.oracle.tally.handovers += u64::from(manager.tasks_out() > 0);
+            manager.leave(&mut self.ground);
+            self.ground.after(0, Event::HireManager);
         }
     }
 

@@ -108,12 +108,13 @@ impl Ground {
     pub fn new(seed: u64, climate: Climate, flaw: Option<Flaw>, recording: Recording) -> Self {
         let dice = Dice::seeded(seed);
         let weather = Weather::of(&dice);
+        let weather = if climate == Climate::Fair { weather.fair() } else { weather };
         Self {
             now_us: 1_000 * SECOND,
-            weather: if climate == Climate::Fair { weather.fair() } else { weather },
+            oracle: Oracle::of(&weather),
+            weather,
             dice,
             flaw,
-            oracle: Oracle::default(),
             calm: false,
             doomed: BTreeSet::new(),
             cuts: BTreeMap::new(),

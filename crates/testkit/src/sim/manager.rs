@@ -113,6 +113,11 @@ impl Manager {
         late || self.rounds.is_over() && self.posts.is_empty()
     }
 
+    /// Tasks that workers are believed to hold.
+    pub fn tasks_out(&self) -> usize {
+        self.posts.values().map(Post::tasks_out).sum()
+    }
+
     pub fn is_quiet(&self) -> bool {
         self.posts.values().all(Post::is_quiet)
     }

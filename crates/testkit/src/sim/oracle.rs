@@ -1,6 +1,8 @@
 //! The one who checks. It is told what takes effect, keeps its own books, and names the first thing that must not be.
 //! Nobody in the world can ask it anything.
 
+mod warrants;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -14,7 +16,8 @@ use mutirao_shards::{MemberId, ShardId};
 
 use super::ground::SECOND;
 use super::rows::{JobRow, Rows, TaskRow};
-use super::weather::{LEASE, shard_of_queue};
+use super::weather::{LEASE, Weather, shard_of_queue};
+use warrants::Warrants;
 
 /// Once a job is cancelled and no disaster is left to hide it: how long until its owner hands out nothing of it, and how
 /// long a worker that finds an old parcel of it may run before it is told to stop.
@@ -46,6 +49,7 @@ pub struct Oracle {
     bereft: BTreeMap<TaskKey, BTreeSet<Attempt>>,
     /// Those that were when a generation began: its owner must wait for them.
     awaited: BTreeMap<(ShardId, u64), BTreeMap<SessionId, QueueName>>,
+    pub warrants: Warrants,
     pub tally: Tally,
 }
 
@@ -70,10 +74,22 @@ pub struct Tally {
     pub losses: u64,
     pub takeovers: u64,
     pub disasters: u64,
+    /// Times that the broker was away for more than a moment.
+    pub outages: u64,
+    /// Owners that left while workers held tasks of theirs.
+    pub handovers: u64,
+    /// Workers that went without having been heard to the end.
+    pub unheard: u64,
+    /// Reports that nobody should believe.
+    pub strays: u64,
     pub events: u64,
 }
 
 impl Oracle {
+    pub fn of(weather: &Weather) -> Self {
+        Self { warrants: Warrants::of(weather), ..Self::default() }
+    }
+
     pub fn fail(&mut self, why: impl FnOnce() -> String) {
         self.failure.get_or_insert_with(why);
     }
@@ -115,6 +131,7 @@ impl Oracle {
         generation: u64,
         settlement: &Settlement,
         rows: &Rows,
+        now_us: u64,
     ) {
         if self.generations.get(&shard) != Some(&generation) || self.tenants.get(&(shard, generation)) != Some(member) {
             let current = self.generations.get(&shard).copied();
@@ -127,7 +144,7 @@ impl Oracle {
                 SessionChange::Came(session, _, queue) => drop(self.sessions.insert(session.clone(), queue.clone())),
                 SessionChange::Went(session) => {
                     self.sessions.remove(session);
-                    self.give_up(session);
+                    self.give_up(session, now_us);
                 }
             }
         }
@@ -146,9 +163,12 @@ impl Oracle {
         }
     }
 
-    fn give_up(&mut self, session: &SessionId) {
+    fn give_up(&mut self, session: &SessionId, now_us: u64) {
         if self.left.contains(session) {
             return;
+        }
+        if let Some(silent_us) = self.warrants.wronged(session, now_us) {
+            self.fail(|| format!("{session} was given up, which lives and beat {silent_us} us ago"));
         }
         for (task, attempt) in self.received.remove(session).into_iter().flatten() {
             self.bereft.entry(task).or_default().insert(attempt);

@@ -123,7 +123,7 @@ impl Store {
                     format!("store: {member} settles: {ends:?}, again {agains:?}, late {}, {sessions:?}", late.len())
                 });
                 self.rows.settle(settlement, ground.flaw);
-                ground.oracle.settled(member, *shard, *generation, settlement, &self.rows);
+                ground.oracle.settled(member, *shard, *generation, settlement, &self.rows, ground.now_us);
                 return Answer::Settled;
             }
         }

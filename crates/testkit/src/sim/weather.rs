@@ -14,7 +14,7 @@ pub const SHARDS: u32 = 4;
 pub const LEASE: Duration = Duration::from_secs(10);
 pub const PATIENCE: Duration = Duration::from_secs(15);
 /// Rates of clocks that the margin of a fifth allows for.
-const RATES: (f64, f64) = (0.92, 1.08);
+pub const RATES: (f64, f64) = (0.92, 1.08);
 
 /// What a crash of the broker leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -242,6 +242,7 @@ impl World {
             worker.tick(&mut self.ground);
             if worker.is_gone() {
                 self.ground.note(|| format!("{pid:?} has gone home"));
+                self.ground.oracle.warrants.gone(&worker.session);
                 let conn = worker.conn();
                 self.workers.remove(&pid);
                 self.broker.bury(conn, &mut self.ground);

@@ -137,6 +137,11 @@ impl Post {
         self.work.as_ref().is_some_and(|work| idle(work.foreman.desk()) && work.foreman.is_settled())
     }
 
+    pub fn tasks_out(&self) -> usize {
+        let held = |work: &Work| work.foreman.desk().sessions().map(|(_, session)| session.held.len()).sum();
+        self.work.as_ref().map_or(0, held)
+    }
+
     pub fn tick(&mut self, h: &mut Hands<'_>) {
         match &mut self.work {
             Some(work) if h.now.mono >= work.foreman.wake_at() => {
@@ -269,7 +274,7 @@ impl Work {
         while self.foreman.hears()
             && let Some((mark, reports)) = self.intake.next()
         {
-            self.checks.heard(&reports, h);
+            self.checks.heard(&reports, self.foreman.desk(), h);
             let before = self.foreman.decided().ended.len();
             let incoming = mutirao_jobs::reports::Incoming { reports: (*reports).clone(), mark };
             self.foreman.handle(Input::Heard(incoming), h.now);

@@ -61,10 +61,12 @@ impl Worker {
             self.idle_since = None;
         } else if now.mono.since(idle_since) >= self.limits.goodbye_wait_max {
             ground.note(|| format!("{}: leaves without a goodbye", self.session));
+            ground.oracle.tally.unheard += 1;
             self.stage = Stage::Gone;
         }
         if self.gone_by.is_some_and(|by| now.mono >= by) {
             ground.note(|| format!("{}: leaves with things unsaid", self.session));
+            ground.oracle.tally.unheard += 1;
             self.stage = Stage::Gone;
         }
     }
