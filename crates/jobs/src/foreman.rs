@@ -28,6 +28,7 @@
 
 mod asked;
 mod comparing;
+mod outside;
 mod pending;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,7 @@ use crate::reports::{Incoming, Mark};
 use crate::store::{OpenJob, Settlement, Settling};
 use comparing::Comparing;
 pub use comparing::{Errand, Found};
+pub use outside::{Inbox, Outside, Reach, Tenure, Way};
 use pending::Pending;
 use watch::Watch;
 
@@ -98,43 +100,6 @@ pub enum Ending {
     Settled,
     /// The shard has another owner.
     Fenced,
-}
-
-/// Whether the broker can be reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    Near,
-    Away,
-}
-
-/// What is so at this moment. To be read anew for each turn: between two of them we may have been frozen.
-#[derive(Clone, Copy, Debug)]
-pub struct Outside {
-    pub now: Now,
-    pub tenure: Tenure,
-    pub way: Way,
-    pub inbox: Inbox,
-}
-
-/// Whether the shard is ours to act on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tenure {
-    Holds,
-    Lapsed,
-}
-
-/// Whether something sent now would leave without waiting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    Free,
-    Full,
-}
-
-/// Whether reports have come that were not handled yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inbox {
-    Empty,
-    Waiting,
 }
 
 /// What a new owner must know.

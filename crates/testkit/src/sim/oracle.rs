@@ -1,6 +1,7 @@
 //! The one who checks. It is told what takes effect, keeps its own books, and names the first thing that must not be.
 //! Nobody in the world can ask it anything.
 
+mod tally;
 mod warrants;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use mutirao_shards::{MemberId, ShardId};
 use super::ground::SECOND;
 use super::rows::{JobRow, Rows, TaskRow};
 use super::weather::{LEASE, Weather, shard_of_queue};
+pub use tally::Tally;
 use warrants::Warrants;
 
 /// Once a job is cancelled and no disaster is left to hide it: how long until its owner hands out nothing of it, and how
@@ -62,27 +64,6 @@ pub struct HandOut<'a> {
     /// Sessions that have beaten since it loaded the shard.
     pub heard: &'a BTreeSet<SessionId>,
     pub since_load: Duration,
-}
-
-/// What the history held, so that a test can see that it held something.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    pub tasks: u64,
-    pub runs: u64,
-    pub repeats: u64,
-    /// Tries that counted as lost.
-    pub losses: u64,
-    pub takeovers: u64,
-    pub disasters: u64,
-    /// Times that the broker was away for more than a moment.
-    pub outages: u64,
-    /// Owners that left while workers held tasks of theirs.
-    pub handovers: u64,
-    /// Workers that went without having been heard to the end.
-    pub unheard: u64,
-    /// Reports that nobody should believe.
-    pub strays: u64,
-    pub events: u64,
 }
 
 impl Oracle {
@@ -303,25 +284,6 @@ impl Oracle {
                 self.done_badly.entry(task).or_default().insert(attempt);
             }
             _ => {}
-        }
-    }
-
-    // ── at the end ───────────────────────────────────────────────────────────────────────────────────────────────
-
-    pub fn check_all(&mut self, rows: &Rows) {
-        for job in rows.jobs.keys() {
-            self.check_job(rows, *job);
-        }
-        for (job, row) in &rows.jobs {
-            self.tally.tasks += u64::from(row.definition.total);
-            let losses = |task: &TaskRow| match task {
-                TaskRow::Ended { losses, .. } => *losses,
-                TaskRow::Again(again) => again.losses,
-            };
-            self.tally.losses += row.tasks.values().map(|task| u64::from(losses(task))).sum::<u64>();
-            if !row.finished {
-                self.fail(|| format!("{job:?} is not finished: {:?} of {}", row.counts, row.definition.total));
-            }
         }
     }
 }
