@@ -33,14 +33,15 @@ mod pulse;
 mod topology;
 mod trouble;
 mod vouch;
+mod wire;
 mod work;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use lapin::tcp::OwnedTLSConfig;
 use mutirao_core::{Clock, Dice};
+use mutirao_tls::Trust;
 
 use crate::memory::refused;
 use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Limits, Name, Record, Subscription};
@@ -63,8 +64,8 @@ pub struct Config {
     /// Become arguments of the queues, which RabbitMQ does not let change: other limits need another prefix, or the
     /// queues deleted.
     pub limits: Limits,
-    /// Certificates, in PEM, of authorities to trust beside those that the system trusts.
-    pub authorities_pem: Option<String>,
+    /// Whom to believe that it is the server, at an `amqps:` address.
+    pub trust: Trust,
     /// Who uses it.
     pub part: Part,
     /// Asked for another URL when the server does not let us in with this one any more.
@@ -79,7 +80,7 @@ impl Config {
             url: url.into(),
             prefix: PREFIX_DEFAULT.into(),
             limits: Limits::default(),
-            authorities_pem: None,
+            trust: Trust::nobody(),
             part: Part::Manager,
             renew: None,
             clock,
@@ -117,10 +118,9 @@ impl Rabbit {
     /// Connects, and says in one line what is wrong and what to do about it. From then on it stays connected by itself.
     /// Must be called within a tokio runtime.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BrokerError> {
-        let Config { url, prefix, limits, authorities_pem, part, renew, clock, dice } = config;
+        let Config { url, prefix, limits, trust, part, renew, clock, dice } = config;
         let names = Names::new(&prefix)?;
-        let tls = OwnedTLSConfig { identity: None, cert_chain: authorities_pem };
-        let dial = Arc::new(Dial::new(&url, tls, renew, clock.clone(), dice.clone())?);
+        let dial = Arc::new(Dial::new(&url, &trust, renew, clock.clone(), dice.clone())?);
         let inner = Inner {
             names,
             limits,
@@ -148,14 +148,12 @@ impl Rabbit {
 
     /// Whether one could connect, and what is there: for people. Makes nothing.
     pub async fn look(config: Config) -> Result<String, BrokerError> {
-        let tls = OwnedTLSConfig { identity: None, cert_chain: config.authorities_pem };
-        Dial::new(&config.url, tls, None, config.clock, config.dice)?.look().await
+        Dial::new(&config.url, &config.trust, None, config.clock, config.dice)?.look().await
     }
 
     /// Whether the queues that are needed can be had: makes one of each kind, and takes them away again.
     pub async fn probe(config: Config) -> Result<(), BrokerError> {
-        let tls = OwnedTLSConfig { identity: None, cert_chain: config.authorities_pem };
-        probe::probe(&Dial::new(&config.url, tls, None, config.clock, config.dice)?, &config.prefix).await
+        probe::probe(&Dial::new(&config.url, &config.trust, None, config.clock, config.dice)?, &config.prefix).await
     }
 
     /// As whom we are known at the server. Other managers believe what we pass on only if they have the same user.

@@ -45,8 +45,8 @@ pub async fn open(
         let broker = Memory::new(Some(data.join("log")), Limits::default());
         return Ok(Opened { broker, ways: Arc::new(OnlyLink), rabbit: None, management: None });
     };
-    let config =
-        Config { authorities_pem: authorities(settings, &url.0)?, ..Config::new(&url.0, clock.clone(), dice.clone()) };
+    let trust = tls::trust(settings, &url.0, None)?;
+    let config = Config { trust, ..Config::new(&url.0, clock.clone(), dice.clone()) };
     let rabbit = Rabbit::connect(config).await.map_err(failed)?;
     let management = Arc::new(management(settings, &url.0)?);
     if let Err(error) = management.check().await {
@@ -67,17 +67,6 @@ pub fn management(settings: &Settings, url: &str) -> Result<Management, Failure>
 
 fn failed(error: BrokerError) -> Failure {
     Failure::failed(error.to_string())
-}
-
-/// Whom to believe besides the system's authorities. Nothing is read where nothing is encrypted.
-pub fn authorities(settings: &Settings, url: &str) -> Result<Option<String>, Failure> {
-    match settings.tls_ca.given() {
-        Some(file) if url.starts_with("amqps:") => match std::fs::read_to_string(&file.0) {
-            Ok(pem) => Ok(Some(pem)),
-            Err(error) => Err(Failure::usage(format!("tls.ca: {}: {error}", file.0.display()))),
-        },
-        _ => Ok(None),
-    }
 }
 
 /// A user of RabbitMQ for each worker.

@@ -2,15 +2,18 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{fmt, registry};
 
 use crate::config::{LogFormat, Settings};
 
 /// Begins logging. Once per process; a second call changes nothing.
 pub fn start(settings: &Settings) {
     // What RabbitMQ's client library has to say comes back as errors, and is said there; whoever wants both may ask.
-    let filter = EnvFilter::new(format!("lapin=off,{}", settings.log_level.0));
+    let filter = format!("lapin=off,{}", settings.log_level.0).parse::<Targets>();
+    let filter = filter.expect("the setting was read as one already");
     let terminal = std::io::stderr().is_terminal();
     let human = match settings.log_format {
         LogFormat::Auto => terminal,
@@ -18,12 +21,11 @@ pub fn start(settings: &Settings) {
         LogFormat::Json => false,
     };
     let coloured = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_span_events(FmtSpan::NONE);
+    let log = fmt::layer().with_writer(std::io::stderr);
     let started = if human {
-        log.with_ansi(coloured).with_target(false).try_init()
+        registry().with(filter).with(log.with_ansi(coloured).with_target(false)).try_init()
     } else {
-        log.json().flatten_event(true).with_current_span(false).try_init()
+        registry().with(filter).with(log.json().flatten_event(true).with_current_span(false)).try_init()
     };
     // Only a test that starts two roles in one process gets here twice.
     drop(started);

@@ -9,6 +9,9 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::verify::Verifier;
 use crate::{ALPN, TlsError, files, provider};
 
+/// How the addresses begin of those who speak TLS.
+const ENCRYPTED: [&str; 2] = ["https:", "amqps:"];
+
 /// What a client was told to believe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Believe {
@@ -29,8 +32,8 @@ pub struct Trust {
 impl Trust {
     /// What is needed to speak with `url`. Plain addresses need nothing, and no file is read for them.
     pub fn for_url(url: &str, believe: &Believe) -> Result<Self, TlsError> {
-        if !url.starts_with("https:") {
-            return Ok(Self::build(Verifier::new(RootCertStore::empty(), Vec::new(), None)));
+        if !ENCRYPTED.iter().any(|scheme| url.starts_with(scheme)) {
+            return Ok(Self::nobody());
         }
         let mut roots = RootCertStore::empty();
         if believe.pin.is_none() {
@@ -47,6 +50,11 @@ impl Trust {
         Ok(Self::build(Verifier::new(roots, own, believe.pin.clone())))
     }
 
+    /// For those who speak in the clear: no certificate would be believed.
+    pub fn nobody() -> Self {
+        Self::build(Verifier::new(RootCertStore::empty(), Vec::new(), None))
+    }
+
     fn build(verifier: Verifier) -> Self {
         let verifier = Arc::new(verifier);
         let mut config = ClientConfig::builder_with_provider(provider())
@@ -59,8 +67,16 @@ impl Trust {
         Self { config: Arc::new(config), verifier }
     }
 
+    /// To speak HTTP.
     pub fn config(&self) -> &Arc<ClientConfig> {
         &self.config
+    }
+
+    /// To speak something else; `None` when it has no name (ALPN).
+    pub fn config_for(&self, protocol: Option<&[u8]>) -> Arc<ClientConfig> {
+        let mut config = (*self.config).clone();
+        config.alpn_protocols = protocol.map(Into::into).into_iter().collect();
+        Arc::new(config)
     }
 
     /// When the certificate ends that was last shown and believed; none before the first connection.

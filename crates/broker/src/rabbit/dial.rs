@@ -8,16 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lapin::tcp::OwnedTLSConfig;
 use lapin::uri::AMQPUri;
 use lapin::{Connection, ConnectionProperties};
 use mutirao_core::Dice;
 use mutirao_core::clock::{Clock, ClockExt};
+use mutirao_tls::Trust;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::greeting::greet;
 use super::trouble::Place;
+use super::wire::Plug;
 use crate::BrokerError;
 use crate::memory::refused;
 
@@ -98,7 +99,7 @@ pub(super) struct Dial {
     renew: Option<Arc<dyn Renew>>,
     /// Several connections may be refused at once, and one new URL is enough for all.
     renewing: Semaphore,
-    tls: OwnedTLSConfig,
+    plug: Plug,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<Dice>,
 }
@@ -106,13 +107,13 @@ pub(super) struct Dial {
 impl Dial {
     pub fn new(
         url: &str,
-        tls: OwnedTLSConfig,
+        trust: &Trust,
         renew: Option<Arc<dyn Renew>>,
         clock: Arc<dyn Clock>,
         dice: Arc<Dice>,
     ) -> Result<Self, BrokerError> {
         let target = Mutex::new(Target::new(url, 0)?);
-        Ok(Self { target, renew, renewing: Semaphore::new(1), tls, clock, dice })
+        Ok(Self { target, renew, renewing: Semaphore::new(1), plug: Plug::new(trust), clock, dice })
     }
 
     pub fn target(&self) -> Arc<Target> {
@@ -123,7 +124,7 @@ impl Dial {
     pub async fn look(&self) -> Result<String, BrokerError> {
         let target = self.target();
         let connection = self.dial_to(&target, "doctor").await?;
-        let version = greet(&target.uri, &self.tls, &target.place).await?;
+        let version = greet(&target.uri, &self.plug, &target.place).await?;
         // It has told what it can.
         let _ = connection.close(200, "goodbye".into()).await;
         Ok(format!("RabbitMQ {version} at {}, vhost {}", target.place.address, target.place.vhost))
@@ -144,11 +145,8 @@ impl Dial {
         uri.query.connection_timeout = Some(DIAL_MAX.as_millis() as u64);
         let properties = ConnectionProperties::default().with_connection_name(format!("mutirao {purpose}").into());
         let attempt = async {
-            greet(&uri, &self.tls, place).await?;
-            let runtime = lapin::runtime::default_runtime().map_err(|error| place.unreachable(error))?;
-            Connection::connect_uri_with_config(uri.clone(), properties, self.tls.clone(), runtime)
-                .await
-                .map_err(|error| place.not_let_in(&error))
+            greet(&uri, &self.plug, place).await?;
+            self.plug.connect(uri.clone(), properties).await.map_err(|error| place.not_let_in(&error))
         };
         match self.clock.timeout(DIAL_MAX, attempt).await {
             Ok(done) => done,

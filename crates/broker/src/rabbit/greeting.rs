@@ -4,14 +4,14 @@
 
 use std::io;
 
-use futures_util::{AsyncReadExt, AsyncWriteExt};
-use lapin::tcp::{AMQPUriTcpExt, OwnedTLSConfig};
 use lapin::types::parsing::parse_field_table;
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::uri::AMQPUri;
 use mutirao_tls::Fault;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::trouble::Place;
+use super::wire::Plug;
 use crate::BrokerError;
 
 /// Stream queues with retention by size, and dead-lettering that loses nothing, are there from here on.
@@ -27,8 +27,8 @@ const GREETING_BYTES_MAX: usize = 64 << 10;
 const START: &[u8] = &[0, 10, 0, 10, 0, 9];
 
 /// Which version it is.
-pub(super) async fn greet(uri: &AMQPUri, tls: &OwnedTLSConfig, place: &Place) -> Result<String, BrokerError> {
-    let properties = listen(uri, tls).await.map_err(|error| match Fault::find(&error) {
+pub(super) async fn greet(uri: &AMQPUri, plug: &Plug, place: &Place) -> Result<String, BrokerError> {
+    let properties = listen(uri, plug).await.map_err(|error| match Fault::find(&error) {
         Some(Fault::Distrusted(why)) => {
             place.refused(format!("its certificate is not trusted: {why}; set tls.ca to the authority that signed it"))
         }
@@ -38,9 +38,8 @@ pub(super) async fn greet(uri: &AMQPUri, tls: &OwnedTLSConfig, place: &Place) ->
     check(&properties).map_err(|why| place.refused(why))
 }
 
-async fn listen(uri: &AMQPUri, tls: &OwnedTLSConfig) -> io::Result<FieldTable> {
-    let runtime = lapin::runtime::default_runtime().map_err(io::Error::other)?;
-    let mut stream = uri.connect_with_config_async(tls.as_ref(), &runtime).await?;
+async fn listen(uri: &AMQPUri, plug: &Plug) -> io::Result<FieldTable> {
+    let mut stream = plug.wire(uri).await?;
     stream.write_all(HELLO).await?;
     stream.flush().await?;
     let mut head = [0; HEAD_BYTES];

@@ -146,7 +146,7 @@ impl FromStr for Level {
     fn from_str(text: &str) -> Result<Self, String> {
         let known = ["off", "error", "warn", "info", "debug", "trace"];
         let parts_good = text.split(',').all(|part| known.contains(&part.rsplit('=').next().unwrap_or(part).trim()));
-        match tracing_subscriber::EnvFilter::try_new(text) {
+        match text.parse::<tracing_subscriber::filter::Targets>() {
             Ok(_) if parts_good => Ok(Self(text.into())),
             _ => Err(format!("\"{text}\" is not a level: choose error, warn, info, debug or trace")),
         }

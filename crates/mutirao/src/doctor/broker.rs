@@ -10,15 +10,16 @@ use super::{Finding, Mark};
 use crate::broker;
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::tls;
 
 pub async fn look(settings: &Settings) -> Vec<Finding> {
     let Some(url) = settings.broker.set() else { return Vec::new() };
-    let authorities_pem = match broker::authorities(settings, &url.0) {
-        Ok(pem) => pem,
+    let trust = match tls::trust(settings, &url.0, None) {
+        Ok(trust) => trust,
         Err(failure) => return vec![finding("broker", Mark::Fail, line_of(failure))],
     };
     let config = || Config {
-        authorities_pem: authorities_pem.clone(),
+        trust: trust.clone(),
         ..Config::new(&url.0, SystemClock::shared(), Arc::new(Dice::from_os()))
     };
     match Rabbit::look(config()).await {

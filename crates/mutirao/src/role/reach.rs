@@ -11,9 +11,9 @@ use mutirao_client::Client;
 use mutirao_core::auth::Way;
 use mutirao_core::{Clock, Dice};
 
-use crate::broker;
 use crate::config::{Settings, WorkerWay};
 use crate::failure::Failure;
+use crate::tls;
 
 #[derive(Clone)]
 pub enum Reach {
@@ -45,7 +45,7 @@ impl Reach {
         let config = Config {
             prefix,
             part: Part::Worker,
-            authorities_pem: broker::authorities(settings, &url)?,
+            trust: tls::trust(settings, &url, None)?,
             renew: Some(Arc::new(AskAgain(client.clone()))),
             ..Config::new(url, clock.clone(), dice.clone())
         };

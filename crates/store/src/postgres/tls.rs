@@ -42,9 +42,7 @@ impl Wanted {
         // The scheme says whether certificates of authorities are worth reading.
         let scheme = if self.mode == SslMode::Require { "https:" } else { "http:" };
         let trust = Trust::for_url(scheme, &believe).map_err(|error| error.to_string())?;
-        let mut config = (**trust.config()).clone();
-        config.alpn_protocols = vec![ALPN.into()];
-        Ok(MakeRustlsConnect::new(config))
+        Ok(MakeRustlsConnect::new((*trust.config_for(Some(ALPN))).clone()))
     }
 }
 

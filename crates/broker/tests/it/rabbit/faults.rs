@@ -11,6 +11,7 @@ use mutirao_core::SystemClock;
 use mutirao_core::clock::{Clock, ClockExt};
 use mutirao_testkit::certificates::{Authority, Good};
 use mutirao_testkit::services::{self, Service};
+use mutirao_tls::{Believe, Trust};
 use parking_lot::Mutex;
 
 use super::{config, connect, random_prefix};
@@ -113,8 +114,9 @@ async fn a_server_with_tls_is_believed_by_its_authority_only() {
     let server = Service::rabbitmq_with_tls(folder.path(), &authority.issue(&["localhost"], Good::ForLong));
     let server = server.expect("a server of our own");
     let prefix = random_prefix();
-    let pem = std::fs::read_to_string(authority.ca()).expect("the authority's certificate");
-    let believing = |url: &str| Config { authorities_pem: Some(pem.clone()), ..config(url, &prefix) };
+    let believe = Believe { ca: Some(authority.ca().into()), pin: None };
+    let trust = Trust::for_url(server.url(), &believe).expect("the authority's certificate");
+    let believing = |url: &str| Config { trust: trust.clone(), ..config(url, &prefix) };
     let rabbit = Rabbit::connect(believing(server.url())).await.expect("connect");
     patiently("a publish", rabbit.publish("q", bodies(0..1))).await.expect("publish");
 
