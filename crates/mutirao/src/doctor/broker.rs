@@ -18,10 +18,8 @@ pub async fn look(settings: &Settings) -> Vec<Finding> {
         Ok(trust) => trust,
         Err(failure) => return vec![finding("broker", Mark::Fail, line_of(failure))],
     };
-    let config = || Config {
-        trust: trust.clone(),
-        ..Config::new(&url.0, SystemClock::shared(), Arc::new(Dice::from_os()))
-    };
+    let config =
+        || Config { trust: trust.clone(), ..Config::new(&url.0, SystemClock::shared(), Arc::new(Dice::from_os())) };
     match Rabbit::look(config()).await {
         Ok(found) => vec![Finding::ok("broker", found), queues(config()).await, management(settings, &url.0).await],
         Err(error) => vec![finding("broker", Mark::Fail, error.to_string())],
