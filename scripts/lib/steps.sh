@@ -19,6 +19,12 @@ target_directory() {
   cargo metadata --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/'
 }
 
+# beside_services COMMAND…
+beside_services() {
+  cargo build --quiet --package mutirao-testkit --bin services
+  "$(target_directory)/debug/services" run -- "$@"
+}
+
 # last_step NAME FAST [--keep] -- COMMAND…: becomes the command, with the services beside it unless the run is fast.
 last_step() {
   local name=$1 fast=$2

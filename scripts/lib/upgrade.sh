@@ -6,6 +6,7 @@ readonly TASKS=3000
 # Long enough to be in the middle of it, on a slow machine as well.
 readonly COMMAND='sleep 0.05; echo $MUTIRAO_TASK_INDEX'
 declare -A pids=()
+fresh=0
 
 # build_commit COMMIT FOLDER: prints the program's path. The worktree and its target folder are kept for the next time.
 build_commit() {
@@ -35,6 +36,18 @@ await() {
 
 # Both programs are asked by the new one: the API is what an upgrade must keep too.
 ask() { MUTIRAO_DATA=$data "$new" --json "$@"; }
+
+# A database and a vhost that nobody has used, for the managers that start from here on.
+fresh_services() {
+  local name=upgrade_$$_$((++fresh)) management=$MUTIRAO_TEST_AMQP_MANAGEMENT
+  psql --quiet --no-psqlrc --command "CREATE DATABASE $name" "$MUTIRAO_TEST_POSTGRES"
+  # The test services' own user.
+  curl --silent --fail --user guest:guest --request PUT "$management/api/vhosts/$name"
+  curl --silent --fail --user guest:guest --request PUT --header 'content-type: application/json' \
+    --data '{"configure":".*","write":".*","read":".*"}' "$management/api/permissions/$name/guest"
+  export MUTIRAO_DATABASE=${MUTIRAO_TEST_POSTGRES%/*}/$name
+  export MUTIRAO_BROKER=${MUTIRAO_TEST_AMQP%/*}/$name MUTIRAO_BROKER_MANAGEMENT=$management
+}
 
 # start_manager PROGRAM: on the same folder and address as the one before.
 start_manager() {

@@ -78,7 +78,8 @@ pub async fn run(globals: &Globals, args: BackupArgs) -> Result<(), Failure> {
             bar.clear();
             let manifest = restored?;
             out.answer(&manifest, told)?;
-            out.note(format!("restored to {}; start it with `mutirao up`", place.data.display()));
+            let data = place.data.display();
+            out.note(format!("restored to {data}; start it with `mutirao up --data {data}`"));
         }
         Verb::Verify { file } => {
             let verified = backup::verify(&file, &bar);
