@@ -34,12 +34,17 @@ const REPEAT_TRIES_MAX: u32 = 8;
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(30);
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// Longer waits are worth a word.
+const UNTOLD_MAX: Duration = Duration::from_secs(3);
 
 /// In which the server names the shards whose owners it did not hear, so that what only they know is missing.
 const UNHEARD: &str = "mutirao-unheard";
 
 /// Told which shards were not heard, as the server writes them: `3, 12`.
 type Unheard = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Told why a request waits, and for how long.
+type Waiting = Arc<dyn Fn(&ClientError, Duration) + Send + Sync>;
 
 /// Bytes as they come.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, ClientError>> + Send>>;
@@ -112,6 +117,7 @@ impl Call {
 pub struct Client {
     inner: Arc<Inner>,
     unheard: Option<Unheard>,
+    waiting: Option<Waiting>,
 }
 
 struct Inner {
@@ -163,12 +169,18 @@ impl Client {
             .build()
             .map_err(|e| bad(root_cause(&e)))?;
         let shown = url.trim_end_matches('/').to_owned();
-        Ok(Self { inner: Arc::new(Inner { http, base, shown, credentials, clock, dice }), unheard: None })
+        let inner = Arc::new(Inner { http, base, shown, credentials, clock, dice });
+        Ok(Self { inner, unheard: None, waiting: None })
     }
 
     /// Has `tell` hear of each answer from which something is missing, since some owners of queues were not heard.
     pub fn telling_unheard(self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self { unheard: Some(Arc::new(tell)), ..self }
+    }
+
+    /// Has `tell` hear before each wait of more than a moment why and for how long: people would take it for a hang.
+    pub fn telling_waits(self, tell: impl Fn(&ClientError, Duration) + Send + Sync + 'static) -> Self {
+        Self { waiting: Some(Arc::new(tell)), ..self }
     }
 
     /// The address as it was given.
@@ -261,7 +273,10 @@ impl Client {
     /// Waits until asking again makes sense; the error comes back when it does not.
     async fn wait_or_give_up(&self, call: &Call, error: ClientError, so_far: &mut SoFar) -> Result<(), ClientError> {
         so_far.failed += 1;
-        let wait = self.wait_before_repeat(call, &error, so_far).ok_or(error)?;
+        let Some(wait) = self.wait_before_repeat(call, &error, so_far) else { return Err(error) };
+        if let Some(tell) = self.waiting.as_ref().filter(|_| wait > UNTOLD_MAX) {
+            tell(&error, wait);
+        }
         self.inner.clock.sleep(wait).await;
         Ok(())
     }

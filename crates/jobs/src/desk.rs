@@ -15,6 +15,7 @@ mod hearing;
 pub mod ledger;
 pub mod line;
 mod looks;
+pub mod maps;
 pub mod parcels;
 mod sequence;
 pub mod sessions;
@@ -23,7 +24,7 @@ pub mod window;
 #[cfg(test)]
 mod simulation;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mutirao_core::envelope::ParcelId;
@@ -35,6 +36,7 @@ use mutirao_core::{Dice, Mono, Timestamp};
 use ledger::Ledger;
 use line::Line;
 pub use looks::{Standing, UnderWay};
+use maps::Map;
 use parcels::Posted;
 use sessions::Sessions;
 
@@ -107,7 +109,7 @@ pub struct Handed {
 pub struct Desk {
     generation: u64,
     lease: Duration,
-    jobs: HashMap<JobKey, Ledger>,
+    jobs: Map<JobKey, Ledger>,
     lines: BTreeMap<QueueName, Line>,
     sessions: Sessions,
     posted: BTreeMap<ParcelId, Posted>,
@@ -125,7 +127,7 @@ impl Desk {
         Self {
             generation,
             lease,
-            jobs: HashMap::new(),
+            jobs: Map::default(),
             lines: BTreeMap::new(),
             sessions: Sessions::default(),
             posted: BTreeMap::new(),
@@ -239,7 +241,7 @@ impl Desk {
 
     fn pick(
         line: &mut Line,
-        jobs: &mut HashMap<JobKey, Ledger>,
+        jobs: &mut Map<JobKey, Ledger>,
         room: usize,
         generation: u64,
         now: Now,
@@ -296,6 +298,8 @@ impl Desk {
             match event {
                 // Whoever runs it will say how it stopped.
                 Event::Cancelled => self.sessions.part(task, attempt),
+                // It was dropped when its end was heard.
+                Event::Ended(ended, _) if ended == attempt => {}
                 _ => self.sessions.drop_hold(task, attempt),
             }
         }

@@ -8,6 +8,7 @@ mod submit;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -83,6 +84,8 @@ pub(crate) struct Inner {
     pub news: News,
     /// The shards of jobs that were asked for.
     homes: Mutex<HashMap<JobKey, ShardId>>,
+    /// No job is taken in any more.
+    closed: AtomicBool,
     /// Turns true when streams to clients should end.
     pub ending: watch::Sender<bool>,
     /// Everything that runs for as long as this does.
@@ -100,6 +103,7 @@ impl Jobs {
         let mut tasks = JoinSet::new();
         tasks.spawn(asking.clone().listen());
         tasks.spawn(news.clone().listen(clock.clone()));
+        tasks.spawn(news.clone().announce(clock.clone()));
         let shards = Shards::start(ShardsParts {
             store: leases,
             clock: clock.clone(),
@@ -133,6 +137,7 @@ impl Jobs {
             shards,
             news,
             homes: Mutex::default(),
+            closed: AtomicBool::new(false),
             ending: watch::Sender::new(false),
             tasks: Mutex::new(tasks),
         }));
@@ -165,8 +170,18 @@ impl Jobs {
         self.0.shards.views()
     }
 
+    /// Takes no more jobs in: whoever would run them is going home.
+    pub fn close(&self) {
+        self.0.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.closed.load(Ordering::Relaxed)
+    }
+
     /// Ends streams to clients, writes what is settled, hands the shards over, and stops.
     pub async fn stop(&self) {
+        self.close();
         self.0.ending.send_replace(true);
         if self.0.clock.timeout(STOP_WAIT, self.0.shards.leave()).await.is_err() {
             tracing::error!("stopped before everything was written; what is missing will be run again");

@@ -45,14 +45,13 @@ impl Settler {
             if says.send(settled).await.is_err() {
                 return;
             }
-            // Last: what is written must not wait for a broker that may be waiting for it to be acknowledged.
             if settled == Some(Settling::Written) {
-                self.tell(&settlement).await;
+                self.tell(&settlement);
             }
         }
     }
 
-    async fn tell(&self, settlement: &Settlement) {
+    fn tell(&self, settlement: &Settlement) {
         let mut ends = [0u64; Final::ALL.len()];
         for ended in &settlement.ended {
             if let Some(place) = Final::ALL.iter().position(|how| *how == ended.how) {
@@ -65,7 +64,7 @@ impl Settler {
         let mut jobs: Vec<JobKey> = settlement.ended.iter().map(|ended| ended.task.job).collect();
         jobs.sort_unstable();
         jobs.dedup();
-        self.news.tell(jobs).await;
+        self.news.tell(jobs);
     }
 
     async fn write(&self, settlement: Arc<Settlement>) -> Option<Settling> {

@@ -140,6 +140,8 @@ pub trait JobStore: Send + Sync + 'static {
     async fn create(&self, job: NewJob) -> Result<Created, StoreError>;
     /// The unfinished jobs of a shard, in order.
     async fn open_keys(&self, shard: ShardId) -> Result<Vec<JobKey>, StoreError>;
+    /// Tasks of a shard that have not ended, as far as is written.
+    async fn open_tasks(&self, shard: ShardId) -> Result<u64, StoreError>;
     /// Those of these jobs that are unfinished, in order; they and their tasks as of one moment.
     async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<Vec<OpenJob>, StoreError>;
     /// The sessions of a shard's queues.

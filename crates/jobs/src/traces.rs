@@ -86,12 +86,25 @@ impl HandingOut {
         self.out.push((followed, task, attempt));
     }
 
-    /// All that was packed is with the broker, or back in line.
-    pub fn sent(&mut self, began: Began, trouble: Option<&String>, clock: &dyn Clock) {
-        for (followed, task, attempt) in self.out.drain(..) {
+    /// What was packed since this was last asked.
+    pub fn take(&mut self, began: Began) -> HandedOut {
+        HandedOut { began, tasks: std::mem::take(&mut self.out) }
+    }
+}
+
+/// Tasks of one parcel that are followed.
+pub struct HandedOut {
+    began: Began,
+    tasks: Vec<(Followed, TaskKey, Attempt)>,
+}
+
+impl HandedOut {
+    /// The parcel is with the broker, or its tasks are back in line.
+    pub fn sent(self, trouble: Option<&str>, clock: &dyn Clock) {
+        for (followed, task, attempt) in self.tasks {
             let id = followed.step(Step::Dispatch, task, attempt);
-            let span = began.until_now("dispatch", followed.trace, id, clock);
-            let (parent, failed) = (followed.parent, trouble.cloned());
+            let span = self.began.until_now("dispatch", followed.trace, id, clock);
+            let (parent, failed) = (followed.parent, trouble.map(str::to_owned));
             trace::tell(Span { parent, notes: notes(task, attempt), failed, ..span });
         }
     }

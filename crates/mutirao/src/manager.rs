@@ -125,6 +125,11 @@ impl Manager {
         })
     }
 
+    /// Takes no more jobs in. Everything else is still answered, while the workers go home.
+    pub fn close(&self) {
+        self.jobs.close();
+    }
+
     /// Ends when the API does, which is an error unless [`Self::stop`] was called. Cancel-safe.
     pub async fn broken(&mut self) -> Failure {
         match (&mut self.serving).await {

@@ -113,6 +113,7 @@ async fn run_with(globals: &Globals, given: Vec<Given>, company: Company) -> Res
         () = asked.next() => None,
         failure = manager.broken() => Some(failure),
     };
+    manager.close();
     dismiss(crew, settings.drain.0, &mut asked).await;
     manager.stop().await;
     telemetry::stop(telemetry).await;

@@ -99,10 +99,21 @@ impl Launch {
             command.args([format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".into()]);
         }
         command.arg("--").arg(&self.program).args(&self.args);
-        let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
-        command.env_clear().envs(inherited);
-        command.envs(self.env.iter().map(|(k, v)| (k, v))).process_group(0).stdin(Stdio::null());
+        self.surround(&mut command);
+        command.process_group(0);
         command
+    }
+
+    /// Another program in the same surroundings, such as a tool that speaks with this one.
+    pub fn beside(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        self.surround(&mut command);
+        command
+    }
+
+    fn surround(&self, command: &mut Command) {
+        let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        command.env_clear().envs(inherited).envs(self.env.iter().map(|(k, v)| (k, v))).stdin(Stdio::null());
     }
 
     /// Starts it in `folder`, with both outputs appended to `log`.

@@ -10,6 +10,8 @@ use bytes::Bytes;
 use lapin::BasicProperties;
 use lapin::options::BasicGetOptions;
 use lapin::types::{AMQPValue, FieldTable};
+use mutirao_core::Mono;
+use mutirao_core::envelope::{Parcel, open};
 
 use super::line::Up;
 use super::names::Work;
@@ -26,8 +28,25 @@ const REASON: &str = "x-mutirao-reason";
 const REASON_OF_RABBITMQ: &str = "x-first-death-reason";
 /// What RabbitMQ says when a worker rejects: workers have no way to the dead letters but this.
 const REJECTED: &str = "rejected";
-/// How long a batch is offered to a queue that says no, when it is not plainly full, or that is not there.
+/// How long a queue is asked that says no when it is not plainly full, that is not there, or that does not answer though
+/// the server is connected: it may have lost its leader, and others must not wait for that.
 const NOT_TAKEN_MAX: Duration = Duration::from_secs(10);
+
+/// Since when a queue has been asked for the same, on one connection.
+#[derive(Default)]
+struct Since(Option<(u64, Mono)>);
+
+impl Since {
+    fn begin(&mut self, generation: u64, now: Mono) {
+        if self.0.is_none_or(|(of, _)| of != generation) {
+            self.0 = Some((generation, now));
+        }
+    }
+
+    fn too_long(&self, now: Mono) -> bool {
+        self.0.is_some_and(|(_, since)| now.since(since) >= NOT_TAKEN_MAX)
+    }
+}
 
 impl Inner {
     pub async fn publish(&self, queue: &Name, batch: &[Bytes]) -> Result<(), BrokerError> {
@@ -52,8 +71,8 @@ impl Inner {
         self.deliver(work, ("", &work.dead), &[body], &with_header(persistent(), REASON, &reason)).await
     }
 
-    /// Sends until all is confirmed, over reconnects if need be; what was confirmed is not sent again. `to` is an exchange
-    /// and a key.
+    /// Sends until all is confirmed, over reconnects if need be, or until the queue has not taken it for too long; what was
+    /// confirmed is not sent again. `to` is an exchange and a key.
     async fn deliver(
         &self,
         work: &Work,
@@ -62,24 +81,26 @@ impl Inner {
         properties: &BasicProperties,
     ) -> Result<(), BrokerError> {
         let mut left: BTreeSet<usize> = (0..batch.len()).collect();
-        let mut not_taken_since = None;
+        let mut since = Since::default();
         loop {
             let up = self.giving.up().await?;
+            since.begin(up.generation, self.clock.monotonic());
             let Err(undelivered) = self.attempt(&up, work, to, batch, properties, &mut left).await else {
                 return Ok(());
             };
-            let now = self.clock.monotonic();
-            let too_long = |since: &mut Option<_>| now.since(*since.get_or_insert(now)) > NOT_TAKEN_MAX;
             match undelivered {
                 Undelivered::Trouble(Trouble::Said(error)) => return Err(error),
-                Undelivered::Trouble(Trouble::Lost(why)) => tracing::debug!(key = to.1, why, "a batch is sent again"),
+                Undelivered::Trouble(Trouble::Lost(why)) => {
+                    tracing::debug!(key = to.1, why, "a batch is sent again");
+                    self.still_worth_it(&up, &since, &work.queue, &why).await?;
+                }
                 Undelivered::Nacked => {
                     // A queue says no in the same way when it is full and when it has no leader for the moment, and it
                     // may have taken a part. So only one that looks full and took nothing is full at once; otherwise
                     // the rest is offered again for a while.
                     let ready = self.ready(&up, work).await;
                     let looks_full = ready >= self.limits.queue_messages_max * 3 / 4;
-                    if (looks_full && left.len() == batch.len()) || too_long(&mut not_taken_since) {
+                    if (looks_full && left.len() == batch.len()) || since.too_long(self.clock.monotonic()) {
                         let bound = if looks_full { self.limits.queue_messages_max } else { ready };
                         return Err(BrokerError::Full { name: work.queue.clone(), bound });
                     }
@@ -87,14 +108,21 @@ impl Inner {
                 // Deleted under us. A manager makes it anew, once the old one is quite gone; a worker waits for that.
                 Undelivered::Unroutable => {
                     self.giving.forget_declared(&work.queue);
-                    if too_long(&mut not_taken_since) {
-                        let why = format!("{} is not there; a manager makes it", work.queue);
-                        return Err(BrokerError::Unreachable(why));
-                    }
+                    self.still_worth_it(&up, &since, &work.queue, "it is not there; a manager makes it").await?;
                 }
             }
             self.giving.after_loss(up.generation).await;
         }
+    }
+
+    /// An error when the queue has kept us waiting for too long and the server has not: when the server is away, whatever is
+    /// asked waits until it is back.
+    async fn still_worth_it(&self, up: &Up, since: &Since, queue: &str, why: &str) -> Result<(), BrokerError> {
+        let same = self.giving.now().is_ok_and(|now| now.generation == up.generation);
+        if same && since.too_long(self.clock.monotonic()) && self.giving.answered(up, up.channel()).await.is_ok() {
+            return Err(BrokerError::Unreachable(format!("{queue}: {why}")));
+        }
+        Ok(())
     }
 
     async fn attempt(
@@ -121,13 +149,16 @@ impl Inner {
 
     pub async fn counts(&self, queue: &Name) -> Result<Counts, BrokerError> {
         let work = self.names.work(queue)?;
+        let mut since = Since::default();
         loop {
             let up = self.giving.up().await?;
+            since.begin(up.generation, self.clock.monotonic());
             match self.giving.answered(&up, self.count(&up, &work)).await {
                 Ok(counts) => return Ok(counts),
                 Err(Trouble::Said(error)) => return Err(error),
-                Err(Trouble::Lost(_)) => self.giving.after_loss(up.generation).await,
+                Err(Trouble::Lost(why)) => self.still_worth_it(&up, &since, &work.queue, &why).await?,
             }
+            self.giving.after_loss(up.generation).await;
         }
     }
 
@@ -166,7 +197,7 @@ impl Inner {
         for _ in 0..limit {
             let got = channel.basic_get(work.dead.as_str().into(), BasicGetOptions { no_ack: false }).await;
             let Some(message) = got.map_err(about(&work.dead))? else { break };
-            let reason = reason(message.properties.headers().as_ref());
+            let reason = reason(message.properties.headers().as_ref(), &message.delivery.data);
             letters.push(DeadLetter { body: message.delivery.data.into(), reason });
         }
         // Waited for, so that whoever looks next finds them.
@@ -175,7 +206,7 @@ impl Inner {
     }
 }
 
-fn reason(headers: Option<&FieldTable>) -> String {
+fn reason(headers: Option<&FieldTable>, body: &[u8]) -> String {
     let word = |key: &str| match headers?.inner().get(key) {
         Some(AMQPValue::LongString(text)) => Some(text.to_string()),
         _ => None,
@@ -183,8 +214,19 @@ fn reason(headers: Option<&FieldTable>) -> String {
     match (word(REASON), word(REASON_OF_RABBITMQ)) {
         (Some(ours), _) => ours,
         (None, Some(theirs)) if theirs == "delivery_limit" => "it came back unacknowledged too often".into(),
-        (None, Some(theirs)) if theirs == REJECTED => "a worker could not read it; its log says why".into(),
+        (None, Some(theirs)) if theirs == REJECTED => rejected_because(body),
         (None, Some(theirs)) => theirs,
         (None, None) => String::new(),
+    }
+}
+
+/// Why a worker rejected it. It has no way to write that down beside the letter, and no other reason than that it could
+/// not read it: so whoever looks tries the same.
+fn rejected_because(body: &[u8]) -> String {
+    match open::<Parcel>(body) {
+        Err(unreadable) => format!("a worker could not read it: {unreadable}"),
+        Ok(_) => {
+            "a worker could not read it; this program can, so it may be of an older version: its log says why".into()
+        }
     }
 }

@@ -159,6 +159,9 @@ async fn a_server_that_is_asked_too_often_is_left_alone_for_as_long_as_it_says_a
     let trust = Trust::for_url(&url, &Believe::default()).unwrap();
     let dice = Arc::new(Dice::seeded(1));
     let client = Client::with_clock(&url, Credentials::None, &trust, clock.clone(), dice).unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let telling = told.clone();
+    let client = client.telling_waits(move |why, wait| telling.lock().unwrap().push((why.status(), wait)));
 
     let from = LogsFrom { stream: LogStream::Stdout, offset: 0 };
     let chunks = client.logs(TaskKey { job: JobKey(7), index: 1 }, from, Reach::SoFar).await.unwrap();
@@ -169,6 +172,8 @@ async fn a_server_that_is_asked_too_often_is_left_alone_for_as_long_as_it_says_a
     let waited = clock.monotonic().0 - Duration::from_secs(3);
     assert_eq!(error.status(), Some(429));
     assert!((Duration::from_secs(14)..=Duration::from_secs(30)).contains(&waited), "{waited:?}");
+    let told = told.lock().unwrap();
+    assert!(told.len() >= 2 && told.iter().all(|told| *told == (Some(429), Duration::from_secs(7))), "{told:?}");
 }
 
 #[tokio::test]

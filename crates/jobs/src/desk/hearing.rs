@@ -1,6 +1,5 @@
 //! What workers say, and what their silence means: reports, heartbeats, leases that run out.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use mutirao_core::Timestamp;
@@ -9,6 +8,7 @@ use mutirao_core::id::{Attempt, SessionId, TaskKey, WorkerId};
 use mutirao_core::life::{Event, Final};
 use mutirao_core::outcome::{Outcome, Verdict};
 
+use super::maps::Set;
 use super::sequence::Order;
 use super::sessions::Session;
 use super::{Desk, Ended, Now, Pick, SessionChange};
@@ -119,7 +119,7 @@ impl Desk {
         let believed = self.sessions.beaten(session, beat, now.mono.plus(self.lease));
         // After a gap, what the beat does not list may have been taken or ended in what was not heard yet.
         if order == Order::Whole {
-            let listed: HashSet<TaskKey> = beat.held.iter().map(|h| h.task).collect();
+            let listed: Set<TaskKey> = beat.held.iter().map(|h| h.task).collect();
             for (task, attempt) in believed.into_iter().filter(|(task, _)| !listed.contains(task)) {
                 self.stray(Pick { task, attempt }, now);
             }

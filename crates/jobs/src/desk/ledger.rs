@@ -1,7 +1,7 @@
 //! One job's tasks. Those that nobody has touched need no memory; those that ended need a bit; only those under way or
 //! waiting to be tried again have an entry.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use mutirao_core::id::{Attempt, QueueName};
@@ -9,6 +9,8 @@ use mutirao_core::life::{Change, Event, Life, Phase};
 use mutirao_core::limits::PARCEL_TASKS_MAX;
 use mutirao_core::task::{Needs, Retry};
 use mutirao_core::{Dice, Timestamp};
+
+use super::maps::Map;
 
 pub struct Ledger {
     pub queue: QueueName,
@@ -23,7 +25,7 @@ pub struct Ledger {
     ended: Bits,
     ended_count: u32,
     /// Tasks that are neither fresh nor ended.
-    live: HashMap<u32, Live>,
+    live: Map<u32, Live>,
     /// Offset of the first task that may be fresh.
     next: u32,
     /// Tasks that may go out again at once.
@@ -62,7 +64,7 @@ impl Ledger {
             parcel_max: PARCEL_TASKS_MAX,
             ended: Bits::default(),
             ended_count: 0,
-            live: HashMap::new(),
+            live: Map::default(),
             next: 0,
             again: VecDeque::new(),
         }

@@ -1,12 +1,13 @@
 //! One queue: its jobs in the order in which they are served, its retries in the order in which they are due, and how much
 //! is out. Waits run on the monotonic clock: a stepped wall clock neither hurries a retry nor puts it off.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mutirao_core::id::{JobKey, TaskKey};
 use mutirao_core::{Mono, Timestamp};
 
+use super::maps::Map;
 use super::window::Window;
 
 #[derive(Default)]
@@ -14,9 +15,9 @@ pub struct Line {
     /// Jobs that may have a task to hand out, first come first.
     jobs: BTreeSet<JobKey>,
     waits: BTreeSet<(Mono, TaskKey)>,
-    until: HashMap<TaskKey, Mono>,
+    until: Map<TaskKey, Mono>,
     /// Tasks of jobs just taken in, which wait for a date: how long that is, the next look at the clock will tell.
-    dated: HashMap<TaskKey, Timestamp>,
+    dated: Map<TaskKey, Timestamp>,
     /// Tasks handed out and not ended.
     pub out: usize,
     /// Times that parcels were lost since one was last taken.
@@ -44,7 +45,7 @@ impl Line {
     }
 
     /// Those who wait for a date, for the desk to say how long.
-    pub fn take_dated(&mut self) -> HashMap<TaskKey, Timestamp> {
+    pub fn take_dated(&mut self) -> Map<TaskKey, Timestamp> {
         std::mem::take(&mut self.dated)
     }
 

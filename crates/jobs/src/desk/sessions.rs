@@ -2,7 +2,8 @@
 //! clock neither kills the living nor keeps the dead. Whoever goes, goes in order: the same history makes the same
 //! decisions, so that a seed of a simulation replays them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_core::Mono;
@@ -10,6 +11,7 @@ use mutirao_core::envelope::Beat;
 use mutirao_core::id::{Attempt, QueueName, SessionId, TaskKey, WorkerId};
 use mutirao_core::task::Needs;
 
+use super::maps::Map;
 use super::sequence::{Order, Sequence};
 use super::window::Seats;
 
@@ -29,7 +31,9 @@ pub struct Session {
     /// It said goodbye. What it had said before may still come.
     pub left: bool,
     sequence: Sequence,
-    pub held: HashMap<TaskKey, Attempt>,
+    pub held: Map<TaskKey, Attempt>,
+    /// Its own id, to be shared by all that it holds.
+    id: Arc<SessionId>,
 }
 
 /// Former holders remembered.
@@ -37,10 +41,10 @@ const GHOSTS_MAX: usize = 100_000;
 
 #[derive(Default)]
 pub struct Sessions {
-    sessions: HashMap<SessionId, Session>,
-    holders: HashMap<(TaskKey, Attempt), SessionId>,
+    sessions: Map<SessionId, Session>,
+    holders: Map<(TaskKey, Attempt), Arc<SessionId>>,
     /// Who held what when it was given up or taken from it: its `ok` would still count.
-    ghosts: HashMap<(TaskKey, Attempt), SessionId>,
+    ghosts: Map<(TaskKey, Attempt), Arc<SessionId>>,
     ghosts_order: VecDeque<(TaskKey, Attempt)>,
 }
 
@@ -66,7 +70,7 @@ impl Sessions {
     }
 
     fn insert(&mut self, session: SessionId, worker: WorkerId, queue: QueueName, until: Mono, origin: Origin) {
-        let recalled = matches!(origin, Origin::Recalled);
+        let (recalled, id) = (matches!(origin, Origin::Recalled), Arc::new(session.clone()));
         self.sessions.entry(session).or_insert_with(|| Session {
             recalled,
             known_to_store: recalled,
@@ -80,7 +84,8 @@ impl Sessions {
             draining: false,
             left: false,
             sequence: Sequence::default(),
-            held: HashMap::new(),
+            held: Map::default(),
+            id,
         });
     }
 
@@ -113,13 +118,13 @@ impl Sessions {
     pub fn hold(&mut self, session: &SessionId, task: TaskKey, attempt: Attempt) {
         if let Some(known) = self.sessions.get_mut(session) {
             known.held.insert(task, attempt);
-            self.holders.insert((task, attempt), session.clone());
+            self.holders.insert((task, attempt), known.id.clone());
         }
     }
 
     pub fn drop_hold(&mut self, task: TaskKey, attempt: Attempt) {
         if let Some(session) = self.holders.remove(&(task, attempt))
-            && let Some(known) = self.sessions.get_mut(&session)
+            && let Some(known) = self.sessions.get_mut(&*session)
             && known.held.get(&task) == Some(&attempt)
         {
             known.held.remove(&task);
@@ -134,7 +139,7 @@ impl Sessions {
         }
     }
 
-    fn remember(&mut self, task: TaskKey, attempt: Attempt, session: SessionId) {
+    fn remember(&mut self, task: TaskKey, attempt: Attempt, session: Arc<SessionId>) {
         if self.ghosts.insert((task, attempt), session).is_none() {
             self.ghosts_order.push_back((task, attempt));
         }
@@ -152,7 +157,7 @@ impl Sessions {
     }
 
     pub fn holder(&self, task: TaskKey, attempt: Attempt) -> Option<&SessionId> {
-        self.holders.get(&(task, attempt))
+        self.holders.get(&(task, attempt)).map(|session| &**session)
     }
 
     pub fn worker_of(&self, session: &SessionId) -> Option<&WorkerId> {
@@ -161,17 +166,18 @@ impl Sessions {
 
     pub fn remove(&mut self, session: &SessionId) -> Vec<(TaskKey, Attempt)> {
         let Some(gone) = self.sessions.remove(session) else { return Vec::new() };
+        let id = gone.id;
         let mut held: Vec<_> = gone.held.into_iter().collect();
         held.sort_unstable();
         for (task, attempt) in &held {
             self.holders.remove(&(*task, *attempt));
-            self.remember(*task, *attempt, session.clone());
+            self.remember(*task, *attempt, id.clone());
         }
         held
     }
 
     pub fn held_once(&self, session: &SessionId, task: TaskKey, attempt: Attempt) -> bool {
-        self.ghosts.get(&(task, attempt)) == Some(session)
+        self.ghosts.get(&(task, attempt)).is_some_and(|held| **held == *session)
     }
 
     pub fn get(&self, session: &SessionId) -> Option<&Session> {

@@ -28,12 +28,17 @@ const HOMES_MAX: usize = 10_000;
 impl Jobs {
     /// A job as it stands now, and the namespace it is in.
     pub async fn job(&self, key: JobKey) -> Result<(JobView, String), Problem> {
-        let found = self.0.store.job(key).await.map_err(refused)?;
-        let (view, namespace) = found.ok_or_else(|| Problem::not_found(format!("there is no job {key}")))?;
+        let (view, namespace) = self.written(key).await?;
         let mut views = [view];
         self.stand_all(&mut views).await;
         let [view] = views;
         Ok((view, namespace))
+    }
+
+    /// A job as it is written: nobody is asked what is under way.
+    pub(super) async fn written(&self, key: JobKey) -> Result<(JobView, String), Problem> {
+        let found = self.0.store.job(key).await.map_err(refused)?;
+        found.ok_or_else(|| Problem::not_found(format!("there is no job {key}")))
     }
 
     /// Fits what owners know of tasks under way into what the store knows, and says which shards did not answer.
@@ -85,7 +90,7 @@ impl Jobs {
                 let (shard, queue) = (shard_of(&view.queue), view.queue);
                 // Were nobody to hear this, the owner would find it in the store.
                 jobs.0.asking.tell(shard, Question::CancelJob { job, queue }).await;
-                jobs.0.news.tell(vec![job]).await;
+                jobs.0.news.tell(vec![job]);
             }
             Ok(())
         })

@@ -9,7 +9,7 @@ use mutirao_core::{Problem, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::looks::LOOK_PATIENCE;
-use super::{Jobs, refused, unstoppable};
+use super::{Jobs, refused, stopping, unstoppable};
 use crate::asking::Silent;
 use crate::desk::ledger::Ledger;
 use crate::doors::Ask;
@@ -31,6 +31,12 @@ impl Submitted {
     }
 }
 
+/// Who said whether a job fits.
+enum Source {
+    Owner,
+    Store,
+}
+
 impl Jobs {
     pub async fn submit(
         &self,
@@ -40,17 +46,19 @@ impl Jobs {
         trace: String,
     ) -> Result<Submitted, Problem> {
         let began = self.0.clock.monotonic();
+        if self.is_closed() {
+            return Err(stopping());
+        }
         spec.check()?;
         let total = spec.spread.count() as u32;
         let (queue, needs, retry) = (spec.queue.clone(), spec.task.needs, spec.task.retry);
         let shard = shard_of(&queue);
-        if let Some(fit) = self.fit(&queue).await? {
-            let (open, most) = (fit.open_tasks, self.0.settings.waiting_max);
-            if open + u64::from(total) > most {
-                return Err(Problem::busy(format!("{open} tasks wait already, the most is {most}"), 10));
-            }
-            can_ever_run(&queue, needs, fit)?;
+        let (fit, source) = self.fit(&queue).await?;
+        let (open, most) = (fit.open_tasks, self.0.settings.waiting_max);
+        if open + u64::from(total) > most {
+            return Err(Problem::busy(format!("{open} tasks wait already, the most is {most}"), 10));
         }
+        can_ever_run(&queue, needs, fit)?;
         let first = spec.spread.first();
         let created_at = self.0.clock.now();
         let owner = owner.clone();
@@ -72,13 +80,18 @@ impl Jobs {
             Ok(created)
         })
         .await?;
+        // Whoever was silent a moment ago is not waited for again.
+        let view = async |key| match source {
+            Source::Owner => Ok::<_, Problem>(self.job(key).await?.0),
+            Source::Store => Ok(self.written(key).await?.0),
+        };
         match created {
             Created::New(key) => {
                 metrics::counter!(SUBMITTED).increment(1);
                 metrics::histogram!(SUBMIT).record(self.0.clock.monotonic().since(began).as_secs_f64());
-                Ok(Submitted::New(self.job(key).await?.0))
+                Ok(Submitted::New(view(key).await?))
             }
-            Created::Before(key) => Ok(Submitted::Before(self.job(key).await?.0)),
+            Created::Before(key) => Ok(Submitted::Before(view(key).await?)),
             Created::Clash(key) => Err(Problem::conflict(format!(
                 "this Idempotency-Key was used for another request, which made job {key}"
             ))
@@ -86,18 +99,22 @@ impl Jobs {
         }
     }
 
-    /// What the owner says about a queue. None when nobody answers and the store has heard of it: the job waits there
+    /// What the owner says about a queue; when nobody answers, what is written of it, if anything is: the job then waits
     /// until somebody looks after its queue again.
-    async fn fit(&self, queue: &QueueName) -> Result<Option<Fit>, Problem> {
+    async fn fit(&self, queue: &QueueName) -> Result<(Fit, Source), Problem> {
         let question = Question::Fit { queue: queue.clone() };
         let shard = shard_of(queue);
         let silent = match self.0.asking.ask(shard, question, LOOK_PATIENCE).await {
-            Ok(Answer::Fit(fit)) => return Ok(Some(fit)),
+            Ok(Answer::Fit(fit)) => return Ok((fit, Source::Owner)),
             Ok(_) => Silent { shard },
             Err(silent) => silent,
         };
         let known = *queue == QueueName::default() || self.0.store.knows_queue(queue.clone()).await.map_err(refused)?;
-        if known { Ok(None) } else { Err(silent.into()) }
+        if !known {
+            return Err(silent.into());
+        }
+        let open_tasks = self.0.store.open_tasks(shard).await.map_err(refused)?;
+        Ok((Fit { known, largest: None, open_tasks }, Source::Store))
     }
 }
 

@@ -67,6 +67,10 @@ impl JobStore for PostgresJobs {
         look::open_keys(&self.0, shard).await
     }
 
+    async fn open_tasks(&self, shard: ShardId) -> Result<u64, StoreError> {
+        look::open_tasks(&self.0, shard).await
+    }
+
     async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<Vec<OpenJob>, StoreError> {
         look::open_jobs(&self.0, &keys).await
     }

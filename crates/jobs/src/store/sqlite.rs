@@ -44,6 +44,10 @@ impl JobStore for SqliteJobs {
         self.0.read(move |db| look::open_keys(db, shard)).await
     }
 
+    async fn open_tasks(&self, shard: ShardId) -> Result<u64, StoreError> {
+        self.0.read(move |db| look::open_tasks(db, shard)).await
+    }
+
     async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<Vec<OpenJob>, StoreError> {
         self.0.read(move |db| look::open_jobs(db, &keys)).await
     }

@@ -46,9 +46,29 @@ async fn house_in(folder: tempfile::TempDir) -> House {
 
 pub async fn house_on(folder: tempfile::TempDir, store: Database, lock: Option<FolderLock>, terms: Terms) -> House {
     let broker = Memory::new(None, Limits::default());
+    let over = broker.clone();
+    furnish(folder, store, lock, terms, broker, over).await
+}
+
+/// A house whose manager has a fault between it and its broker.
+pub async fn house_over(broker: Arc<Memory>, over: mutirao_broker::Shared) -> House {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Sqlite::open(&folder.path().join("store.db"), &sqlite_steps()).unwrap();
+    let lock = FolderLock::take(folder.path()).unwrap();
+    furnish(folder, store.into(), Some(lock), Terms::alone(), broker, over).await
+}
+
+async fn furnish(
+    folder: tempfile::TempDir,
+    store: Database,
+    lock: Option<FolderLock>,
+    terms: Terms,
+    broker: Arc<Memory>,
+    over: mutirao_broker::Shared,
+) -> House {
     let leases = leases::open(&store, lock.as_ref()).await.unwrap();
     let member = MemberId::mint("test");
-    let setting = Setting { member, terms, waiting_max: 50_000_000, broker: broker.clone() };
+    let setting = Setting { member, terms, waiting_max: 50_000_000, broker: over };
     let jobs = manager(&store, leases, setting, folder.path()).await;
     House { jobs, folder, store, lock, broker }
 }
@@ -78,9 +98,12 @@ pub async fn manager(store: &Database, leases: mutirao_shards::Shared, setting: 
     Jobs::start(parts).await.unwrap()
 }
 
+pub fn ana() -> Principal {
+    Principal { id: "ana".into(), role: Role::Operator, namespace: DEFAULT_NAMESPACE.into() }
+}
+
 pub async fn submit(jobs: &Jobs, spec: JobSpec) -> JobView {
-    let owner = Principal { id: "ana".into(), role: Role::Operator, namespace: DEFAULT_NAMESPACE.into() };
-    match jobs.submit(&owner, spec, None, "0".repeat(32)).await.unwrap() {
+    match jobs.submit(&ana(), spec, None, "0".repeat(32)).await.unwrap() {
         Submitted::New(view) | Submitted::Before(view) => view,
     }
 }

@@ -15,7 +15,7 @@ use mutirao_core::quantity::{Cpus, Span};
 use mutirao_core::task::{Action, Retry, TaskSpec};
 use mutirao_core::{Clock, SystemClock};
 
-use crate::house::{Voice, handed, house, noop};
+use crate::house::{Voice, ana, handed, house, noop};
 
 #[tokio::test]
 async fn every_task_is_handed_out_with_its_own_entry_and_the_job_ends() {
@@ -189,4 +189,15 @@ async fn a_job_that_can_never_run_is_refused_at_once() {
         house.jobs.submit(&owner, lost, None, String::new()).await.err().unwrap().field.as_deref(),
         Some("queue")
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manager_whose_workers_go_home_takes_no_more_jobs_in() {
+    let house = house().await;
+    let before = house.submit(noop(Spread::Single)).await;
+    house.jobs.close();
+    let refusal = house.jobs.submit(&ana(), noop(Spread::Single), None, String::new()).await.err().unwrap();
+    assert_eq!((refusal.status, refusal.kind.as_str()), (503, "unavailable"), "{refusal}");
+    assert_eq!(house.jobs.job(before.id).await.unwrap().0.id, before.id, "and answers everything else");
+    house.jobs.stop().await;
 }

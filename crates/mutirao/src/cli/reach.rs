@@ -2,8 +2,9 @@
 
 use std::io::{ErrorKind, Write};
 use std::path::Path;
+use std::time::Duration;
 
-use mutirao_client::{Client, Credentials, Trust};
+use mutirao_client::{Client, ClientError, Credentials, Trust};
 
 use crate::config::{Config, Settings};
 use crate::failure::{Exit, Failure};
@@ -26,7 +27,8 @@ pub struct Found {
 /// A client for commands.
 pub fn client(config: &Config) -> Result<Client, Failure> {
     let found = find(&config.settings)?;
-    Ok(Client::trusting(&found.url, found.credentials, &found.trust)?.telling_unheard(warn_of_unheard))
+    let client = Client::trusting(&found.url, found.credentials, &found.trust)?;
+    Ok(client.telling_unheard(warn_of_unheard).telling_waits(tell_of_wait))
 }
 
 /// Beside the answer, whoever reads it: programs too must not take a part for the whole.
@@ -37,6 +39,10 @@ fn warn_of_unheard(shards: &str) {
         "mutirao: warning: the owners of shards {shards} did not answer, so what only they know is missing; \
          `mutirao shard list` shows them"
     );
+}
+
+fn tell_of_wait(why: &ClientError, wait: Duration) {
+    let _ = writeln!(std::io::stderr().lock(), "mutirao: {why}; trying again in {} s", wait.as_secs());
 }
 
 pub fn find(settings: &Settings) -> Result<Found, Failure> {

@@ -15,6 +15,18 @@ use crate::ports;
 /// Debian's `rabbitmq-server` in /usr/sbin changes the user and so the home; this is the script behind it.
 const SERVER: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 
+const CONTROL: &str = "/usr/lib/rabbitmq/bin/rabbitmqctl";
+
+impl Service {
+    /// What `rabbitmqctl` makes of these words, on this node.
+    pub fn rabbitmqctl(&self, words: &[&str]) -> anyhow::Result<String> {
+        let done = self.launch.beside(CONTROL).args(words).output().context(CONTROL)?;
+        let said = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        anyhow::ensure!(done.status.success(), "{}{}", said(&done.stdout), said(&done.stderr));
+        Ok(said(&done.stdout))
+    }
+}
+
 /// The same, and a listener with TLS, whose address is the service's.
 pub(super) fn prepare_with_tls(folder: PathBuf, dice: &Dice, pair: &Pair) -> anyhow::Result<Service> {
     let mut service = prepare(folder, dice)?;

@@ -151,3 +151,30 @@ async fn a_server_that_hangs_is_noticed_and_found_again_when_it_wakes() {
     server.thaw();
     patiently("the publish", publishing).await.unwrap().expect("publish");
 }
+
+/// Stops the process that leads a quorum queue, as when most of its replicas are gone: it is there, and answers nobody.
+fn lead(server: &Service, queue: &str, how: &str) {
+    server.rabbitmqctl(&["eval", &format!("sys:{how}('%2F_{queue}').")]).expect("rabbitmqctl");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_without_a_leader_is_given_up_after_a_while_and_keeps_no_other_waiting() {
+    let Some((server, _folder)) = own_server() else { return };
+    let prefix = random_prefix();
+    let rabbit = connect(server.url(), &prefix).await.unwrap();
+    for queue in ["q", "other"] {
+        rabbit.publish(queue, bodies(0..1)).await.unwrap();
+    }
+    let queue = format!("{prefix}q");
+    lead(&server, &queue, "suspend");
+    let stuck = tokio::spawn({
+        let rabbit = rabbit.clone();
+        async move { rabbit.publish("q", bodies(1..2)).await }
+    });
+    patiently("the other queue", rabbit.publish("other", bodies(1..2))).await.unwrap();
+    let published = patiently("the giving up", stuck).await.unwrap();
+    assert!(matches!(&published, Err(BrokerError::Unreachable(why)) if why.contains(&queue)), "{published:?}");
+    assert_eq!(rabbit.reachable(), Ok(()), "it was the queue, not the server");
+    lead(&server, &queue, "resume");
+    patiently("the queue again", async { while rabbit.publish("q", bodies(2..3)).await.is_err() {} }).await;
+}

@@ -85,7 +85,8 @@ async fn a_worker_takes_hears_reports_and_rejects_as_a_user_of_its_own() {
     let manager: Shared = house.manager.clone();
     counts_become(&manager, "tasks.a", Counts { dead: 1, consumers: 1, ..Counts::default() }).await;
     let letters = manager.dead_letters("tasks.a", 5).await.unwrap();
-    assert!(&letters[0].body[..] == b"1" && letters[0].reason.contains("could not read"), "{letters:?}");
+    assert_eq!(&letters[0].body[..], b"1");
+    assert!(letters[0].reason.contains("could not read it: not an envelope of ours"), "{letters:?}");
 
     soon("the report", worker.publish(RESULTS, vec![report("w1").into()])).await.unwrap();
     let mut results = manager.consume(RESULTS, 10).await.unwrap();

@@ -25,6 +25,13 @@ pub async fn open_keys(store: &Postgres, shard: ShardId) -> Result<Vec<JobKey>, 
     found.iter().map(|row| Ok(JobKey(row.try_get::<_, i64>(0)? as u64))).collect()
 }
 
+pub async fn open_tasks(store: &Postgres, shard: ShardId) -> Result<u64, StoreError> {
+    const OPEN: &str = "SELECT COALESCE(SUM(total - ok - failed - timed_out - cancelled - lost - dead), 0)::bigint
+                        FROM jobs WHERE shard = $1 AND finished_at IS NULL";
+    let row = store.connection().await?.row(OPEN, &[&i64::from(shard.0)]).await?;
+    row.map_or(Ok(0), |row| Ok(row.try_get::<_, i64>(0)?.max(0) as u64))
+}
+
 pub async fn knows_queue(store: &Postgres, queue: &QueueName) -> Result<bool, StoreError> {
     const KNOWN: &str = "SELECT EXISTS (SELECT 1 FROM jobs WHERE finished_at IS NULL AND shard = $2 AND queue = $1)
                              OR EXISTS (SELECT 1 FROM sessions WHERE queue = $1)";

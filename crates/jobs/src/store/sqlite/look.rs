@@ -22,6 +22,14 @@ pub fn open_keys(db: &Connection, shard: ShardId) -> Result<Vec<JobKey>> {
         .collect()
 }
 
+pub fn open_tasks(db: &Connection, shard: ShardId) -> Result<u64> {
+    db.prepare_cached(
+        "SELECT COALESCE(SUM(total - ok - failed - timed_out - cancelled - lost - dead), 0) FROM jobs
+         WHERE shard = ?1 AND finished_at IS NULL",
+    )?
+    .query_row([shard.0], |row| Ok(row.get::<_, i64>(0)?.max(0) as u64))
+}
+
 pub fn knows_queue(db: &Connection, queue: &QueueName) -> Result<bool> {
     db.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM jobs WHERE finished_at IS NULL AND shard = ?2 AND queue = ?1)

@@ -4,7 +4,6 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::http::Request;
 use mutirao_broker::{Broker, Heard};
 use mutirao_core::TaskKey;
-use mutirao_core::auth::{DEFAULT_NAMESPACE, Principal, Role};
 use mutirao_core::envelope::{Control, control_of, open};
 use mutirao_core::job::{JobState, JobView, TaskState, TaskView};
 use mutirao_core::outcome::Verdict;
@@ -13,11 +12,7 @@ use mutirao_jobs::service::Submitted;
 use tower::ServiceExt;
 
 use super::{Member, Town, array, shared_out};
-use crate::house::{Played, handed, submit, until};
-
-fn ana() -> Principal {
-    Principal { id: "ana".into(), role: Role::Operator, namespace: DEFAULT_NAMESPACE.into() }
-}
+use crate::house::{Played, ana, handed, submit, until};
 
 /// What a manager answers over HTTP, had it let the caller in.
 async fn get(jobs: Jobs, path: String) -> Bytes {
