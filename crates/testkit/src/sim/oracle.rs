@@ -47,6 +47,8 @@ pub struct Oracle {
     received: BTreeMap<SessionId, Vec<(TaskKey, Attempt)>>,
     /// Sessions whose goodbye was heard: whatever they had, they did not die with it.
     left: BTreeSet<SessionId>,
+    /// Sessions that an owner gave up before it had heard a goodbye.
+    given_up: BTreeSet<SessionId>,
     /// Tries whose receiver was given up, by task.
     bereft: BTreeMap<TaskKey, BTreeSet<Attempt>>,
     /// Those that were when a generation began: its owner must wait for them.
@@ -144,8 +146,19 @@ impl Oracle {
         }
     }
 
+    /// Who is given up by now: a goodbye that is heard later, before this is written, changes nothing.
+    pub fn decided(&mut self, settlement: &Settlement) {
+        for change in &settlement.sessions {
+            if let SessionChange::Went(session) = change
+                && !self.left.contains(session)
+            {
+                self.given_up.insert(session.clone());
+            }
+        }
+    }
+
     fn give_up(&mut self, session: &SessionId, now_us: u64) {
-        if self.left.contains(session) {
+        if self.left.contains(session) && !self.given_up.contains(session) {
             return;
         }
         if let Some(silent_us) = self.warrants.wronged(session, now_us) {

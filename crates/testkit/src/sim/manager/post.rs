@@ -148,6 +148,7 @@ impl Post {
                 work.hear_all(h);
                 let broker = if h.link.is_up() { Reach::Near } else { Reach::Away };
                 work.foreman.handle(Input::Tick(broker), h.now);
+                h.ground.oracle.decided(work.foreman.decided());
             }
             None if h.now.mono >= self.load_at => self.load(h),
             _ => {}
@@ -274,7 +275,7 @@ impl Work {
         while self.foreman.hears()
             && let Some((mark, reports)) = self.intake.next()
         {
-            self.checks.heard(&reports, self.foreman.desk(), h);
+            self.checks.heard(&reports, h);
             let before = self.foreman.decided().ended.len();
             let incoming = mutirao_jobs::reports::Incoming { reports: (*reports).clone(), mark };
             self.foreman.handle(Input::Heard(incoming), h.now);

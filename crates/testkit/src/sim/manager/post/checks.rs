@@ -31,13 +31,11 @@ impl Checks {
         Self { shard, generation, window: WindowCheck::default(), loaded_at, heard, cancelled }
     }
 
-    /// `desk` is as it was before it heard them.
-    pub fn heard(&mut self, reports: &Reports, desk: &Desk, h: &mut Hands<'_>) {
+    pub fn heard(&mut self, reports: &Reports, h: &mut Hands<'_>) {
         self.window.completed(h.now.mono, reports.done.len() as u64);
         if let Some(beat) = &reports.beat {
             self.heard.insert(reports.session.clone());
-            // A goodbye of whoever was given up before comes too late.
-            if beat.leaving && desk.sessions().any(|(session, _)| *session == reports.session) {
+            if beat.leaving {
                 h.ground.oracle.heard_goodbye(&reports.session);
             }
         }
