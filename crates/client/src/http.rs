@@ -98,6 +98,10 @@ impl Call {
         Self { method: Method::PUT, body, ..Self::get(target) }.header("content-type", "application/octet-stream")
     }
 
+    pub fn put_json(target: Target, body: &impl Serialize) -> Result<Self, ClientError> {
+        Self { method: Method::PUT, ..Self::get(target) }.json(body)
+    }
+
     pub fn json(mut self, body: &impl Serialize) -> Result<Self, ClientError> {
         self.body = serde_json::to_vec(body).map_err(|e| ClientError::Unwritable(e.to_string()))?.into();
         Ok(self.header("content-type", "application/json"))

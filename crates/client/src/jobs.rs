@@ -171,7 +171,7 @@ fn job(id: JobKey) -> Target {
     Target::new("/v1/jobs").part(id)
 }
 
-fn task(key: TaskKey) -> Target {
+pub(crate) fn task(key: TaskKey) -> Target {
     job(key.job).part("tasks").part(key.index)
 }
 

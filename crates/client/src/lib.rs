@@ -1,6 +1,6 @@
 //! The typed client of Mutirão's HTTP API: what the CLI, workers and other programs use to speak with a manager.
 //!
-//! - [`Client`]: jobs, tasks, workers, tokens, enrolment, health; errors are one clear line with a remedy.
+//! - [`Client`]: jobs, tasks, queues, workers, tokens, enrolment, health; errors are one clear line with a remedy.
 //! - [`Signer`]: how a worker proves who it is, request by request.
 //! - [`HttpBlobs`]: blobs reached over HTTP.
 //!
@@ -24,6 +24,7 @@ mod credentials;
 mod error;
 mod http;
 mod jobs;
+mod queues;
 mod sse;
 mod target;
 
@@ -34,3 +35,4 @@ pub use error::ClientError;
 pub use http::{ByteStream, Client};
 pub use jobs::{JobFilter, JobStream, LogsFrom, PageArgs, Reach};
 pub use mutirao_tls::{Believe, Trust};
+pub use queues::Unfinished;

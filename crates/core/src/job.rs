@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Timestamp;
 use crate::id::{Attempt, JobKey, QueueName, TaskKey};
 use crate::life::Final;
-use crate::limits::{ENTRY_BYTES_MAX, JOB_TASKS_MAX, NAME_CHARS_MAX};
+use crate::limits::{ENTRY_BYTES_MAX, JOB_TASKS_MAX, NAME_CHARS_MAX, PRIORITY_MAX};
 use crate::outcome::Usage;
 use crate::problem::Problem;
 use crate::task::{Action, TaskSpec};
@@ -29,6 +29,13 @@ pub struct JobSpec {
     pub spread: Spread,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// Higher goes first, where the queue's policy goes by it: from -1000 to 1000.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: i32,
+}
+
+fn is_zero(number: &i32) -> bool {
+    *number == 0
 }
 
 /// How a job spreads its task over many. A task's index is the number in its id and in `$MUTIRAO_TASK_INDEX`.
@@ -98,7 +105,8 @@ impl Spread {
 
 impl JobSpec {
     pub fn new(task: TaskSpec) -> Self {
-        Self { name: None, queue: QueueName::default(), task, spread: Spread::Single, labels: BTreeMap::new() }
+        let (spread, labels) = (Spread::Single, BTreeMap::new());
+        Self { name: None, queue: QueueName::default(), task, spread, labels, priority: 0 }
     }
 
     /// Everything that can be said against it without looking at what else is there.
@@ -109,6 +117,10 @@ impl JobSpec {
         }
         if self.labels.len() > 64 || self.labels.iter().any(|(k, v)| k.is_empty() || too_long(k) || too_long(v)) {
             return Err(Problem::invalid("labels", "at most 64, each name and value of 1 to 200 characters"));
+        }
+        if !(-PRIORITY_MAX..=PRIORITY_MAX).contains(&self.priority) {
+            let detail = format!("{} is not between -{PRIORITY_MAX} and {PRIORITY_MAX}", self.priority);
+            return Err(Problem::invalid("priority", detail));
         }
         self.spread.check()?;
         match (&self.spread, &self.task.action) {
@@ -226,6 +238,8 @@ pub struct JobView {
     pub finished_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: i32,
     /// Follows the job's tasks through API, broker and worker.
     pub trace: String,
     /// What each task does. Only when one job is asked for.

@@ -17,6 +17,8 @@ pub const STDIN_BYTES_MAX: usize = 1 << 20;
 pub const ENTRY_BYTES_MAX: usize = 64 << 10;
 /// Characters of a name or a label.
 pub const NAME_CHARS_MAX: usize = 200;
+/// The highest priority of a job; the lowest is as far below zero.
+pub const PRIORITY_MAX: i32 = 1_000;
 /// Retries of a task.
 pub const RETRIES_MAX: u32 = 1_000;
 /// Bytes of each output stream that travel inside an outcome; the rest goes through blobs.

@@ -102,8 +102,9 @@ pub struct TaskSpec {
     pub action: Action,
     #[serde(default)]
     pub needs: Needs,
-    #[serde(default)]
-    pub retry: Retry,
+    /// Absent: as its queue says, else no retries. A job that was accepted has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
     /// How long one try may run; without it, for ever.
     #[schema(value_type = Option<String>, example = "10m")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,7 +121,7 @@ fn grace() -> Span {
 
 impl TaskSpec {
     pub fn new(action: Action) -> Self {
-        Self { action, needs: Needs::default(), retry: Retry::default(), timeout: None, grace: grace() }
+        Self { action, needs: Needs::default(), retry: None, timeout: None, grace: grace() }
     }
 
     pub fn check(&self) -> Result<(), Problem> {
@@ -132,11 +133,9 @@ impl TaskSpec {
             return Err(Problem::invalid("", format!("the task is {bytes} bytes long, the most is {SPEC_BYTES_MAX}"))
                 .remedy("put large inputs in files"));
         }
-        if self.retry.retries > RETRIES_MAX {
-            return Err(Problem::invalid(
-                "retry.retries",
-                format!("{} is too many, the most is {RETRIES_MAX}", self.retry.retries),
-            ));
+        if let Some(retry) = self.retry.filter(|retry| retry.retries > RETRIES_MAX) {
+            let detail = format!("{} is too many, the most is {RETRIES_MAX}", retry.retries);
+            return Err(Problem::invalid("retry.retries", detail));
         }
         if self.timeout.is_some_and(|t| t.0.is_zero()) {
             return Err(Problem::invalid("timeout", "is zero").remedy("leave it out for no limit"));

@@ -76,6 +76,7 @@ async fn create(store: &Shared) -> Result<JobKey, StoreError> {
         name: None,
         queue: QueueName::default(),
         labels: "{}".into(),
+        priority: 0,
         spec: serde_json::to_string(&TaskSpec::new(Action::Noop {})).unwrap_or_default(),
         kind: Kind::Index,
         first: 1,
@@ -87,6 +88,7 @@ async fn create(store: &Shared) -> Result<JobKey, StoreError> {
     };
     match store.create(job).await? {
         Created::New(key) | Created::Before(key) | Created::Clash(key) => Ok(key),
+        Created::NoQueue => Err(anyhow::anyhow!("there is no queue of that name")),
     }
 }
 

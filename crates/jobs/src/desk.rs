@@ -2,29 +2,38 @@
 //! what must be written or said comes out as [`Effects`].
 //!
 //! - [`ledger`]: one job, its tasks and where they stand.
-//! - [`line`]: one queue: its jobs in order, its retries by date, how much is out.
+//! - [`line`]: one queue: its retries by date, how much is out, what its definition lets out.
+//! - [`order`]: whose turn it is, by the queue's policy; [`usage`]: what somebody has used lately; [`pace`]: how many may
+//!   start in a second.
 //! - [`sessions`]: which worker process holds what, and until when its lease runs.
 //! - [`sequence`]: which of a session's messages were heard.
 //! - [`window`]: how many tasks may be out at once.
 //! - [`hearing`]: what workers say, and what their silence means.
 //! - [`parcels`]: what is on its way to a worker, and what was lost there.
-//! - [`looks`]: what others may know of it.
+//! - [`looks`], [`facts`]: what others may know of it, and why something does not run.
 
 mod depths;
+mod facts;
 mod hearing;
 pub mod ledger;
 pub mod line;
 mod looks;
 pub mod maps;
+pub mod order;
+pub mod pace;
 pub mod parcels;
 mod sequence;
 pub mod sessions;
+pub mod usage;
 pub mod window;
 
 #[cfg(test)]
+mod queueing;
+#[cfg(test)]
 mod simulation;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_core::envelope::ParcelId;
@@ -32,6 +41,7 @@ use mutirao_core::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId}
 use mutirao_core::life::{Change, Event, Final, Life};
 use mutirao_core::outcome::{Outcome, Verdict};
 use mutirao_core::{Dice, Mono, Timestamp};
+use mutirao_queues::QueueSpec;
 
 use ledger::Ledger;
 use line::Line;
@@ -39,6 +49,7 @@ pub use looks::{Standing, UnderWay};
 use maps::Map;
 use parcels::Posted;
 use sessions::Sessions;
+use usage::Spent;
 
 /// The two clocks, read once for each thing that happens.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +122,8 @@ pub struct Desk {
     lease: Duration,
     jobs: Map<JobKey, Ledger>,
     lines: BTreeMap<QueueName, Line>,
+    /// What is known of queues, with the revision, also of those where nothing ever waited.
+    definitions: HashMap<QueueName, (u64, Arc<QueueSpec>)>,
     sessions: Sessions,
     posted: BTreeMap<ParcelId, Posted>,
     parcels: u64,
@@ -120,6 +133,8 @@ pub struct Desk {
     open: u64,
     /// Jobs taken in so far.
     admitted: u64,
+    /// The latest that the clock has shown.
+    seen: Mono,
 }
 
 impl Desk {
@@ -129,6 +144,7 @@ impl Desk {
             lease,
             jobs: Map::default(),
             lines: BTreeMap::new(),
+            definitions: HashMap::new(),
             sessions: Sessions::default(),
             posted: BTreeMap::new(),
             parcels: 0,
@@ -136,6 +152,7 @@ impl Desk {
             effects: Effects::default(),
             open: 0,
             admitted: 0,
+            seen: Mono::default(),
         }
     }
 
@@ -151,13 +168,32 @@ impl Desk {
         }
         self.admitted += 1;
         ledger.number = self.admitted;
-        let line = self.lines.entry(ledger.queue.clone()).or_default();
+        let line = self.lines.entry(ledger.queue.clone()).or_insert_with(|| {
+            let mut line = Line::default();
+            if let Some((_, spec)) = self.definitions.get(&ledger.queue) {
+                line.define(spec, self.seen, |_| None);
+            }
+            line
+        });
         for (index, not_before) in ledger.waiting_until() {
             line.wait_for_date(TaskKey { job, index }, not_before);
         }
-        line.enter(job);
+        line.enter(job, &ledger.rank);
+        line.open += ledger.open();
         self.open += ledger.open();
         self.jobs.insert(job, ledger);
+    }
+
+    /// Takes up a queue's definition, unless a later one is known. It acts on all that waits, at once.
+    pub fn define(&mut self, spec: &Arc<QueueSpec>, revision: u64, now: Now) {
+        self.seen = self.seen.max(now.mono);
+        if self.definitions.get(&spec.name).is_some_and(|(known, _)| *known >= revision) {
+            return;
+        }
+        self.definitions.insert(spec.name.clone(), (revision, spec.clone()));
+        if let Some(line) = self.lines.get_mut(&spec.name) {
+            line.define(spec, now.mono, |job| self.jobs.get(&job).map(|ledger| &ledger.rank));
+        }
     }
 
     /// After a restart: sessions that were alive when we went. Until each has spoken or its lease has run out, its queue
@@ -173,12 +209,13 @@ impl Desk {
         if let Some(line) = self.lines.get_mut(&ledger.queue) {
             line.leave(job);
             line.forget_waits(job);
+            line.open -= ledger.open();
         }
         for (index, life) in ledger.out() {
             let Some(attempt) = life.attempt() else { continue };
             self.sessions.part(TaskKey { job, index }, attempt);
             if let Some(line) = self.lines.get_mut(&ledger.queue) {
-                line.out = line.out.saturating_sub(1);
+                line.came_back(&ledger.rank, ledger.needs.cpus, Spent::Unknown);
             }
         }
     }
@@ -199,9 +236,9 @@ impl Desk {
     /// Picks what goes out now, in parcels.
     pub fn hand_out(&mut self, now: Now) -> Vec<Handed> {
         let mut handed = Vec::new();
-        let queues: Vec<QueueName> = self.lines.keys().cloned().collect();
-        for queue in queues {
-            let Some(line) = self.lines.get_mut(&queue) else { continue };
+        self.seen = self.seen.max(now.mono);
+        for (queue, line) in &mut self.lines {
+            line.pass(now.mono);
             for (task, date) in line.take_dated() {
                 // Another machine's clock may have set the date: a wait is never longer than the retry's own.
                 let longest = self.jobs.get(&task.job).map_or(Duration::ZERO, |ledger| ledger.longest_wait(task.index));
@@ -210,20 +247,19 @@ impl Desk {
             for task in line.due(now.mono) {
                 if let Some(ledger) = self.jobs.get_mut(&task.job) {
                     ledger.back_in_line(task.index);
-                    line.enter(task.job);
+                    line.enter(task.job, &ledger.rank);
                 }
             }
             let Some(needs) = line.first().and_then(|job| self.jobs.get(&job)).map(|ledger| ledger.needs) else {
                 continue;
             };
-            let seats = self.sessions.seats(&queue, needs);
-            if seats.sessions == 0 || seats.awaited || now.mono < line.rests_until {
+            let seats = self.sessions.seats(queue, needs);
+            if seats.sessions == 0 || seats.awaited {
                 continue;
             }
-            let room = line.window.room(seats, line.out, now.mono);
+            let room = line.room(seats, now.mono);
             let size = window::parcel_size(line.out + room, seats.sessions);
-            let picks = Self::pick(line, &mut self.jobs, room, self.generation, now, &self.dice);
-            line.out += picks.len();
+            let picks = Self::pick(line, &mut self.jobs, room, size, self.generation, now, &self.dice);
             let most = |pick: &Pick| self.jobs.get(&pick.task.job).map_or(size, |ledger| ledger.parcel_max.min(size));
             let mut rest = &picks[..];
             while let Some(first) = rest.first() {
@@ -243,6 +279,7 @@ impl Desk {
         line: &mut Line,
         jobs: &mut Map<JobKey, Ledger>,
         room: usize,
+        parcel: usize,
         generation: u64,
         now: Now,
         dice: &Dice,
@@ -254,9 +291,14 @@ impl Desk {
                 line.leave(job);
                 continue;
             };
-            match ledger.hand_out_next(generation, now.wall, dice) {
-                Some((index, attempt)) => picks.push(Pick { task: TaskKey { job, index }, attempt }),
-                None => line.leave(job),
+            let (before, turn) = (picks.len(), line.turn(room - picks.len(), parcel));
+            let next = || ledger.hand_out_next(generation, now.wall, dice);
+            let tasks = std::iter::from_fn(next).take(turn);
+            picks.extend(tasks.map(|(index, attempt)| Pick { task: TaskKey { job, index }, attempt }));
+            let went = picks.len() - before;
+            line.handed_out(job, went, ledger.needs.cpus);
+            if went < turn {
+                line.leave(job);
             }
         }
         picks
@@ -294,7 +336,7 @@ impl Desk {
         let (change, life) = ledger.apply(task.index, event, now.wall, &self.dice);
         let freed = before.filter(|_| life.attempt().is_none());
         if let Some(attempt) = freed {
-            line.out = line.out.saturating_sub(1);
+            line.came_back(&ledger.rank, ledger.needs.cpus, spent(event, outcome.as_ref()));
             match event {
                 // Whoever runs it will say how it stopped.
                 Event::Cancelled => self.sessions.part(task, attempt),
@@ -310,7 +352,7 @@ impl Desk {
                 let Life { tries, failures, losses, .. } = life;
                 if not_before.0 == 0 {
                     ledger.back_in_line(task.index);
-                    line.enter(task.job);
+                    line.enter(task.job, &ledger.rank);
                 } else {
                     line.wait(task, now.mono.plus(not_before.since(now.wall)));
                 }
@@ -320,6 +362,7 @@ impl Desk {
             }
             Change::Ended(how) => {
                 self.open -= 1;
+                line.open -= 1;
                 line.forget_wait(task);
                 if let (Event::Ended(by, _), Some(other)) = (event, before)
                     && by != other
@@ -362,5 +405,14 @@ impl Desk {
             line.leave(job);
             self.effects.closed.push(job);
         }
+    }
+}
+
+/// What a task took, when it is not out any more.
+fn spent(event: Event, outcome: Option<&Outcome>) -> Spent {
+    match (event, outcome) {
+        (Event::Ended(_, Verdict::Returned), _) => Spent::Nothing,
+        (Event::Ended(..), Some(outcome)) => Spent::Time(outcome.usage.wall()),
+        _ => Spent::Unknown,
     }
 }

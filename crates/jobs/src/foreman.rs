@@ -46,7 +46,9 @@ use crate::desk::{Desk, Now};
 use crate::dispatch::{Back, Outgoing};
 use crate::question::{Answer, Question};
 use crate::reports::{Incoming, Mark};
+use crate::store::queues::QueueRow;
 use crate::store::{OpenJob, Settlement, Settling};
+use asked::define;
 use comparing::Comparing;
 pub use comparing::{Errand, Found};
 pub use outside::{Inbox, Outside, Reach, Tenure, Way};
@@ -61,6 +63,8 @@ pub enum Ask<A> {
     /// A job that this process has just written.
     Admit(JobKey, Box<Ledger>),
     Question(Question, A),
+    /// Definitions of queues, as the store has them.
+    Define(Vec<QueueRow>),
 }
 
 /// What happens.
@@ -108,6 +112,8 @@ pub struct Recalled {
     pub jobs: Vec<OpenJob>,
     /// Those that were alive under an earlier owner.
     pub sessions: Vec<(SessionId, WorkerId, QueueName)>,
+    /// The definitions of the queues of its shard.
+    pub queues: Vec<QueueRow>,
 }
 
 pub struct Foreman<A> {
@@ -137,6 +143,7 @@ impl<A> Foreman<A> {
         for (session, worker, queue) in recalled.sessions {
             desk.expect(session, worker, queue, now);
         }
+        define(&mut desk, recalled.queues, now);
         recalled.jobs.into_iter().for_each(|job| comparing::admit(&mut desk, job));
         Self {
             desk,

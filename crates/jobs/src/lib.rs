@@ -15,6 +15,8 @@
 //! A job is kept as its definition and its exceptions: a task has a row of its own only once it failed, was lost or
 //! ended. So a million waiting tasks are a few rows on disk and a bitmap in memory.
 //!
+//! A queue is defined by people ([`queues`]); its definition reaches the desk at once, and acts on all that waits.
+//!
 //! Not here: running anything (the worker's), growing the workers (elastic's).
 
 pub mod asking;
@@ -29,6 +31,7 @@ mod news;
 mod post;
 mod posts;
 pub mod question;
+pub mod queues;
 mod recall;
 pub mod reports;
 pub mod routes;

@@ -8,9 +8,11 @@ use mutirao_core::job::{TaskState, WorkerView};
 use mutirao_core::life::Phase;
 use mutirao_core::task::Needs;
 use mutirao_core::{ShardId, Timestamp};
+use mutirao_queues::{QueueFacts, QueueLoad, TaskFacts};
 use serde::{Deserialize, Serialize};
 
 use crate::desk::{Desk, Now, Standing, UnderWay};
+use crate::store::queues::QueueRow;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -31,6 +33,14 @@ pub enum Question {
     CancelJob { job: JobKey, queue: QueueName },
     /// Cancel one task. Answered once it is written.
     CancelTask { task: TaskKey },
+    /// A queue was made or changed, which the store has written.
+    Define { queue: Box<QueueRow> },
+    /// How do the queues stand?
+    Loads,
+    /// What holds this queue back?
+    Facts { queue: QueueName },
+    /// What goes before this task?
+    Place { task: TaskKey },
     /// This process of a worker has died, its tasks with it.
     Bury {
         /// Not said by a version that named the host instead: then the lease says it.
@@ -54,6 +64,10 @@ pub enum Answer {
     Holds(bool),
     /// False when there was nothing to cancel.
     CancelTask(bool),
+    /// Of the queues that the owner has heard of.
+    Loads(Vec<(QueueName, QueueLoad)>),
+    Facts(Box<QueueFacts>),
+    Place(Option<TaskFacts>),
     Noted,
 }
 
@@ -65,6 +79,9 @@ pub struct Fit {
     pub largest: Option<Needs>,
     /// Tasks of the whole shard that have not ended.
     pub open_tasks: u64,
+    /// Tasks of the queue that no worker has.
+    #[serde(default)]
+    pub waiting: u64,
 }
 
 /// Where a task stands that has not ended.
@@ -103,6 +120,7 @@ impl Question {
                 known: desk.knows_queue(queue),
                 largest: desk.largest_worker(queue),
                 open_tasks: desk.open_tasks(),
+                waiting: desk.waiting(queue),
             }),
             Question::UnderWay { jobs } => {
                 Answer::UnderWay(jobs.iter().filter_map(|job| Some((*job, desk.under_way(*job)?))).collect())
@@ -113,7 +131,11 @@ impl Question {
             }
             Question::Workers => Answer::Workers(desk.workers(now)),
             Question::Holds { worker, task, attempt } => Answer::Holds(desk.holds(worker, *task, *attempt)),
+            Question::Loads => Answer::Loads(desk.loads()),
+            Question::Facts { queue } => Answer::Facts(Box::new(desk.facts(queue, now))),
+            Question::Place { task } => Answer::Place(desk.place(*task)),
             Question::Admit { .. }
+            | Question::Define { .. }
             | Question::CancelJob { .. }
             | Question::CancelTask { .. }
             | Question::Bury { .. } => return None,

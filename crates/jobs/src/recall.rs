@@ -2,6 +2,7 @@
 //! made of it is the foreman's to say.
 
 use mutirao_core::ShardId;
+use mutirao_core::envelope::shard_of;
 use mutirao_store::StoreError;
 use tokio::sync::mpsc;
 
@@ -30,5 +31,7 @@ pub(crate) async fn everything(store: &Store, shard: ShardId, generation: u64) -
     let sessions = store.sessions(shard).await?;
     let keys = store.open_keys(shard).await?;
     let jobs = if keys.is_empty() { Vec::new() } else { store.open_jobs(keys).await? };
-    Ok(Recalled { generation, jobs, sessions })
+    let mut queues = store.queues(0).await?;
+    queues.retain(|row| shard_of(&row.spec.name) == shard);
+    Ok(Recalled { generation, jobs, sessions, queues })
 }

@@ -17,6 +17,7 @@ use mutirao_surface::{
 };
 use serde::Deserialize;
 
+use crate::queues;
 use crate::service::{Jobs, Submitted, refused};
 use crate::store::JobFilter;
 use crate::traces::Submitting;
@@ -25,7 +26,7 @@ use crate::traces::Submitting;
 const UNHEARD: HeaderName = HeaderName::from_static("mutirao-unheard");
 
 pub fn routes(jobs: Jobs) -> OpenApiRouter {
-    OpenApiRouter::new()
+    queues::routes::routes(OpenApiRouter::new())
         .routes(mutirao_surface::routes!(submit, list))
         .routes(mutirao_surface::routes!(show))
         .routes(mutirao_surface::routes!(cancel))
@@ -33,6 +34,7 @@ pub fn routes(jobs: Jobs) -> OpenApiRouter {
         .routes(mutirao_surface::routes!(tasks::list))
         .routes(mutirao_surface::routes!(tasks::show))
         .routes(mutirao_surface::routes!(tasks::cancel))
+        .routes(mutirao_surface::routes!(tasks::explain))
         .routes(mutirao_surface::routes!(logs::read))
         .routes(mutirao_surface::routes!(workers))
         .routes(mutirao_surface::routes!(shards))
@@ -131,7 +133,7 @@ async fn list(
 }
 
 /// Says which shards' owners did not answer, so that what they know is missing from a list.
-fn unheard(silent: &[ShardId]) -> HeaderMap {
+pub(crate) fn unheard(silent: &[ShardId]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if !silent.is_empty() {
         let shards = silent.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");

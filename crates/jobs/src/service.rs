@@ -31,9 +31,11 @@ use crate::meters::METERS;
 use crate::news::News;
 use crate::post::Bench;
 use crate::posts::Posts;
+use crate::queues;
 use crate::routes;
 use crate::settings::JobsSettings;
 use crate::store::{self, Forgotten, Shared as Store};
+pub(crate) use looks::LOOK_PATIENCE;
 pub use submit::Submitted;
 
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
@@ -126,6 +128,7 @@ impl Jobs {
             doors: doors.clone(),
         };
         tasks.spawn(Posts::new(Arc::new(bench)).run());
+        tasks.spawn(queues::follow::run(store.clone(), doors.clone(), clock.clone()));
         tasks.spawn(sweep(store.clone(), blobs.clone(), clock.clone(), settings.keep));
         let jobs = Self(Arc::new(Inner {
             store,
@@ -216,7 +219,7 @@ async fn sweep(store: Store, blobs: Arc<dyn Blobs>, clock: Arc<dyn Clock>, keep:
 }
 
 /// Goes on to its end even when whoever waits for it goes away, as a client may at any await.
-async fn unstoppable<T: Send + 'static>(
+pub(crate) async fn unstoppable<T: Send + 'static>(
     work: impl Future<Output = Result<T, Problem>> + Send + 'static,
 ) -> Result<T, Problem> {
     tokio::spawn(work).await.unwrap_or_else(|_| Err(Problem::internal()))

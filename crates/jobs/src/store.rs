@@ -6,6 +6,7 @@
 //! settlement is fenced by the generation of its lease.
 
 pub mod postgres;
+pub mod queues;
 pub mod sqlite;
 
 use std::sync::Arc;
@@ -21,8 +22,10 @@ use mutirao_shards::Fence;
 use mutirao_store::{Database, StoreError};
 
 use crate::desk::ledger::Trace;
+use crate::desk::order::Rank;
 use crate::desk::{Again, Ended, SessionChange};
 use crate::entries::{Kind, Segment};
+use queues::QueueStore;
 
 pub type Shared = Arc<dyn JobStore>;
 
@@ -41,6 +44,7 @@ pub struct NewJob {
     pub name: Option<String>,
     pub queue: QueueName,
     pub labels: String,
+    pub priority: i32,
     pub spec: String,
     pub kind: Kind,
     pub first: u32,
@@ -59,6 +63,8 @@ pub enum Created {
     Before(JobKey),
     /// The key was used for another request.
     Clash(JobKey),
+    /// There is no such queue.
+    NoQueue,
 }
 
 /// An unfinished job, as a new owner of its shard finds it.
@@ -69,6 +75,7 @@ pub struct OpenJob {
     pub total: u32,
     pub retry: Retry,
     pub needs: Needs,
+    pub rank: Rank,
     pub traces: Vec<Trace>,
 }
 
@@ -133,22 +140,28 @@ pub struct KeptOutput {
     pub output: Output,
 }
 
+/// How many tasks have not ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenTasks {
+    /// In all queues of the same shard.
+    pub of_shard: u64,
+    pub of_queue: u64,
+}
+
 #[async_trait]
-pub trait JobStore: Send + Sync + 'static {
+pub trait JobStore: QueueStore {
     /// Gives every open job its shard that was written before there were shards.
     async fn place(&self) -> Result<(), StoreError>;
     async fn create(&self, job: NewJob) -> Result<Created, StoreError>;
     /// The unfinished jobs of a shard, in order.
     async fn open_keys(&self, shard: ShardId) -> Result<Vec<JobKey>, StoreError>;
-    /// Tasks of a shard that have not ended, as far as is written.
-    async fn open_tasks(&self, shard: ShardId) -> Result<u64, StoreError>;
+    /// Tasks that have not ended, as far as is written.
+    async fn open_tasks(&self, queue: QueueName) -> Result<OpenTasks, StoreError>;
     /// Those of these jobs that are unfinished, in order; they and their tasks as of one moment.
     async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<Vec<OpenJob>, StoreError>;
     /// The sessions of a shard's queues.
     async fn sessions(&self, shard: ShardId) -> Result<Vec<(SessionId, WorkerId, QueueName)>, StoreError>;
     async fn queue_of(&self, session: SessionId) -> Result<Option<QueueName>, StoreError>;
-    /// Whether a queue has, or waits for, anybody: an unfinished job or a session.
-    async fn knows_queue(&self, queue: QueueName) -> Result<bool, StoreError>;
     async fn card(&self, job: JobKey) -> Result<Option<Card>, StoreError>;
     /// The segment whose first task has offset `first`.
     async fn segment(&self, job: JobKey, kind: Kind, first: u32) -> Result<Option<Segment>, StoreError>;

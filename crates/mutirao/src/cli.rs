@@ -1,6 +1,7 @@
 //! The command line: `mutirao <noun> <verb>`. One file per noun reads its arguments, asks the client and shows the
 //! answer; nothing here knows how the work is done.
 
+mod apply;
 mod backup;
 mod completions;
 mod config;
@@ -11,6 +12,7 @@ mod misuse;
 mod out;
 mod pipes;
 mod progress;
+mod queue;
 mod reach;
 mod shard;
 mod show;
@@ -108,6 +110,10 @@ pub enum Noun {
     Job(job::JobArgs),
     /// Single tasks of a job
     Task(task::TaskArgs),
+    /// Queues: where tasks wait, in which order they go, and what holds them back
+    Queue(queue::QueueArgs),
+    /// Make everything as files declare it
+    Apply(apply::ApplyArgs),
     /// The workers that run tasks
     Worker(worker::WorkerArgs),
     /// The shares of the queues, and the managers that own them
@@ -133,6 +139,8 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Noun::Submit(args) => submit::run(&globals, args).await,
         Noun::Job(args) => job::run(&globals, args).await,
         Noun::Task(args) => task::run(&globals, args).await.map(|()| 0),
+        Noun::Queue(args) => queue::run(&globals, args).await.map(|()| 0),
+        Noun::Apply(args) => apply::run(&globals, args).await.map(|()| 0),
         Noun::Worker(args) => worker::run(&globals, args).await.map(|()| 0),
         Noun::Shard(args) => shard::run(&globals, args).await.map(|()| 0),
         Noun::Token(args) => token::run(&globals, args).await.map(|()| 0),

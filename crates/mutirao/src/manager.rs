@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mutirao_api::{Api, ApiError, ApiParts, Rate};
 use mutirao_broker::Rabbit;
-use mutirao_core::{Clock, Dice, SystemClock};
+use mutirao_core::{Clock, Dice, QueueName, SystemClock};
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
 use mutirao_store::{Database, FolderLock};
 use mutirao_tls::Serving;
@@ -114,6 +114,11 @@ impl Manager {
             let auth = auth.clone();
             Box::pin(async move { Ok(auth.create_enrolment(&queue, "up").await?.token) })
         })
+    }
+
+    /// The queue of workers that this process starts itself.
+    pub async fn ensure_queue(&self, queue: &QueueName) -> Result<(), Failure> {
+        self.jobs.ensure_queue(queue.clone()).await.map_err(|problem| Failure::failed(problem.line()))
     }
 
     /// How the manager hears that a worker process of this machine has died.

@@ -91,6 +91,9 @@ async fn run_with(globals: &Globals, given: Vec<Given>, company: Company) -> Res
     let mut asked = Asked::listen()?;
     let mut manager = Manager::start(settings).await?;
     let workers = if company == Company::Workers { settings.worker_count.0 } else { 0 };
+    if workers > 0 {
+        manager.ensure_queue(&settings.worker_queue).await?;
+    }
     let capacity = machine::share(settings, workers);
     let crew = Crew::start(crew::Plan {
         workers,

@@ -40,7 +40,7 @@ fn parcel() -> Parcel {
     let spec = TaskSpec {
         action: Action::Exec(exec),
         needs: Needs { cpus: Cpus { milli: 500 }, memory: Bytes(64 << 20) },
-        retry: Retry { retries: 3, backoff: Span::secs(2), backoff_max: Span::secs(60), crashes: 1 },
+        retry: Some(Retry { retries: 3, backoff: Span::secs(2), backoff_max: Span::secs(60), crashes: 1 }),
         timeout: Some(Span::secs(600)),
         grace: Span::secs(9),
     };

@@ -9,10 +9,6 @@ use super::Desk;
 impl Desk {
     /// Tasks that have not ended, by queue, empty queues among them.
     pub fn depths(&self) -> BTreeMap<&QueueName, u64> {
-        let mut depths: BTreeMap<&QueueName, u64> = self.lines.keys().map(|queue| (queue, 0)).collect();
-        for ledger in self.jobs.values() {
-            *depths.entry(&ledger.queue).or_default() += ledger.open();
-        }
-        depths
+        self.lines.iter().map(|(queue, line)| (queue, line.open)).collect()
     }
 }

@@ -154,9 +154,8 @@ impl Desk {
                 ledger.adopt(task.index);
                 if self.happen(task, Event::Started(attempt), None, None, now) {
                     self.sessions.hold(session, task, attempt);
-                    if let Some(line) = self.lines.get_mut(&queue) {
-                        line.out += 1;
-                        line.forget_wait(task);
+                    if let (Some(line), Some(ledger)) = (self.lines.get_mut(&queue), self.jobs.get(&task.job)) {
+                        line.adopted(task, &ledger.rank, ledger.needs.cpus);
                     }
                 }
             }

@@ -11,6 +11,7 @@ use mutirao_core::task::{Needs, Retry};
 use mutirao_core::{Dice, Timestamp};
 
 use super::maps::Map;
+use super::order::Rank;
 
 pub struct Ledger {
     pub queue: QueueName,
@@ -18,6 +19,7 @@ pub struct Ledger {
     total: u32,
     retry: Retry,
     pub needs: Needs,
+    pub rank: Rank,
     /// Which of the jobs that the desk took in it is, from 1.
     pub number: u64,
     /// Tasks in one parcel, when they turned out to be so large that fewer must do.
@@ -60,6 +62,7 @@ impl Ledger {
             total,
             retry,
             needs,
+            rank: Rank::default(),
             number: 0,
             parcel_max: PARCEL_TASKS_MAX,
             ended: Bits::default(),
@@ -68,6 +71,11 @@ impl Ledger {
             next: 0,
             again: VecDeque::new(),
         }
+    }
+
+    /// The same job with its place among others.
+    pub fn ranked(self, rank: Rank) -> Self {
+        Self { rank, ..self }
     }
 
     /// The same job after a restart.

@@ -1,25 +1,44 @@
-//! One queue: its jobs in the order in which they are served, its retries in the order in which they are due, and how much
-//! is out. Waits run on the monotonic clock: a stepped wall clock neither hurries a retry nor puts it off.
+//! One queue: its jobs in the order in which they are served, its retries in the order in which they are due, how much is
+//! out, and what its definition lets out. Waits run on the monotonic clock: a stepped wall clock neither hurries a retry nor puts it off.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mutirao_core::id::{JobKey, TaskKey};
+use mutirao_core::quantity::Cpus;
 use mutirao_core::{Mono, Timestamp};
+use mutirao_queues::QueueSpec;
 
 use super::maps::Map;
-use super::window::Window;
+use super::order::{Order, Rank};
+use super::pace::Pace;
+use super::usage::Spent;
+use super::window::{Seats, Window};
+
+/// What a queue's definition lets out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gate {
+    #[default]
+    Open,
+    /// Nothing goes out; what is out goes on.
+    Paused,
+}
 
 #[derive(Default)]
 pub struct Line {
-    /// Jobs that may have a task to hand out, first come first.
-    jobs: BTreeSet<JobKey>,
+    order: Order,
+    gate: Gate,
+    /// The most that may be out.
+    out_max: Option<usize>,
+    pace: Option<Pace>,
     waits: BTreeSet<(Mono, TaskKey)>,
     until: Map<TaskKey, Mono>,
     /// Tasks of jobs just taken in, which wait for a date: how long that is, the next look at the clock will tell.
     dated: Map<TaskKey, Timestamp>,
     /// Tasks handed out and not ended.
     pub out: usize,
+    /// Tasks that have not ended.
+    pub open: u64,
     /// Times that parcels were lost since one was last taken.
     pub lost_in_a_row: u32,
     /// Nothing is handed out before.
@@ -28,16 +47,90 @@ pub struct Line {
 }
 
 impl Line {
-    pub fn enter(&mut self, job: JobKey) {
-        self.jobs.insert(job);
+    /// Takes up a definition; its jobs stay.
+    pub fn define<'a>(&mut self, spec: &QueueSpec, now: Mono, rank_of: impl Fn(JobKey) -> Option<&'a Rank>) {
+        self.order.pass(now);
+        self.order.change(spec.policy.clone(), rank_of);
+        self.gate = if spec.paused { Gate::Paused } else { Gate::Open };
+        self.out_max = spec.limits.running.map(|most| most as usize);
+        let paced = |rate| self.pace.map_or_else(|| Pace::new(rate, now), |pace| pace.at_rate(rate));
+        self.pace = spec.limits.starts_per_second.map(paced);
+    }
+
+    /// Time passes; to be told before anything is asked.
+    pub fn pass(&mut self, now: Mono) {
+        self.order.pass(now);
+        if let Some(pace) = &mut self.pace {
+            pace.room(now);
+        }
+    }
+
+    pub fn enter(&mut self, job: JobKey, rank: &Rank) {
+        self.order.enter(job, rank);
     }
 
     pub fn leave(&mut self, job: JobKey) {
-        self.jobs.remove(&job);
+        self.order.leave(job);
     }
 
     pub fn first(&self) -> Option<JobKey> {
-        self.jobs.first().copied()
+        self.order.first()
+    }
+
+    pub fn order(&self) -> &Order {
+        &self.order
+    }
+
+    pub fn gate(&self) -> Gate {
+        self.gate
+    }
+
+    /// How many more may go out now to these workers.
+    pub fn room(&mut self, seats: Seats, now: Mono) -> usize {
+        if self.gate == Gate::Paused || now < self.rests_until {
+            return 0;
+        }
+        let room = self.window.room(seats, self.out, now);
+        let room = self.out_max.map_or(room, |most| room.min(most.saturating_sub(self.out)));
+        self.pace.as_mut().map_or(room, |pace| room.min(pace.room(now)))
+    }
+
+    /// Tasks in one turn of a job: all that there is room for, unless others have an equal right to it.
+    pub fn turn(&self, room: usize, parcel: usize) -> usize {
+        if self.order.is_shared() { parcel.min(room) } else { room }
+    }
+
+    /// Tasks of a job in line go out together.
+    pub fn handed_out(&mut self, job: JobKey, tasks: usize, cpus: Cpus) {
+        self.out += tasks;
+        if let Some(pace) = &mut self.pace {
+            pace.went(tasks);
+        }
+        self.order.handed_out(job, tasks, cpus);
+    }
+
+    /// A task turns out to be with a worker since the days of an earlier owner.
+    pub fn adopted(&mut self, task: TaskKey, rank: &Rank, cpus: Cpus) {
+        self.out += 1;
+        self.order.adopted(rank, cpus);
+        self.forget_wait(task);
+    }
+
+    /// A task is not out any more.
+    pub fn came_back(&mut self, rank: &Rank, cpus: Cpus, spent: Spent) {
+        self.out = self.out.saturating_sub(1);
+        self.order.came_back(rank, cpus, spent);
+    }
+
+    /// When the limit on starts lets the next task go, if there is one that only waits for that.
+    pub fn next_start(&self) -> Option<Mono> {
+        let may_go = self.gate == Gate::Open && self.out_max.is_none_or(|most| self.out < most);
+        self.pace.and_then(|pace| pace.next()).filter(|_| may_go && !self.order.is_empty())
+    }
+
+    /// Tasks that wait for the date of their retry.
+    pub fn retrying(&self) -> usize {
+        self.waits.len() + self.dated.len()
     }
 
     pub fn wait_for_date(&mut self, task: TaskKey, date: Timestamp) {
@@ -82,7 +175,12 @@ impl Line {
         due
     }
 
-    pub fn next_due(&self) -> Option<Mono> {
+    pub fn next_retry(&self) -> Option<Mono> {
         self.waits.first().map(|(at, _)| *at)
+    }
+
+    /// When something will happen by itself.
+    pub fn next_due(&self) -> Option<Mono> {
+        self.next_retry().into_iter().chain(self.next_start()).min()
     }
 }

@@ -227,6 +227,11 @@ impl Sessions {
         seats
     }
 
+    /// Sessions of a queue that were alive under an earlier owner and have not spoken yet.
+    pub fn expected(&self, queue: &QueueName) -> u64 {
+        self.sessions.values().filter(|session| session.queue == *queue && !session.heard).count() as u64
+    }
+
     /// Whether anybody takes tasks of a queue, or did and is expected back.
     pub fn serve(&self, queue: &QueueName) -> bool {
         self.sessions.values().any(|session| session.queue == *queue)

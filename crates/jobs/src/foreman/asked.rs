@@ -1,10 +1,17 @@
 //! What others ask: a look is answered at once, a change when it is written.
 
+use std::sync::Arc;
+
 use mutirao_core::id::JobKey;
 
 use super::{Ask, Foreman};
-use crate::desk::Now;
+use crate::desk::{Desk, Now};
 use crate::question::{Answer, Question};
+use crate::store::queues::QueueRow;
+
+pub(super) fn define(desk: &mut Desk, queues: Vec<QueueRow>, now: Now) {
+    queues.into_iter().for_each(|queue| desk.define(&Arc::new(queue.spec), queue.revision, now));
+}
 
 impl<A> Foreman<A> {
     pub(super) fn asked(&mut self, ask: Ask<A>, now: Now) {
@@ -14,6 +21,7 @@ impl<A> Foreman<A> {
                     self.desk.admit(job, *ledger);
                 }
             }
+            Ask::Define(queues) => define(&mut self.desk, queues, now),
             Ask::Question(question, asker) => self.question(question, asker, now),
         }
     }
@@ -31,6 +39,11 @@ impl<A> Foreman<A> {
             }
             Question::CancelJob { job, queue } => self.cancel_job(job, queue),
             Question::Admit { job } => self.hear_of(job),
+            Question::Define { queue } => {
+                define(&mut self.desk, vec![*queue], now);
+                // It may have been deleted together with its jobs.
+                self.comparing.soon();
+            }
             Question::Bury { worker: Some(worker), pid, .. } => self.desk.bury(&worker, pid, now),
             _ => {}
         }

@@ -57,6 +57,11 @@ impl Comparing {
         self.due |= now.since(self.last) >= COMPARE;
     }
 
+    /// Everything, without waiting for its turn.
+    pub fn soon(&mut self) {
+        self.due = true;
+    }
+
     pub fn ask_for(&mut self, job: JobKey) {
         match self.wanted.len() < WANTED_MAX {
             true => drop(self.wanted.insert(job)),
@@ -115,8 +120,8 @@ impl<A> Foreman<A> {
     }
 }
 
-pub(super) fn admit(desk: &mut Desk, OpenJob { key, queue, first, total, retry, needs, traces }: OpenJob) {
-    desk.admit(key, Ledger::new(queue, first, total, retry, needs).recall(traces));
+pub(super) fn admit(desk: &mut Desk, OpenJob { key, queue, first, total, retry, needs, rank, traces }: OpenJob) {
+    desk.admit(key, Ledger::new(queue, first, total, retry, needs).ranked(rank).recall(traces));
 }
 
 /// One comparison under way.

@@ -11,6 +11,7 @@ use mutirao_core::{JobKey, Mono, SessionId, Timestamp, WorkerId};
 
 use super::*;
 use crate::desk::ledger::Ledger;
+use crate::desk::order::Rank;
 use crate::desk::{Handed, Pick};
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -27,7 +28,7 @@ impl Scene {
     /// With a job of two tasks and nobody to run them.
     fn new() -> Self {
         let now = Now { wall: Timestamp(1_000_000), mono: Mono(Duration::from_secs(1_000)) };
-        let recalled = Recalled { generation: 1, jobs: Vec::new(), sessions: Vec::new() };
+        let recalled = Recalled { generation: 1, jobs: Vec::new(), sessions: Vec::new(), queues: Vec::new() };
         let mut scene = Self { foreman: Foreman::new(recalled, LEASE, LEASE, 1, now), now, tag: 0 };
         let ledger = Ledger::new(QueueName::default(), 1, 2, Retry::default(), Needs::default());
         scene.tell(Input::Asked(Ask::Admit(JOB, Box::new(ledger))));
@@ -283,13 +284,14 @@ fn of_former_attempts_only_sessions_of_the_queue_that_were_alive_then_are_believ
         total: 9,
         retry: Retry::default(),
         needs: Needs::default(),
+        rank: Rank::default(),
         traces: Vec::new(),
     };
     let session = |name: &str| (SessionId(name.into()), WorkerId(name.into()), QueueName::default());
     let said_by = |who: &str, job_of: u64, generation: u64| {
         let now = Now { wall: Timestamp(1_000_000), mono: Mono(Duration::from_secs(1_000)) };
         let jobs = vec![job(1, &QueueName::default()), job(2, &other)];
-        let recalled = Recalled { generation: 3, jobs, sessions: vec![session("alive"), session("idle")] };
+        let recalled = Recalled { generation: 3, jobs, sessions: vec![session("alive"), session("idle")], queues: Vec::new() };
         let mut foreman: Foreman<u32> = Foreman::new(recalled, LEASE, LEASE, 1, now);
         let task = TaskKey { job: JobKey(job_of), index: 4 };
         let mut reports = done(&Pick { task, attempt: Attempt { generation, n: 1 } });

@@ -7,6 +7,7 @@ use axum::extract::State;
 use mutirao_core::Problem;
 use mutirao_core::id::{JobKey, TaskKey};
 use mutirao_core::job::{JobState, JobView, Page, TaskState, TaskView};
+use mutirao_queues::Explanation;
 use mutirao_surface::{Args, PageArgs, Part, Rejection, only, paging};
 use serde::Deserialize;
 
@@ -94,6 +95,20 @@ pub(super) async fn cancel(
         task = one(&jobs, &visible(&jobs, &caller, id).await?, index).await?;
     }
     Ok(Json(task))
+}
+
+/// Why a task does not run, and what would let it; or how it stands when it does.
+#[utoipa::path(get, path = "/v1/jobs/{id}/tasks/{index}/explain", tag = "tasks",
+    params(("id" = String, Path), ("index" = u32, Path)),
+    responses((status = 200, description = "In words.", body = Explanation), (status = 404, body = Problem, description = "No such task.")))]
+pub(super) async fn explain(
+    State(jobs): State<Jobs>,
+    only::Viewer(caller): only::Viewer,
+    Part((id, index)): Part<(JobKey, u32)>,
+) -> Result<Json<Explanation>, Rejection> {
+    let job = visible(&jobs, &caller, id).await?;
+    let task = one(&jobs, &job, index).await?;
+    Ok(Json(jobs.explain_task(&job, &task).await?))
 }
 
 pub(super) async fn one(jobs: &Jobs, job: &JobView, index: u32) -> Result<TaskView, Problem> {

@@ -143,7 +143,7 @@ impl Jobs {
         self.ask_all(Question::Bury { worker: Some(worker), host, pid }).await;
     }
 
-    async fn ask_all(&self, question: Question) -> Vec<(ShardId, Result<Answer, Silent>)> {
+    pub(crate) async fn ask_all(&self, question: Question) -> Vec<(ShardId, Result<Answer, Silent>)> {
         let ask = |shard| {
             let question = question.clone();
             async move { (shard, self.0.asking.ask(shard, question, LOOK_PATIENCE).await) }

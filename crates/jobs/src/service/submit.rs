@@ -4,14 +4,17 @@ use mutirao_core::auth::Principal;
 use mutirao_core::envelope::shard_of;
 use mutirao_core::id::QueueName;
 use mutirao_core::job::{JobSpec, JobView};
-use mutirao_core::task::Needs;
+use mutirao_core::quantity::{Bytes, Cpus, Span};
+use mutirao_core::task::{Needs, Retry, TaskSpec};
 use mutirao_core::{Problem, Timestamp};
+use mutirao_queues::{Defaults, QueueSpec, Workers};
 use sha2::{Digest, Sha256};
 
 use super::looks::LOOK_PATIENCE;
 use super::{Jobs, refused, stopping, unstoppable};
 use crate::asking::Silent;
 use crate::desk::ledger::Ledger;
+use crate::desk::order::Rank;
 use crate::doors::Ask;
 use crate::entries::{Kind, pack};
 use crate::meters::{SUBMIT, SUBMITTED};
@@ -50,23 +53,30 @@ impl Jobs {
             return Err(stopping());
         }
         spec.check()?;
+        let QueueSpec { limits, defaults, workers, .. } = self.queue_named(&spec.queue).await?.spec;
         let total = spec.spread.count() as u32;
-        let (queue, needs, retry) = (spec.queue.clone(), spec.task.needs, spec.task.retry);
+        let (queue, needs) = (spec.queue.clone(), spec.task.needs);
+        let retry = spec.task.retry.or(defaults.retry).unwrap_or_default();
+        let rank = Rank { priority: spec.priority, owner: owner.id.clone(), labels: spec.labels.clone() };
         let shard = shard_of(&queue);
         let (fit, source) = self.fit(&queue).await?;
         let (open, most) = (fit.open_tasks, self.0.settings.waiting_max);
         if open + u64::from(total) > most {
             return Err(Problem::busy(format!("{open} tasks wait already, the most is {most}"), 10));
         }
-        can_ever_run(&queue, needs, fit)?;
+        if let Some(most) = limits.waiting.filter(|most| fit.waiting + u64::from(total) > *most) {
+            let detail = format!("{} tasks wait in queue {queue}, the most is {most} (limits.waiting)", fit.waiting);
+            return Err(Problem::busy(detail, 10));
+        }
+        can_ever_run(&queue, needs, fit.largest, &workers)?;
         let first = spec.spread.first();
         let created_at = self.0.clock.now();
         let owner = owner.clone();
-        let job = tokio::task::spawn_blocking(move || new_job(spec, owner, idempotency, trace, created_at))
+        let job = tokio::task::spawn_blocking(move || new_job(spec, &defaults, owner, idempotency, trace, created_at))
             .await
             .map_err(|_| Problem::internal())?;
         let jobs = self.clone();
-        let ledger = Box::new(Ledger::new(queue, first, total, retry, needs));
+        let ledger = Box::new(Ledger::new(queue.clone(), first, total, retry, needs).ranked(rank));
         // A caller that hangs up must not leave a job that is written and never looked at.
         let created = unstoppable(async move {
             let created = jobs.0.store.create(job).await.map_err(refused)?;
@@ -92,6 +102,7 @@ impl Jobs {
                 Ok(Submitted::New(view(key).await?))
             }
             Created::Before(key) => Ok(Submitted::Before(view(key).await?)),
+            Created::NoQueue => Err(self.no_queue(&queue).await),
             Created::Clash(key) => Err(Problem::conflict(format!(
                 "this Idempotency-Key was used for another request, which made job {key}"
             ))
@@ -99,8 +110,8 @@ impl Jobs {
         }
     }
 
-    /// What the owner says about a queue; when nobody answers, what is written of it, if anything is: the job then waits
-    /// until somebody looks after its queue again.
+    /// What the owner says about a queue; when nobody answers, what is written of it, where tasks at work count as waiting.
+    /// The job then waits until somebody looks after its queue again.
     async fn fit(&self, queue: &QueueName) -> Result<(Fit, Source), Problem> {
         let question = Question::Fit { queue: queue.clone() };
         let shard = shard_of(queue);
@@ -109,21 +120,19 @@ impl Jobs {
             Ok(_) => Silent { shard },
             Err(silent) => silent,
         };
-        let known = *queue == QueueName::default() || self.0.store.knows_queue(queue.clone()).await.map_err(refused)?;
-        if !known {
-            return Err(silent.into());
-        }
-        let open_tasks = self.0.store.open_tasks(shard).await.map_err(refused)?;
-        Ok((Fit { known, largest: None, open_tasks }, Source::Store))
+        tracing::debug!(%silent, "a job is taken in without asking the owner of its queue");
+        let open = self.0.store.open_tasks(queue.clone()).await.map_err(refused)?;
+        Ok((Fit { known: true, largest: None, open_tasks: open.of_shard, waiting: open.of_queue }, Source::Store))
     }
 }
 
-fn can_ever_run(queue: &QueueName, needs: Needs, Fit { known, largest, .. }: Fit) -> Result<(), Problem> {
-    if !known {
-        return Err(Problem::invalid("queue", format!("there is no queue \"{queue}\""))
-            .remedy(format!("`mutirao worker invite --queue {queue}` says how to start a worker for it")));
-    }
-    match largest {
+/// `largest` is the most that a worker has, `workers` what one would be given where there is none.
+fn can_ever_run(queue: &QueueName, needs: Needs, largest: Option<Needs>, workers: &Workers) -> Result<(), Problem> {
+    let planned = Needs {
+        cpus: workers.cpus.unwrap_or(Cpus { milli: u32::MAX }),
+        memory: workers.memory.unwrap_or(Bytes(u64::MAX)),
+    };
+    match largest.or(Some(planned)) {
         Some(most) if needs.cpus > most.cpus => Err(Problem::invalid(
             "task.needs.cpus",
             format!("needs {} cpus, the largest worker of queue {queue} has {}", needs.cpus, most.cpus),
@@ -140,19 +149,29 @@ fn can_ever_run(queue: &QueueName, needs: Needs, Fit { known, largest, .. }: Fit
 
 fn new_job(
     spec: JobSpec,
+    defaults: &Defaults,
     owner: Principal,
     idempotency: Option<String>,
     trace: String,
     created_at: Timestamp,
 ) -> NewJob {
     let segments = pack(&spec.spread);
-    let task = serde_json::to_string(&spec.task).expect("a checked task can be written");
+    let written = |retry: Option<Retry>, timeout: Option<Span>| {
+        let task = TaskSpec { retry: Some(retry.unwrap_or_default()), timeout, ..spec.task.clone() };
+        serde_json::to_string(&task).expect("a checked task can be written")
+    };
+    // The same request stays the same when its queue's defaults change.
+    let asked = written(spec.task.retry, spec.task.timeout);
+    let task = written(spec.task.retry.or(defaults.retry), spec.task.timeout.or(defaults.timeout));
     let labels = serde_json::to_string(&spec.labels).expect("texts can be written");
     let (first, total) = (spec.spread.first(), spec.spread.count() as u32);
     let idempotency = idempotency.map(|key| {
         let mut digest = Sha256::new();
-        let what = format!("{:?}\n{}\n{task}\n{labels}\n{first} {total}", spec.name, spec.queue);
+        let what = format!("{:?}\n{}\n{asked}\n{labels}\n{first} {total}", spec.name, spec.queue);
         digest.update(what.as_bytes());
+        if spec.priority != 0 {
+            digest.update(format!("\n{}", spec.priority).as_bytes());
+        }
         segments.iter().for_each(|(_, body)| digest.update(body));
         (key, digest.finalize().to_vec())
     });
@@ -162,6 +181,7 @@ fn new_job(
         name: spec.name,
         queue: spec.queue,
         labels,
+        priority: spec.priority,
         spec: task,
         kind: Kind::of(&spec.spread),
         first,

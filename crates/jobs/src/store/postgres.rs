@@ -4,6 +4,7 @@
 mod columns;
 mod firsts;
 mod look;
+mod queues;
 mod rows;
 mod settle;
 
@@ -19,13 +20,14 @@ use mutirao_shards::Fence;
 use mutirao_store::postgres::{Ask, Row, Transaction, text};
 use mutirao_store::{Migration, Postgres, StoreError};
 
-use super::{Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, Settlement, Settling};
+use super::{Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, OpenTasks, Settlement, Settling};
 use crate::entries::{Kind, Segment, unpack};
 
 /// To be applied after those of `shards`.
 pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "jobs", version: 1, sql: include_str!("postgres/001_jobs.sql") },
     Migration { component: "jobs", version: 2, sql: include_str!("postgres/002_shards.sql") },
+    Migration { component: "jobs", version: 3, sql: include_str!("postgres/003_queues.sql") },
 ];
 
 /// Rows removed in one go by retention, of so many jobs: bounds how long their locks are held.
@@ -67,8 +69,8 @@ impl JobStore for PostgresJobs {
         look::open_keys(&self.0, shard).await
     }
 
-    async fn open_tasks(&self, shard: ShardId) -> Result<u64, StoreError> {
-        look::open_tasks(&self.0, shard).await
+    async fn open_tasks(&self, queue: QueueName) -> Result<OpenTasks, StoreError> {
+        look::open_tasks(&self.0, &queue).await
     }
 
     async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<Vec<OpenJob>, StoreError> {
@@ -88,10 +90,6 @@ impl JobStore for PostgresJobs {
         const QUEUE: &str = "SELECT queue FROM sessions WHERE session = $1";
         let row = self.0.connection().await?.row(QUEUE, &[&text(&session.0)]).await?;
         row.map(|row| rows::parsed(&row, 0)).transpose()
-    }
-
-    async fn knows_queue(&self, queue: QueueName) -> Result<bool, StoreError> {
-        look::knows_queue(&self.0, &queue).await
     }
 
     async fn card(&self, job: JobKey) -> Result<Option<Card>, StoreError> {
@@ -196,9 +194,12 @@ async fn create(tx: &Transaction<'_>, job: &NewJob) -> Result<Created, StoreErro
     let (idempotency, digest) = job.idempotency.as_ref().map(|(k, d)| (k, d)).unzip();
     let inserted = tx
         .row(
-            "INSERT INTO jobs (namespace, owner, queue, name, labels, spec, kind, first, total, trace, created_at,
-                               idempotency, digest, shard)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+            // The queue's row is held until the job is written: whoever deletes the queue waits for that.
+            "WITH queue AS (SELECT name FROM queues WHERE name = $3 FOR KEY SHARE)
+             INSERT INTO jobs (namespace, owner, queue, name, labels, spec, kind, first, total, trace, created_at,
+                               idempotency, digest, shard, priority)
+             SELECT $1::text, $2::text, queue.name, $4::text, $5::text, $6::text, $7::smallint, $8::bigint, $9::bigint,
+                    $10::text, $11::bigint, $12::text, $13::bytea, $14::bigint, $15::integer FROM queue
              ON CONFLICT (namespace, owner, idempotency) WHERE idempotency IS NOT NULL DO NOTHING RETURNING key",
             &[
                 &job.namespace,
@@ -215,6 +216,7 @@ async fn create(tx: &Transaction<'_>, job: &NewJob) -> Result<Created, StoreErro
                 &idempotency,
                 &digest,
                 &i64::from(shard_of(&job.queue).0),
+                &job.priority,
             ],
         )
         .await?;
@@ -232,18 +234,18 @@ async fn create(tx: &Transaction<'_>, job: &NewJob) -> Result<Created, StoreErro
     Ok(Created::New(JobKey(key as u64)))
 }
 
-/// The job that was made with the same idempotency key.
+/// The job that was made with the same idempotency key; without one, the queue is what was missing.
 async fn came_before(tx: &Transaction<'_>, job: &NewJob) -> Result<Created, StoreError> {
-    let (key, digest) = job.idempotency.as_ref().map(|(k, d)| (k.as_str(), d.as_slice())).unwrap_or_default();
+    let Some((key, digest)) = &job.idempotency else { return Ok(Created::NoQueue) };
     let row = tx
         .row(
             "SELECT key, digest FROM jobs WHERE namespace = $1 AND owner = $2 AND idempotency = $3",
-            &[&job.namespace, &job.owner, &key],
+            &[&job.namespace, &job.owner, key],
         )
         .await?;
-    // Removed by retention in this very moment: the caller may simply ask again.
-    let row = row.ok_or_else(|| StoreError::Unreachable { why: "a job with this key is being removed".into() })?;
+    // Or removed by retention in this very moment, when asking again finds the queue.
+    let Some(row) = row else { return Ok(Created::NoQueue) };
     let (found, asked): (i64, &[u8]) = (row.try_get(0)?, row.try_get(1)?);
     let found = JobKey(found as u64);
-    Ok(if asked == digest { Created::Before(found) } else { Created::Clash(found) })
+    Ok(if asked == digest.as_slice() { Created::Before(found) } else { Created::Clash(found) })
 }

@@ -1,6 +1,7 @@
 //! Jobs in SQLite. Integer keys, rows without hidden row ids, statements prepared once.
 
 mod look;
+mod queues;
 mod rows;
 mod settle;
 
@@ -16,13 +17,14 @@ use mutirao_shards::Fence;
 use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::{OptionalExtension, params};
 
-use super::{Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, Settlement, Settling};
+use super::{Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, OpenTasks, Settlement, Settling};
 use crate::entries::{Kind, Segment, unpack};
 
 /// To be applied after those of `shards`.
 pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "jobs", version: 1, sql: include_str!("sqlite/001_jobs.sql") },
     Migration { component: "jobs", version: 2, sql: include_str!("sqlite/002_shards.sql") },
+    Migration { component: "jobs", version: 3, sql: include_str!("sqlite/003_queues.sql") },
 ];
 
 /// Rows removed in one go by retention: bounds how long other writers wait.
@@ -44,8 +46,8 @@ impl JobStore for SqliteJobs {
         self.0.read(move |db| look::open_keys(db, shard)).await
     }
 
-    async fn open_tasks(&self, shard: ShardId) -> Result<u64, StoreError> {
-        self.0.read(move |db| look::open_tasks(db, shard)).await
+    async fn open_tasks(&self, queue: QueueName) -> Result<OpenTasks, StoreError> {
+        self.0.read(move |db| look::open_tasks(db, &queue)).await
     }
 
     async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<Vec<OpenJob>, StoreError> {
@@ -66,10 +68,6 @@ impl JobStore for SqliteJobs {
                     .optional()
             })
             .await
-    }
-
-    async fn knows_queue(&self, queue: QueueName) -> Result<bool, StoreError> {
-        self.0.read(move |db| look::knows_queue(db, &queue)).await
     }
 
     async fn card(&self, job: JobKey) -> Result<Option<Card>, StoreError> {
@@ -216,27 +214,32 @@ fn create(db: &rusqlite::Connection, job: &NewJob) -> rusqlite::Result<Created> 
         }
     }
     let (idempotency, digest) = job.idempotency.as_ref().map(|(k, d)| (k, d)).unzip();
-    db.prepare_cached(
-        "INSERT INTO jobs (namespace, owner, queue, name, labels, spec, kind, first, total, trace, created_at,
-                           idempotency, digest, shard)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-    )?
-    .execute(params![
-        job.namespace,
-        job.owner,
-        job.queue.as_str(),
-        job.name,
-        job.labels,
-        job.spec,
-        job.kind as i64,
-        job.first,
-        job.total,
-        job.trace,
-        job.created_at.0,
-        idempotency,
-        digest,
-        shard_of(&job.queue).0
-    ])?;
+    let inserted = db
+        .prepare_cached(
+            "INSERT INTO jobs (namespace, owner, queue, name, labels, spec, kind, first, total, trace, created_at,
+                               idempotency, digest, shard, priority)
+             SELECT ?1, ?2, name, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15 FROM queues WHERE name = ?3",
+        )?
+        .execute(params![
+            job.namespace,
+            job.owner,
+            job.queue.as_str(),
+            job.name,
+            job.labels,
+            job.spec,
+            job.kind as i64,
+            job.first,
+            job.total,
+            job.trace,
+            job.created_at.0,
+            idempotency,
+            digest,
+            shard_of(&job.queue).0,
+            job.priority
+        ])?;
+    if inserted == 0 {
+        return Ok(Created::NoQueue);
+    }
     let key = db.last_insert_rowid();
     let mut insert = db.prepare_cached("INSERT INTO segments (job, first, body) VALUES (?1, ?2, ?3)")?;
     for (first, body) in &job.segments {

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::Request;
 use mutirao_broker::memory::{Limits, Memory};
 use mutirao_broker::{Broker, Consumer};
 use mutirao_core::auth::{DEFAULT_NAMESPACE, Principal, Role};
@@ -19,6 +21,7 @@ use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
 use mutirao_shards::{MemberId, Terms, store as leases};
 use mutirao_store::blobs::FileBlobs;
 use mutirao_store::{Database, FolderLock, Sqlite};
+use tower::ServiceExt;
 
 use crate::engine::sqlite_steps;
 
@@ -100,6 +103,14 @@ pub async fn manager(store: &Database, leases: mutirao_shards::Shared, setting: 
 
 pub fn ana() -> Principal {
     Principal { id: "ana".into(), role: Role::Operator, namespace: DEFAULT_NAMESPACE.into() }
+}
+
+/// What a manager answers over HTTP, had it let the caller in.
+pub async fn get(jobs: Jobs, path: String) -> Bytes {
+    let request = Request::get(path).extension(ana()).body(Body::empty()).unwrap();
+    let answer = jobs.capability().router.oneshot(request).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    to_bytes(answer.into_body(), 64 << 20).await.unwrap()
 }
 
 pub async fn submit(jobs: &Jobs, spec: JobSpec) -> JobView {

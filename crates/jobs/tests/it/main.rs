@@ -6,6 +6,7 @@ mod engine;
 mod house;
 mod managers;
 mod outage;
+mod queues;
 mod service;
 mod store;
 mod upgrade;

@@ -107,10 +107,13 @@ impl Member {
     }
 
     /// A queue whose shard it owns.
-    fn queue(&self) -> QueueName {
+    async fn queue(&self) -> QueueName {
         let owned = self.owned();
         let names = (0..1_000).map(|n| format!("queue-{n}").parse::<QueueName>().unwrap());
-        names.into_iter().find(|name| owned.contains(&shard_of(name))).expect("it owns a shard")
+        let name = names.into_iter().find(|name| owned.contains(&shard_of(name))).expect("it owns a shard");
+        let queue = name.clone();
+        self.on(move |jobs| async move { jobs.ensure_queue(queue).await }).await.unwrap();
+        name
     }
 
     /// As by SIGKILL: nothing is said to anybody, nothing more is written.

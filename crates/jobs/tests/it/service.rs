@@ -56,7 +56,7 @@ async fn a_failed_task_is_tried_again_and_then_fails_the_job() {
     let house = house().await;
     let mut worker = house.worker().await;
     let mut spec = noop(Spread::Single);
-    spec.task.retry = Retry { retries: 1, backoff: Span(Duration::from_millis(50)), ..Retry::default() };
+    spec.task.retry = Some(Retry { retries: 1, backoff: Span(Duration::from_millis(50)), ..Retry::default() });
     let job = house.submit(spec).await;
     for n in 1..=2 {
         let parcels = worker.take().await;

@@ -51,6 +51,8 @@ async fn finds_its_shards(database: Database) {
     let mut expected = vec![(shard_of(&QueueName::default()), 1), (shard_of(&"gpu".parse::<QueueName>().unwrap()), 2)];
     expected.sort();
     assert_eq!(found, expected);
+    let names: Vec<String> = store.queues(0).await.unwrap().iter().map(|row| row.spec.name.to_string()).collect();
+    assert_eq!(names, ["default", "gpu"], "queues in use go on");
     let rows = leases::open(&database, None).await.unwrap().leases(GROUP).await.unwrap();
     assert_eq!(rows.len(), JOBS_SHARDS as usize);
     assert!(rows.iter().all(|row| row.owner.is_none() && row.mark.generation == 7), "{rows:?}");

@@ -1,6 +1,7 @@
 //! How things look on a terminal: tables without rulers, ages instead of dates, dashes for nothing. Pure.
 
 mod job;
+mod queue;
 
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use mutirao_core::quantity::Bytes;
 use mutirao_core::shard::ShardView;
 
 pub use job::{counts, job, jobs};
+pub use queue::{explanation, queue, queues};
 
 /// Columns under a heading; no borders, so that it can be cut and grepped.
 pub fn table<R: Into<Row>>(heading: impl Into<Row>, rows: impl IntoIterator<Item = R>) -> String {

@@ -32,10 +32,13 @@ pub struct SubmitArgs {
     /// One task for each line of a text file (UTF-8; - is stdin), in $MUTIRAO_ENTRY
     #[arg(long, value_name = "FILE")]
     each_line: Option<PathBuf>,
-    /// Tries after the first, when a try fails or times out
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=i64::from(RETRIES_MAX)))]
-    retries: u32,
-    /// How long one try may run, such as 30s, 5m or 2h
+    /// Tries after the first, when a try fails or times out [default: the queue's, else 0]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(..=i64::from(RETRIES_MAX)))]
+    retries: Option<u32>,
+    /// Goes first where the queue's policy goes by it, from -1000 to 1000
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    priority: i32,
+    /// How long one try may run, such as 30s, 5m or 2h [default: the queue's, else for ever]
     #[arg(long)]
     timeout: Option<Span>,
     /// The cpus each task needs, such as 2, 0.5 or 250m
@@ -131,12 +134,19 @@ impl SubmitArgs {
         };
         let task = TaskSpec {
             needs: Needs { cpus: self.cpus, memory: self.mem.unwrap_or_default() },
-            retry: Retry { retries: self.retries, ..Retry::default() },
+            retry: self.retries.map(|retries| Retry { retries, ..Retry::default() }),
             timeout: self.timeout,
             ..TaskSpec::new(Action::Exec(exec))
         };
         let labels = input::labels(&self.label)?;
-        Ok(JobSpec { name: self.name, queue: self.queue, spread, labels, ..JobSpec::new(task) })
+        Ok(JobSpec {
+            name: self.name,
+            queue: self.queue,
+            spread,
+            labels,
+            priority: self.priority,
+            ..JobSpec::new(task)
+        })
     }
 }
 
@@ -200,7 +210,7 @@ mod tests {
         .unwrap();
         assert_eq!((spec.name.as_deref(), spec.queue.as_str()), (Some("n"), "q"));
         assert_eq!(spec.spread, Spread::Array { first: 3, last: 9 });
-        assert_eq!((spec.task.retry.retries, spec.task.timeout), (2, Some(Span::secs(300))));
+        assert_eq!((spec.task.retry.unwrap().retries, spec.task.timeout), (2, Some(Span::secs(300))));
         assert_eq!(spec.task.needs, Needs { cpus: Cpus { milli: 500 }, memory: Bytes(64 << 20) });
         assert_eq!((exec(&spec).env["A"].as_str(), exec(&spec).env["HERE"].as_str()), ("b=c", "there"));
         assert_eq!((exec(&spec).dir.as_deref(), spec.labels["k"].as_str()), (Some("/tmp"), "v"));

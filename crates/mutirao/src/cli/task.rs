@@ -21,6 +21,8 @@ enum Verb {
     List(ListArgs),
     /// Show one task, by an id such as j7f3k9q2.17
     Show { id: TaskKey },
+    /// Say why it does not run, and what would let it
+    Explain { id: TaskKey },
     /// Stop one task
     Cancel { id: TaskKey },
 }
@@ -85,6 +87,7 @@ pub async fn run(globals: &Globals, args: TaskArgs) -> Result<(), Failure> {
             let task = client.task(id).await?;
             out.answer(&task, |task| show::task(task, SystemClock.now()))
         }
+        Verb::Explain { id } => out.answer(&client.explain_task(id).await?, show::explanation),
         Verb::Cancel { id } => {
             let task = client.cancel_task(id).await?;
             out.answer(&task, |task| format!("task {} is {}", task.id, show::state(task.state)))

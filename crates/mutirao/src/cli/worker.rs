@@ -47,6 +47,8 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
     match args.verb {
         Verb::List => out.answer(&client.workers().await?, |workers| show::workers(workers)),
         Verb::Invite { queue } => {
+            // A worker for a queue that does not exist would wait for ever.
+            client.queue(&queue).await?;
             let enrolment = client.create_enrolment(&EnrolmentSpec { queue }).await?;
             out.answer(&enrolment, |enrolment| enrolment.token.clone())?;
             let (url, queue) = (client.url(), &enrolment.queue);

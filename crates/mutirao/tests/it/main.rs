@@ -6,6 +6,7 @@ mod backup;
 mod database;
 mod faults;
 mod metrics;
+mod queues;
 mod rabbit;
 mod refusals;
 mod said;

@@ -112,7 +112,7 @@ fn a_job_that_cannot_be_is_refused_whole() {
     let said = |args: &[&str]| Said::from(up.cli(args));
     refused(&said(&["job", "show", "jzzzzzzz"]), 3, &["there is no job jzzzzzzz"]);
     refused(&said(&["submit", "--retries", "5000", "--", "true"]), 2, &["--retries", "1000"]);
-    let remedy = "mutirao worker invite --queue nobody";
+    let remedy = "mutirao queue create nobody";
     refused(&said(&["submit", "--queue", "nobody", "--", "true"]), 2, &["--queue: there is no queue", remedy]);
     refused(&said(&["submit", "--env", "MUTIRAO_X=1", "--", "true"]), 2, &["--env: \"MUTIRAO_X\""]);
     refused(&said(&["submit", "--cpus", "5000", "--", "true"]), 2, &["--cpus: needs 5000"]);

@@ -37,6 +37,9 @@ fn an_invited_worker_serves_its_queue_and_is_known_ever_after() {
     let up = Installation::setup().workers(0).start();
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("w").display().to_string();
+    let unknown = Said::from(up.cli(&["worker", "invite", "--queue", "gpu"]));
+    assert!(unknown.code == Some(3) && unknown.err.contains("there is no queue \"gpu\""), "{unknown:?}");
+    up.ok(&["queue", "create", "gpu"]);
     let token = up.ok(&["worker", "invite", "--queue", "gpu"]);
 
     let worker = Worker::start(&up, &dir, "gpu", Some(token.trim()));

@@ -133,7 +133,7 @@ fn define(ground: &Ground) -> Definition {
         backoff_max: Span::secs(6),
         crashes: ground.dice.below(6) as u32,
     };
-    let spec = TaskSpec { needs, retry, ..TaskSpec::new(action) };
+    let spec = TaskSpec { needs, retry: Some(retry), ..TaskSpec::new(action) };
     let first = ground.dice.below(3) as u32;
     Definition { shard: shard_of_queue(&queue), queue, first, total, retry, needs, spec: Arc::new(spec) }
 }

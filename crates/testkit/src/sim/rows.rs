@@ -8,6 +8,7 @@ use mutirao_core::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId}
 use mutirao_core::job::Counts;
 use mutirao_core::life::Final;
 use mutirao_jobs::desk::ledger::Trace;
+use mutirao_jobs::desk::order::Rank;
 use mutirao_jobs::desk::{Again, Ended, SessionChange};
 use mutirao_jobs::store::{OpenJob, Settlement};
 use mutirao_shards::ShardId;
@@ -70,6 +71,7 @@ impl Rows {
                 total: definition.total,
                 retry: definition.retry,
                 needs: definition.needs,
+                rank: Rank::default(),
                 traces: row.tasks.iter().map(|(index, row)| trace(*index, row)).collect(),
             };
             (open, definition.clone())

@@ -17,7 +17,8 @@ use mutirao_store::{Postgres, StoreError};
 
 use super::rows;
 use crate::desk::ledger::Trace;
-use crate::store::{JobFilter, KeptOutput, OpenJob};
+use crate::desk::order::Rank;
+use crate::store::{JobFilter, KeptOutput, OpenJob, OpenTasks};
 
 pub async fn open_keys(store: &Postgres, shard: ShardId) -> Result<Vec<JobKey>, StoreError> {
     const KEYS: &str = "SELECT key FROM jobs WHERE shard = $1 AND finished_at IS NULL ORDER BY key";
@@ -25,19 +26,15 @@ pub async fn open_keys(store: &Postgres, shard: ShardId) -> Result<Vec<JobKey>, 
     found.iter().map(|row| Ok(JobKey(row.try_get::<_, i64>(0)? as u64))).collect()
 }
 
-pub async fn open_tasks(store: &Postgres, shard: ShardId) -> Result<u64, StoreError> {
-    const OPEN: &str = "SELECT COALESCE(SUM(total - ok - failed - timed_out - cancelled - lost - dead), 0)::bigint
-                        FROM jobs WHERE shard = $1 AND finished_at IS NULL";
-    let row = store.connection().await?.row(OPEN, &[&i64::from(shard.0)]).await?;
-    row.map_or(Ok(0), |row| Ok(row.try_get::<_, i64>(0)?.max(0) as u64))
-}
-
-pub async fn knows_queue(store: &Postgres, queue: &QueueName) -> Result<bool, StoreError> {
-    const KNOWN: &str = "SELECT EXISTS (SELECT 1 FROM jobs WHERE finished_at IS NULL AND shard = $2 AND queue = $1)
-                             OR EXISTS (SELECT 1 FROM sessions WHERE queue = $1)";
+pub async fn open_tasks(store: &Postgres, queue: &QueueName) -> Result<OpenTasks, StoreError> {
+    const OPEN: &str = "SELECT COALESCE(SUM(open), 0)::bigint, COALESCE(SUM(open) FILTER (WHERE queue = $2), 0)::bigint
+                        FROM (SELECT queue, total - ok - failed - timed_out - cancelled - lost - dead AS open
+                              FROM jobs WHERE shard = $1 AND finished_at IS NULL) unfinished";
     let shard = i64::from(shard_of(queue).0);
-    let row = store.connection().await?.row(KNOWN, &[&queue.as_str(), &shard]).await?;
-    row.map_or(Ok(false), |row| Ok(row.try_get(0)?))
+    let row = store.connection().await?.row(OPEN, &[&shard, &queue.as_str()]).await?;
+    let Some(row) = row else { return Ok(OpenTasks::default()) };
+    let count = |n| Ok::<_, StoreError>(row.try_get::<_, i64>(n)?.max(0) as u64);
+    Ok(OpenTasks { of_shard: count(0)?, of_queue: count(1)? })
 }
 
 pub async fn open_jobs(store: &Postgres, keys: &[JobKey]) -> Result<Vec<OpenJob>, StoreError> {
@@ -47,7 +44,8 @@ pub async fn open_jobs(store: &Postgres, keys: &[JobKey]) -> Result<Vec<OpenJob>
     let tx = connection.snapshot().await?;
     let found = tx
         .rows(
-            "SELECT key, queue, first, total, spec FROM jobs WHERE key = ANY ($1) AND finished_at IS NULL ORDER BY key",
+            "SELECT key, queue, first, total, spec, priority, owner, labels FROM jobs
+             WHERE key = ANY ($1) AND finished_at IS NULL ORDER BY key",
             &[&keys],
         )
         .await?;
@@ -72,8 +70,9 @@ fn open_job(row: &Row) -> Result<OpenJob, StoreError> {
         queue: rows::parsed(row, 1)?,
         first: rows::whole(row, 2)?,
         total: rows::whole(row, 3)?,
-        retry: spec.retry,
+        retry: spec.retry.unwrap_or_default(),
         needs: spec.needs,
+        rank: Rank { priority: row.try_get(5)?, owner: row.try_get(6)?, labels: rows::json(row, 7)? },
         traces: Vec::new(),
     })
 }
@@ -93,7 +92,7 @@ fn trace(row: &Row) -> Result<Trace, StoreError> {
 }
 
 const JOB_COLUMNS: &str = "key, queue, name, labels, owner, total, ok, failed, timed_out, cancelled, lost, dead,
-    created_at, finished_at, trace, namespace, cancelled_at";
+    created_at, finished_at, trace, namespace, cancelled_at, priority";
 
 /// A job as the store knows it: what has not ended counts as ready, the desk knows better.
 fn view(row: &Row) -> Result<JobView, StoreError> {
@@ -121,6 +120,7 @@ fn view(row: &Row) -> Result<JobView, StoreError> {
         counts,
         created_at: Timestamp(row.try_get(12)?),
         finished_at: row.try_get::<_, Option<i64>>(13)?.map(Timestamp),
+        priority: row.try_get(17)?,
         trace: name_of(row.try_get(14)?).to_owned(),
         task: None,
     })

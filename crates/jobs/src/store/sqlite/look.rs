@@ -14,7 +14,8 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::rows;
 use crate::desk::ledger::Trace;
-use crate::store::{JobFilter, KeptOutput, OpenJob};
+use crate::desk::order::Rank;
+use crate::store::{JobFilter, KeptOutput, OpenJob, OpenTasks};
 
 pub fn open_keys(db: &Connection, shard: ShardId) -> Result<Vec<JobKey>> {
     db.prepare_cached("SELECT key FROM jobs WHERE shard = ?1 AND finished_at IS NULL ORDER BY key")?
@@ -22,20 +23,16 @@ pub fn open_keys(db: &Connection, shard: ShardId) -> Result<Vec<JobKey>> {
         .collect()
 }
 
-pub fn open_tasks(db: &Connection, shard: ShardId) -> Result<u64> {
+pub fn open_tasks(db: &Connection, queue: &QueueName) -> Result<OpenTasks> {
     db.prepare_cached(
-        "SELECT COALESCE(SUM(total - ok - failed - timed_out - cancelled - lost - dead), 0) FROM jobs
-         WHERE shard = ?1 AND finished_at IS NULL",
+        "SELECT COALESCE(SUM(open), 0), COALESCE(SUM(open) FILTER (WHERE queue = ?2), 0)
+         FROM (SELECT queue, total - ok - failed - timed_out - cancelled - lost - dead AS open
+               FROM jobs WHERE shard = ?1 AND finished_at IS NULL)",
     )?
-    .query_row([shard.0], |row| Ok(row.get::<_, i64>(0)?.max(0) as u64))
-}
-
-pub fn knows_queue(db: &Connection, queue: &QueueName) -> Result<bool> {
-    db.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM jobs WHERE finished_at IS NULL AND shard = ?2 AND queue = ?1)
-             OR EXISTS (SELECT 1 FROM sessions WHERE queue = ?1)",
-    )?
-    .query_row(params![queue.as_str(), shard_of(queue).0], |row| row.get(0))
+    .query_row(params![shard_of(queue).0, queue.as_str()], |row| {
+        let count = |n| Ok::<_, rusqlite::Error>(row.get::<_, i64>(n)?.max(0) as u64);
+        Ok(OpenTasks { of_shard: count(0)?, of_queue: count(1)? })
+    })
 }
 
 pub fn open_jobs(db: &Connection, keys: &[JobKey]) -> Result<Vec<OpenJob>> {
@@ -43,7 +40,7 @@ pub fn open_jobs(db: &Connection, keys: &[JobKey]) -> Result<Vec<OpenJob>> {
     let keys = keys.map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
     let mut jobs: Vec<OpenJob> = db
         .prepare_cached(
-            "SELECT key, queue, first, total, spec FROM jobs
+            "SELECT key, queue, first, total, spec, priority, owner, labels FROM jobs
              WHERE key IN (SELECT value FROM json_each(?1)) AND finished_at IS NULL ORDER BY key",
         )?
         .query_map([&keys], |row| {
@@ -53,8 +50,9 @@ pub fn open_jobs(db: &Connection, keys: &[JobKey]) -> Result<Vec<OpenJob>> {
                 queue: rows::parsed(row, 1)?,
                 first: row.get(2)?,
                 total: row.get(3)?,
-                retry: spec.retry,
+                retry: spec.retry.unwrap_or_default(),
                 needs: spec.needs,
+                rank: Rank { priority: row.get(5)?, owner: row.get(6)?, labels: rows::json(row, 7)? },
                 traces: Vec::new(),
             })
         })?
@@ -89,7 +87,7 @@ pub fn sessions(db: &Connection) -> Result<Vec<(SessionId, WorkerId, QueueName)>
 }
 
 const JOB_COLUMNS: &str = "key, queue, name, labels, owner, total, ok, failed, timed_out, cancelled, lost, dead,
-    created_at, finished_at, trace, namespace, cancelled_at";
+    created_at, finished_at, trace, namespace, cancelled_at, priority";
 
 /// A job as the store knows it: what has not ended counts as ready, the desk knows better.
 fn view(row: &Row<'_>) -> Result<JobView> {
@@ -117,6 +115,7 @@ fn view(row: &Row<'_>) -> Result<JobView> {
         counts,
         created_at: Timestamp(row.get(12)?),
         finished_at: row.get::<_, Option<i64>>(13)?.map(Timestamp),
+        priority: row.get(17)?,
         trace: name_of(row.get_ref(14)?.as_str()?).to_owned(),
         task: None,
     })

@@ -17,7 +17,7 @@ async fn a_lost_word_between_managers_costs_seconds_and_no_work() {
     let a = town.join().await;
     let b = town.join_over(Faulty::new(&town.broker, Fault::LosesWords)).await;
     shared_out(&[&a, &b]).await;
-    let queue = a.queue();
+    let queue = a.queue().await;
     let mut worker = Played::start(&queue, &town.broker).await;
     // The owner has written the session down when it gives it work, and so the store knows the queue.
     while a.jobs.workers().await.0.is_empty() {

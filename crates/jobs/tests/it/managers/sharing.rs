@@ -1,33 +1,21 @@
 //! Either of two managers accepts, shows and cancels what the other owns.
 
-use axum::body::{Body, Bytes, to_bytes};
-use axum::http::Request;
 use mutirao_broker::{Broker, Heard};
 use mutirao_core::TaskKey;
 use mutirao_core::envelope::{Control, control_of, open};
 use mutirao_core::job::{JobState, JobView, TaskState, TaskView};
 use mutirao_core::outcome::Verdict;
-use mutirao_jobs::Jobs;
 use mutirao_jobs::service::Submitted;
-use tower::ServiceExt;
 
 use super::{Member, Town, array, shared_out};
-use crate::house::{Played, ana, handed, submit, until};
-
-/// What a manager answers over HTTP, had it let the caller in.
-async fn get(jobs: Jobs, path: String) -> Bytes {
-    let request = Request::get(path).extension(ana()).body(Body::empty()).unwrap();
-    let answer = jobs.capability().router.oneshot(request).await.unwrap();
-    assert_eq!(answer.status(), 200);
-    to_bytes(answer.into_body(), 64 << 20).await.unwrap()
-}
+use crate::house::{Played, ana, get, handed, submit, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_is_asked_answers_for_what_another_owns() {
     let Some(town) = Town::found().await else { return };
     let (a, b) = (town.join().await, town.join().await);
     shared_out(&[&a, &b]).await;
-    let queue = a.queue();
+    let queue = a.queue().await;
     let mut worker = Played::start(&queue, &town.broker).await;
     let mut control = town.broker.subscribe(&control_of(&queue)).await.unwrap();
 
@@ -115,7 +103,7 @@ async fn the_bound_on_waiting_tasks_holds_whoever_is_asked() {
     town.waiting_max = 100;
     let (a, b) = (town.join().await, town.join().await);
     shared_out(&[&a, &b]).await;
-    let queue = a.queue();
+    let queue = a.queue().await;
     let _worker = Played::start(&queue, &town.broker).await;
     let ask = async |member: &Member, tasks| {
         let spec = array(&queue, tasks);

@@ -23,7 +23,7 @@ impl Load {
     async fn on(town: &Town, members: &[&Member]) -> Self {
         let mut load = Self { jobs: Vec::new(), workers: Vec::new() };
         for (n, member) in members.iter().enumerate() {
-            let queue = member.queue();
+            let queue = member.queue().await;
             for _ in 0..2 {
                 load.workers.push(Played::start(&queue, &town.broker).await.work());
             }
@@ -83,7 +83,7 @@ async fn a_manager_frozen_past_its_lease_writes_nothing_when_it_wakes() {
     shared_out(&[&a, &b]).await;
     let load = Load::on(&town, &[&a, &b]).await;
     load.is_under_way(&b.jobs).await;
-    let queue = a.queue();
+    let queue = a.queue().await;
     let awake = a.freeze(LEASE * 3);
     eventually("the other to own everything", PATIENCE, async || b.owned().len() == 16).await;
     awake.await.unwrap();

@@ -51,6 +51,7 @@ pub fn job(job: &JobView, now: Timestamp) -> String {
         ("created", format!("{} ({} ago)", job.created_at, ago(job.created_at, now))),
         ("finished", or_dash(ended)),
         ("labels", labels(job)),
+        ("priority", job.priority.to_string()),
         ("owner", job.owner.clone()),
         ("trace", job.trace.clone()),
     ]);
@@ -65,7 +66,7 @@ fn runs(task: &TaskSpec) -> Vec<(&'static str, String)> {
     };
     let memory = if task.needs.memory == Bytes(0) { String::new() } else { format!(", {}", size(task.needs.memory.0)) };
     told.push(("needs", format!("cpus {}{memory}", task.needs.cpus)));
-    told.push(("retries", task.retry.retries.to_string()));
+    told.push(("retries", task.retry.unwrap_or_default().retries.to_string()));
     told.push(("timeout", or_dash(task.timeout)));
     told
 }

@@ -59,7 +59,7 @@ fn a_command_that_makes_no_sense_is_refused_in_a_line_and_harms_nobody() {
         2,
         &["memory", "the largest worker", "worker.memory"],
     );
-    one_line(&said(&["submit", "--queue", "nobody", "--", "true"]), 2, &["queue", "nobody", "--queue nobody"]);
+    one_line(&said(&["submit", "--queue", "nobody", "--", "true"]), 2, &["queue", "nobody", "queue create nobody"]);
     one_line(&said(&["submit", "--", ""]), 2, &["program's name is empty"]);
 
     one_line(&said(&["job", "list", "--set", "colour=red"]), 2, &["colour", "config list"]);

@@ -54,7 +54,7 @@ fn a_job_that_is_wrong_in_one_field_is_refused_by_that_field() {
     refused(&task(r#""retry": {"retries": -1}"#), 422, Some("task.retry.retries"), "-1");
     refused(&task(r#""retry": {"retries": 1001}"#), 422, Some("task.retry.retries"), "1000");
     refused(&task(r#""needs": {"cpus": 64}"#), 422, Some("task.needs.cpus"), "start larger workers");
-    refused(&with(r#""queue": "nobody""#), 422, Some("queue"), "--queue nobody");
+    refused(&with(r#""queue": "nobody""#), 422, Some("queue"), "queue create nobody");
     refused(&with(r#""queue": "../../etc""#), 422, Some("queue"), "is not a queue name");
     refused(
         &with(r#""spread": {"array": {"first": 10, "last": 1}}"#),

@@ -101,7 +101,7 @@ impl Post {
             job
         };
         let jobs = jobs.into_iter().map(learn).collect();
-        let recalled = Recalled { generation: self.generation, jobs, sessions };
+        let recalled = Recalled { generation: self.generation, jobs, sessions, queues: Vec::new() };
         let patience = if h.ground.has(Flaw::WaitsForLostParcels) { FOR_EVER } else { PATIENCE };
         let mut work = Work {
             foreman: Foreman::new(recalled, LEASE, patience, h.ground.dice.u64(), h.now),

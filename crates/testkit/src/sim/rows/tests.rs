@@ -22,7 +22,7 @@ const JOBS_MAX: u64 = 4;
 
 fn definition(queue: &QueueName) -> Definition {
     let spec = TaskSpec::new(Action::Noop {});
-    let (retry, needs) = (spec.retry, spec.needs);
+    let (retry, needs) = (spec.retry.unwrap_or_default(), spec.needs);
     let shard = shard_of_queue(queue);
     Definition { queue: queue.clone(), shard, first: 1, total: TASKS, retry, needs, spec: Arc::new(spec) }
 }
@@ -34,6 +34,7 @@ fn new_job(definition: &Definition, key: u64) -> NewJob {
         name: None,
         queue: definition.queue.clone(),
         labels: "{}".into(),
+        priority: 0,
         spec: serde_json::to_string(&*definition.spec).unwrap(),
         kind: Kind::Index,
         first: definition.first,

@@ -1,0 +1,69 @@
+//! What the desk knows about what holds a queue, or one task of it, back. Nothing here changes it.
+
+use std::time::Duration;
+
+use mutirao_core::Mono;
+use mutirao_core::id::{QueueName, TaskKey};
+use mutirao_queues::{QueueFacts, QueueLoad, TaskFacts};
+
+use super::{Desk, Now};
+
+/// Jobs that are counted before somebody is told how many go first. Past it the number is a lower bound.
+const AHEAD_JOBS_MAX: usize = 10_000;
+
+impl Desk {
+    /// How the queues stand that have ever had a task here, or have a worker.
+    pub fn loads(&self) -> Vec<(QueueName, QueueLoad)> {
+        let mut loads: std::collections::BTreeMap<QueueName, QueueLoad> = Default::default();
+        for (queue, line) in &self.lines {
+            let out = line.out as u64;
+            loads.insert(queue.clone(), QueueLoad { waiting: line.open.saturating_sub(out), out, workers: 0 });
+        }
+        for (_, session) in self.sessions.iter() {
+            loads.entry(session.queue.clone()).or_default().workers += 1;
+        }
+        loads.into_iter().collect()
+    }
+
+    /// Tasks of a queue that no worker has.
+    pub fn waiting(&self, queue: &QueueName) -> u64 {
+        self.lines.get(queue).map_or(0, |line| line.open.saturating_sub(line.out as u64))
+    }
+
+    pub fn facts(&self, queue: &QueueName, now: Now) -> QueueFacts {
+        let needs = self.lines.get(queue).and_then(|line| line.first()).and_then(|job| self.jobs.get(&job));
+        let needs = needs.map(|ledger| ledger.needs);
+        let seats = self.sessions.seats(queue, needs.unwrap_or_default());
+        let mut facts = QueueFacts {
+            slots: seats.slots as u64,
+            needs,
+            largest: self.sessions.largest(queue),
+            expected: self.sessions.expected(queue),
+            ..QueueFacts::default()
+        };
+        for (_, session) in self.sessions.iter().filter(|(_, session)| session.queue == *queue) {
+            facts.workers += 1;
+            facts.leaving += u64::from(session.draining);
+        }
+        let Some(line) = self.lines.get(queue) else { return facts };
+        let until = |at: Mono| at.since(now.mono).as_millis() as u64;
+        facts.out = line.out as u64;
+        facts.waiting = line.open.saturating_sub(facts.out);
+        facts.retrying = line.retrying() as u64;
+        facts.next_retry_ms = line.next_retry().map(until);
+        facts.next_start_ms = line.next_start().map(until);
+        facts.rests_ms = Some(line.rests_until.since(now.mono)).filter(|rest| *rest > Duration::ZERO).map(|rest| {
+            let ms = rest.as_millis() as u64;
+            ms.max(1)
+        });
+        facts
+    }
+
+    /// What goes before a task that waits.
+    pub fn place(&self, task: TaskKey) -> Option<TaskFacts> {
+        let line = self.lines.get(&self.jobs.get(&task.job)?.queue)?;
+        let ahead = line.order().ahead(task.job).take(AHEAD_JOBS_MAX);
+        let open = |job| self.jobs.get(&job).map_or(0, super::Ledger::open);
+        Some(TaskFacts { ahead: ahead.map(open).sum() })
+    }
+}

@@ -1,0 +1,91 @@
+//! What is remembered of queues: their definitions, and who changed them. Part of the store of jobs, because a job must
+//! not slip into a queue that is being deleted.
+
+use async_trait::async_trait;
+use mutirao_core::id::QueueName;
+use mutirao_core::{JobKey, Timestamp};
+use mutirao_queues::QueueSpec;
+use mutirao_store::StoreError;
+use serde::{Deserialize, Serialize};
+
+/// A queue as written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueueRow {
+    pub spec: QueueSpec,
+    pub revision: u64,
+    pub created_at: Timestamp,
+    pub changed_at: Timestamp,
+    pub changed_by: String,
+}
+
+/// Who changes something, and when.
+#[derive(Clone, Debug)]
+pub struct By {
+    pub who: String,
+    pub at: Timestamp,
+}
+
+/// What must be there for a change to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    Absent,
+    /// This revision, and no later one.
+    Revision(u64),
+    /// It, whatever its revision.
+    Present,
+    Anything,
+}
+
+impl Expected {
+    /// Whether a change may be made to what is there.
+    pub fn fits(self, there: Option<u64>) -> bool {
+        match (self, there) {
+            (Expected::Anything, _) | (Expected::Absent, None) | (Expected::Present, Some(_)) => true,
+            (Expected::Revision(revision), there) => there == Some(revision),
+            _ => false,
+        }
+    }
+}
+
+/// What became of a change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Put {
+    Created(QueueRow),
+    Changed(QueueRow),
+    /// Something else is there than was expected; nothing was written.
+    Unexpected(Option<QueueRow>),
+}
+
+/// What becomes of the unfinished jobs of a queue that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfinished {
+    /// There must not be any.
+    Refuse,
+    Cancel,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deleted {
+    /// Under this revision; these jobs were cancelled, and so many tasks of them.
+    Gone {
+        revision: u64,
+        cancelled: Vec<JobKey>,
+        tasks: u64,
+    },
+    /// So many jobs are unfinished, with so many tasks that have not ended. Nothing was written.
+    Busy {
+        jobs: u64,
+        tasks: u64,
+    },
+    Missing,
+}
+
+#[async_trait]
+pub trait QueueStore: Send + Sync + 'static {
+    /// Those changed after this revision, by name. Changes become visible in the order of their revisions.
+    async fn queues(&self, after: u64) -> Result<Vec<QueueRow>, StoreError>;
+    async fn queue(&self, name: QueueName) -> Result<Option<QueueRow>, StoreError>;
+    async fn put_queue(&self, spec: QueueSpec, expected: Expected, by: By) -> Result<Put, StoreError>;
+    /// It and, if that is wanted, its unfinished jobs: all or nothing.
+    async fn delete_queue(&self, name: QueueName, unfinished: Unfinished, by: By) -> Result<Deleted, StoreError>;
+}

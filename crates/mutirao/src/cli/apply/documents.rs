@@ -1,0 +1,108 @@
+//! Files of declarations, read as the API would read them: whatever the format, each document becomes JSON.
+
+use std::io::Read;
+use std::path::Path;
+
+use saphyr::{LoadableYamlNode, Scalar, Yaml};
+use serde_json::{Map, Number, Value};
+
+use crate::failure::Failure;
+
+/// More is not a declaration.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// One thing that a file declares, and where.
+#[derive(Debug)]
+pub struct Document {
+    pub place: String,
+    pub value: Value,
+}
+
+/// The documents of a file; `-` is YAML from stdin.
+pub fn read(file: &Path) -> Result<Vec<Document>, Failure> {
+    let shown = file.display().to_string();
+    let wrong = |what: String| Failure::usage(format!("{shown}: {}", what.lines().collect::<Vec<_>>().join(" ")));
+    let text = text_of(file).map_err(|error| wrong(error.to_string()))?;
+    let values = match file.extension().and_then(|extension| extension.to_str()) {
+        _ if shown == "-" => yaml(&text).map_err(wrong)?,
+        Some("yaml" | "yml") => yaml(&text).map_err(wrong)?,
+        Some("toml") => vec![toml::from_str(&text).map_err(|error| wrong(error.message().to_owned()))?],
+        Some("json") => vec![serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?],
+        _ => return Err(wrong("its name must end in .yaml, .toml or .json".into())),
+    };
+    if values.is_empty() {
+        return Err(wrong("there is nothing in it".into()));
+    }
+    let several = values.len() > 1;
+    let place = |n: usize| if several { format!("{shown}, document {}", n + 1) } else { shown.clone() };
+    Ok(values.into_iter().enumerate().map(|(n, value)| Document { place: place(n), value }).collect())
+}
+
+fn text_of(file: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let mut reader: Box<dyn Read> = match file.as_os_str() == "-" {
+        true => Box::new(std::io::stdin().lock()),
+        false => Box::new(std::fs::File::open(file)?),
+    };
+    let read = reader.by_ref().take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if read as u64 > FILE_BYTES_MAX {
+        return Err(std::io::Error::other(format!("it is longer than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}
+
+fn yaml(text: &str) -> Result<Vec<Value>, String> {
+    let documents = Yaml::load_from_str(text).map_err(|error| error.to_string())?;
+    documents.iter().filter(|document| !document.is_null()).map(json).collect()
+}
+
+fn json(node: &Yaml<'_>) -> Result<Value, String> {
+    Ok(match node {
+        Yaml::Value(Scalar::Null) => Value::Null,
+        Yaml::Value(Scalar::Boolean(value)) => (*value).into(),
+        Yaml::Value(Scalar::Integer(value)) => (*value).into(),
+        Yaml::Value(Scalar::FloatingPoint(value)) => Number::from_f64(value.0)
+            .map(Value::Number)
+            .ok_or_else(|| format!("{value} is not a number to work with"))?,
+        Yaml::Value(Scalar::String(text)) => text.as_ref().into(),
+        Yaml::Sequence(items) => items.iter().map(json).collect::<Result<_, _>>()?,
+        Yaml::Mapping(fields) => {
+            let field = |(name, value): (&Yaml<'_>, &Yaml<'_>)| Ok((key(name)?, json(value)?));
+            fields.iter().map(field).collect::<Result<Map<_, _>, String>>()?.into()
+        }
+        Yaml::Tagged(..) => return Err("tags (!like-this) mean nothing here; leave them out".into()),
+        _ => return Err("it is not YAML that can be read".into()),
+    })
+}
+
+/// Names of fields are texts; a name that looks like something else is meant as one all the same.
+fn key(node: &Yaml<'_>) -> Result<String, String> {
+    match json(node)? {
+        Value::String(text) => Ok(text),
+        Value::Array(_) | Value::Object(_) | Value::Null => Err("the name of a field must be a text".into()),
+        other => Ok(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn yaml_becomes_what_the_api_reads() {
+        let text = "a: 1\nb: [1.5, yes, true, ~]\nc: { d: 10m, 7: x }\n---\n'e': |\n  two\n  lines\n---\n";
+        let expected =
+            [json!({"a": 1, "b": [1.5, "yes", true, null], "c": {"d": "10m", "7": "x"}}), json!({"e": "two\nlines\n"})];
+        assert_eq!(yaml(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_not_yaml_is_told() {
+        for (text, words) in [("a: [1", "line"), ("a: 1\na: 2", "uplicat"), ("a: !x 1", "tags"), ("a: .inf", "inf")] {
+            let error = yaml(text).unwrap_err();
+            assert!(error.contains(words), "{text} gave {error}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Why tasks do not run, and what would let them: from facts to words. Whoever looks after the queue brings the facts.
+
+use std::time::Duration;
+
+use mutirao_core::Timestamp;
+use mutirao_core::job::{TaskState, TaskView};
+use mutirao_core::quantity::Span;
+use mutirao_core::task::Needs;
+use serde::{Deserialize, Serialize};
+
+use crate::spec::QueueSpec;
+
+/// What the owner of a queue knows about what holds it back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct QueueFacts {
+    /// Tasks that no worker has, retries among them.
+    pub waiting: u64,
+    /// Tasks that are with a worker, or on their way to one.
+    pub out: u64,
+    /// Tasks that wait for the date of their retry, and how long until the first of them.
+    #[serde(default)]
+    pub retrying: u64,
+    #[serde(default)]
+    pub next_retry_ms: Option<u64>,
+    /// Workers that are alive, those that are leaving among them.
+    #[serde(default)]
+    pub workers: u64,
+    #[serde(default)]
+    pub leaving: u64,
+    /// Workers of before the last change of owner that have not spoken yet.
+    #[serde(default)]
+    pub expected: u64,
+    /// Tasks that the workers can run at once, as the next task needs them.
+    #[serde(default)]
+    pub slots: u64,
+    /// What the next task needs, and the most that one worker has.
+    #[serde(default)]
+    pub needs: Option<Needs>,
+    #[serde(default)]
+    pub largest: Option<Needs>,
+    /// How long until the limit on starts lets the next one go.
+    #[serde(default)]
+    pub next_start_ms: Option<u64>,
+    /// How long it rests because no worker takes what was handed out.
+    #[serde(default)]
+    pub rests_ms: Option<u64>,
+    /// Why nothing can be written, so that nothing is handed out.
+    #[serde(default)]
+    pub trouble: Option<String>,
+}
+
+/// What the owner of a queue knows about one task of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskFacts {
+    /// Waiting tasks of jobs that go before its own.
+    #[serde(default)]
+    pub ahead: u64,
+}
+
+/// One thing that holds something back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Reason {
+    pub why: String,
+    /// What would change it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+fn because(why: impl Into<String>, remedy: impl Into<String>) -> Reason {
+    Reason { why: why.into(), remedy: Some(remedy.into()) }
+}
+
+/// How something stands, and what holds it back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Explanation {
+    pub summary: String,
+    /// The weightiest first; none when nothing does.
+    pub reasons: Vec<Reason>,
+}
+
+/// Why tasks of a queue do not run.
+pub fn queue(spec: &QueueSpec, facts: &QueueFacts) -> Explanation {
+    let (waiting, out) = (facts.waiting, facts.out);
+    let summary = match (waiting, out) {
+        (0, 0) => format!("queue {} has nothing to do", spec.name),
+        (0, _) => format!("queue {}: every task is with a worker ({out})", spec.name),
+        _ => format!("queue {}: {waiting} wait, {out} are with workers", spec.name),
+    };
+    Explanation { summary, reasons: if waiting == 0 { paused(spec).into_iter().collect() } else { held(spec, facts) } }
+}
+
+fn paused(spec: &QueueSpec) -> Option<Reason> {
+    spec.paused.then(|| because("it is paused", format!("`mutirao queue resume {}` lets it go on", spec.name)))
+}
+
+/// What holds waiting tasks back.
+fn held(spec: &QueueSpec, facts: &QueueFacts) -> Vec<Reason> {
+    let name = &spec.name;
+    let mut reasons: Vec<Reason> = paused(spec).into_iter().collect();
+    if let Some(trouble) = &facts.trouble {
+        reasons.push(because(
+            format!("nothing can be written, so nothing is handed out: {trouble}"),
+            "`mutirao doctor` looks closer",
+        ));
+    }
+    reasons.extend(nobody(spec, facts));
+    if let Some(rest) = facts.rests_ms {
+        reasons.push(because(
+            format!("it rests for {} because no worker took what was handed out before", span(rest)),
+            format!("the logs of the workers, or the dead letters of queue {name}, say why"),
+        ));
+    }
+    if let Some(running) = spec.limits.running.filter(|running| facts.out >= u64::from(*running)) {
+        reasons.push(because(
+            format!("{} tasks are out, the limit is {running} (limits.running)", facts.out),
+            format!("wait for one to end, or `mutirao queue edit {name} --running-max N`"),
+        ));
+    }
+    if let (Some(next), Some(rate)) = (facts.next_start_ms, spec.limits.starts_per_second) {
+        reasons.push(because(
+            format!("{rate} may start in a second (limits.starts_per_second), the next in {}", span(next)),
+            format!("wait, or `mutirao queue edit {name} --starts-per-second N`"),
+        ));
+    }
+    if facts.retrying > 0 && facts.retrying >= facts.waiting {
+        let next = facts.next_retry_ms.map(|ms| format!(", the first in {}", span(ms))).unwrap_or_default();
+        reasons.push(because(
+            format!("all that wait have failed and wait for their next try{next}"),
+            "nothing needs to be done; `mutirao task show ID` says how a task failed",
+        ));
+    }
+    if reasons.is_empty() && facts.out >= facts.slots {
+        reasons.push(because(
+            format!("the workers are busy: {} run at once, {} are out", facts.slots, facts.out),
+            "wait, or start more workers (`mutirao worker invite`)",
+        ));
+    }
+    reasons
+}
+
+/// Why there is nobody to take them.
+fn nobody(spec: &QueueSpec, facts: &QueueFacts) -> Option<Reason> {
+    let name = &spec.name;
+    if facts.expected > 0 {
+        return Some(because(
+            format!("{} workers of before are waited for, so that what they run is not run twice", facts.expected),
+            "they are given up when their lease has run out (jobs.lease)",
+        ));
+    }
+    if facts.workers == 0 {
+        return Some(because(
+            format!("no worker takes tasks of queue {name}"),
+            format!("`mutirao worker invite --queue {name}` says how to start one"),
+        ));
+    }
+    if facts.workers == facts.leaving {
+        return Some(because(
+            format!("all {} workers of queue {name} are leaving", facts.workers),
+            format!("`mutirao worker invite --queue {name}` says how to start another"),
+        ));
+    }
+    match (facts.needs, facts.largest) {
+        (Some(needs), Some(most)) if needs.cpus > most.cpus => Some(because(
+            format!("the next task needs {} cpus, the largest worker has {}", needs.cpus, most.cpus),
+            "start a larger worker (worker.cpus)",
+        )),
+        (Some(needs), Some(most)) if needs.memory > most.memory => Some(because(
+            format!("the next task needs {} of memory, the largest worker has {}", needs.memory, most.memory),
+            "start a larger worker (worker.memory)",
+        )),
+        _ => None,
+    }
+}
+
+/// Why a task does not run, or how it stands when it does or did. `queue` is not known when its owner is silent.
+pub fn task(
+    task: &TaskView,
+    facts: Option<TaskFacts>,
+    queue: Option<(&QueueSpec, &QueueFacts)>,
+    now: Timestamp,
+) -> Explanation {
+    let with = task.worker.as_deref().map(|worker| format!(" with worker {worker}")).unwrap_or_default();
+    let said = |summary: String| Explanation { summary, reasons: Vec::new() };
+    match task.state {
+        TaskState::Running => said(format!("task {} is running{with}", task.id)),
+        TaskState::Dispatched if task.worker.is_some() => Explanation {
+            summary: format!("task {} is{with} and has not begun", task.id),
+            reasons: vec![because(
+                "its worker runs others first",
+                "wait; what waits too long there is given back and goes to another",
+            )],
+        },
+        TaskState::Dispatched => said(format!("task {} is on its way to a worker", task.id)),
+        TaskState::Ready => waiting(task, facts, queue, now),
+        ended => {
+            let reason = task.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            let how = match ended {
+                TaskState::Ok => "ended ok",
+                TaskState::Failed => "failed",
+                TaskState::TimedOut => "timed out",
+                TaskState::Cancelled => "was cancelled",
+                TaskState::Lost => "was lost with its worker",
+                _ => "was given up as dead",
+            };
+            said(format!("task {} {how}{reason}", task.id))
+        }
+    }
+}
+
+fn waiting(
+    task: &TaskView,
+    facts: Option<TaskFacts>,
+    queue: Option<(&QueueSpec, &QueueFacts)>,
+    now: Timestamp,
+) -> Explanation {
+    let summary = format!("task {} waits", task.id);
+    if let Some(at) = task.not_before.filter(|at| *at > now) {
+        let tries = task.failures;
+        let wait = span(at.since(now).as_millis() as u64);
+        let why = format!("it failed {tries} times and is tried again in {wait}");
+        let remedy = "nothing needs to be done; `mutirao job logs` shows what it wrote";
+        return Explanation { summary, reasons: vec![because(why, remedy)] };
+    }
+    let Some((spec, known)) = queue else {
+        let silent = because("whoever looks after its queue does not answer", "try again in a moment");
+        return Explanation { summary, reasons: vec![silent] };
+    };
+    let mut reasons = held(spec, known);
+    if let Some(ahead) = facts.map(|facts| facts.ahead).filter(|ahead| *ahead > 0) {
+        let policy = spec.policy.word();
+        reasons.push(because(
+            format!("{ahead} tasks of other jobs go before it (policy {policy})"),
+            match policy {
+                "fifo" => "wait for its turn; a queue with the policy priority lets jobs go first".to_owned(),
+                _ => "wait for its turn, or submit with a higher --priority".to_owned(),
+            },
+        ));
+    }
+    Explanation { summary, reasons }
+}
+
+/// Rounded up to what a person reads.
+fn span(ms: u64) -> Span {
+    let ms = if ms >= 1_000 { ms.div_ceil(1_000) * 1_000 } else { ms.max(1) };
+    Span(Duration::from_millis(ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(spec: &QueueSpec, facts: &QueueFacts) -> Vec<String> {
+        queue(spec, facts).reasons.into_iter().map(|reason| reason.why).collect()
+    }
+
+    fn spec(rest: &str) -> QueueSpec {
+        serde_json::from_str(&format!(r#"{{"name": "gpu"{rest}}}"#)).unwrap()
+    }
+
+    #[test]
+    fn whatever_holds_a_queue_back_is_named_with_its_remedy() {
+        let busy = QueueFacts { waiting: 9, out: 4, workers: 1, slots: 4, ..QueueFacts::default() };
+        assert_eq!(why(&spec(""), &busy), ["the workers are busy: 4 run at once, 4 are out"]);
+        assert_eq!(why(&spec(r#", "paused": true"#), &busy), ["it is paused"]);
+        let limits = spec(r#", "limits": {"running": 4, "starts_per_second": 2}"#);
+        let paced = QueueFacts { next_start_ms: Some(400), ..busy.clone() };
+        assert_eq!(
+            why(&limits, &paced),
+            [
+                "4 tasks are out, the limit is 4 (limits.running)",
+                "2 may start in a second (limits.starts_per_second), the next in 400ms"
+            ]
+        );
+        let empty = QueueFacts { workers: 0, slots: 0, out: 0, ..busy.clone() };
+        assert_eq!(queue(&spec(""), &empty).reasons[0].why, "no worker takes tasks of queue gpu");
+        let leaving = QueueFacts { leaving: 1, ..busy.clone() };
+        assert_eq!(why(&spec(""), &leaving), ["all 1 workers of queue gpu are leaving"]);
+        let retrying = QueueFacts { retrying: 9, next_retry_ms: Some(1_200), out: 0, ..busy.clone() };
+        assert_eq!(
+            why(&spec(""), &retrying),
+            ["all that wait have failed and wait for their next try, the first in 2s"]
+        );
+        let stuck = QueueFacts { trouble: Some("the disk is full".into()), ..busy };
+        assert!(why(&spec(""), &stuck)[0].contains("the disk is full"));
+        for facts in [empty, leaving, retrying, stuck] {
+            assert!(queue(&spec(""), &facts).reasons.iter().all(|reason| reason.remedy.is_some()));
+        }
+    }
+
+    #[test]
+    fn an_idle_queue_has_nothing_to_explain() {
+        let idle = queue(&spec(""), &QueueFacts::default());
+        assert_eq!((idle.summary.as_str(), idle.reasons.len()), ("queue gpu has nothing to do", 0));
+    }
+}

@@ -1,0 +1,32 @@
+//! What is shown of a queue.
+
+use mutirao_core::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::spec::QueueSpec;
+
+/// A queue as shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct QueueView {
+    pub definition: QueueSpec,
+    /// Grows with each change. Send it along with a change, and a change by somebody else in between is told.
+    pub revision: u64,
+    pub created_at: Timestamp,
+    pub changed_at: Timestamp,
+    /// Who changed it last.
+    pub changed_by: String,
+    /// Absent when whoever looks after the queue did not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<QueueLoad>,
+}
+
+/// How much a queue has to do, and who is there to do it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct QueueLoad {
+    /// Tasks that no worker has.
+    pub waiting: u64,
+    /// Tasks that are with a worker, or on their way to one.
+    pub out: u64,
+    /// Worker processes that are alive.
+    pub workers: u64,
+}
