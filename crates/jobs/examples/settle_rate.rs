@@ -88,7 +88,7 @@ async fn create(store: &Shared) -> Result<JobKey, StoreError> {
     };
     match store.create(job).await? {
         Created::New(key) | Created::Before(key) | Created::Clash(key) => Ok(key),
-        Created::NoQueue => Err(anyhow::anyhow!("there is no queue of that name")),
+        Created::NoQueue => unreachable!("the queue default is always there"),
     }
 }
 

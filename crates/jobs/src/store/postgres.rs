@@ -172,6 +172,7 @@ async fn forget(tx: &Transaction<'_>, before: Timestamp) -> Result<Forgotten, St
         .await?;
     let keys: Vec<i64> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
     if keys.is_empty() {
+        tx.run("DELETE FROM queue_changes WHERE at < $1", &[&before.0]).await?;
         return Ok(Forgotten { done: true, ..Forgotten::default() });
     }
     let mut room = FORGET_ROWS;

@@ -181,6 +181,7 @@ fn forget(db: &rusqlite::Connection, before: Timestamp) -> rusqlite::Result<Forg
             .query_row([before.0], |row| row.get(0))
             .optional()?;
         let Some(job) = oldest else {
+            db.prepare_cached("DELETE FROM queue_changes WHERE at < ?1")?.execute([before.0])?;
             forgotten.done = true;
             break;
         };

@@ -83,5 +83,23 @@ async fn while_the_owner_is_silent_the_bound_on_waiting_tasks_holds_and_a_submit
     let refusal = ask(20).await.err().unwrap();
     assert_eq!((refusal.status, refusal.retry_after_s), (429, Some(10)), "{refusal}");
     assert!(matches!(ask(5).await, Ok(Submitted::New(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_changed_by_one_whom_nobody_hears_is_changed_all_the_same() {
+    let Some(town) = Town::found().await else { return };
+    let a = town.join().await;
+    let b = town.join_over(Faulty::new(&town.broker, Fault::LosesWords)).await;
+    shared_out(&[&a, &b]).await;
+    let queue = a.queue().await;
+    let paused = queue.clone();
+    a.on(move |jobs| async move { jobs.pause_queue(&ana(), &paused).await }).await.unwrap();
+    let _working = Played::start(&queue, &town.broker).await.work();
+    let job = submit(&a.jobs, array(&queue, 3)).await.id;
+    until(&a.jobs, job, "taken in", |view| view.counts.ready == 3).await;
+    let resumed = queue.clone();
+    b.on(move |jobs| async move { jobs.resume_queue(&ana(), &resumed).await }).await.unwrap();
+    // Nobody told the owner: it looks.
+    until(&a.jobs, job, "finished", |view| view.counts.ok == 3).await;
     town.remove([a, b]).await;
 }

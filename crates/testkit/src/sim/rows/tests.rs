@@ -132,6 +132,7 @@ async fn the_model_of_the_store_keeps_the_same_books_as_the_real_one() {
                     let same = match real {
                         ReallyCreated::New(job) => (job, Created::New),
                         ReallyCreated::Before(job) | ReallyCreated::Clash(job) => (job, Created::Before),
+                        ReallyCreated::NoQueue => panic!("the queue default is always there"),
                     };
                     assert_eq!(model, same, "seed {seed}, step {step}");
                 }
