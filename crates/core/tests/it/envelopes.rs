@@ -37,6 +37,7 @@ fn parcel() -> Parcel {
         dir: Some("/tmp".into()),
         stdin: Some("line\n".into()),
     };
+    let plain = TaskSpec { retry: Some(Retry::default()), ..TaskSpec::new(Action::Noop {}) };
     let spec = TaskSpec {
         action: Action::Exec(exec),
         needs: Needs { cpus: Cpus { milli: 500 }, memory: Bytes(64 << 20) },
@@ -49,7 +50,7 @@ fn parcel() -> Parcel {
         v: Version::default(),
         id: ParcelId { generation: 7, n: 3 },
         reply_to: "results.jobs.0".into(),
-        templates: vec![template(42, Arc::new(spec)), template(43, Arc::new(TaskSpec::new(Action::Noop {})))],
+        templates: vec![template(42, Arc::new(spec)), template(43, Arc::new(plain))],
         tasks: vec![
             Handout { t: 0, index: 1, n: 2, entry: Some("first".into()), command: None },
             Handout { t: 1, index: 2, n: 0, entry: None, command: Some(vec!["true".into()]) },
