@@ -71,7 +71,7 @@ async fn a_queue_is_changed_only_as_whoever_changes_it_believes_it_to_be(engine:
     assert_eq!((second.created_at, second.changed_at), (Timestamp(5), Timestamp(7)));
     let late = store.put_queue(QueueSpec::new(name("night")), expected, by(8)).await.unwrap();
     assert_eq!(late, Put::Unexpected(Some(second.clone())), "somebody else was first");
-    assert_eq!(store.queues(first.revision).await.unwrap(), [second.clone()]);
+    assert_eq!(store.queues(first.revision).await.unwrap(), std::slice::from_ref(&second));
     assert_eq!(store.queues(second.revision).await.unwrap(), []);
 
     let store = engine.reopen().await;
