@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_rs::traits::Reactor;
 use async_rs::util::RuntimeParts;
@@ -88,7 +88,8 @@ impl Reactor for Wires {
         self.0.sleep(duration)
     }
 
-    fn interval(&self, period: Duration) -> impl Stream<Item = Instant> + Send + 'static {
+    #[allow(clippy::disallowed_types, reason = "the trait's word for when its timer rang; nobody here looks at it")]
+    fn interval(&self, period: Duration) -> impl Stream<Item = std::time::Instant> + Send + 'static {
         self.0.interval(period)
     }
 
@@ -96,6 +97,6 @@ impl Reactor for Wires {
         &self,
         address: SocketAddr,
     ) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
-        async move { Ok((Box::new(TcpStream::connect(address).await?) as Wire).compat()) }
+        Box::pin(async move { Ok((Box::new(TcpStream::connect(address).await?) as Wire).compat()) })
     }
 }

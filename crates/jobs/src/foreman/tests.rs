@@ -291,7 +291,8 @@ fn of_former_attempts_only_sessions_of_the_queue_that_were_alive_then_are_believ
     let said_by = |who: &str, job_of: u64, generation: u64| {
         let now = Now { wall: Timestamp(1_000_000), mono: Mono(Duration::from_secs(1_000)) };
         let jobs = vec![job(1, &QueueName::default()), job(2, &other)];
-        let recalled = Recalled { generation: 3, jobs, sessions: vec![session("alive"), session("idle")], queues: Vec::new() };
+        let recalled =
+            Recalled { generation: 3, jobs, sessions: vec![session("alive"), session("idle")], queues: Vec::new() };
         let mut foreman: Foreman<u32> = Foreman::new(recalled, LEASE, LEASE, 1, now);
         let task = TaskKey { job: JobKey(job_of), index: 4 };
         let mut reports = done(&Pick { task, attempt: Attempt { generation, n: 1 } });

@@ -20,7 +20,9 @@ use mutirao_shards::Fence;
 use mutirao_store::postgres::{Ask, Row, Transaction, text};
 use mutirao_store::{Migration, Postgres, StoreError};
 
-use super::{Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, OpenTasks, Settlement, Settling};
+use super::{
+    Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, OpenTasks, Settlement, Settling,
+};
 use crate::entries::{Kind, Segment, unpack};
 
 /// To be applied after those of `shards`.

@@ -17,7 +17,9 @@ use mutirao_shards::Fence;
 use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::{OptionalExtension, params};
 
-use super::{Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, OpenTasks, Settlement, Settling};
+use super::{
+    Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, OpenTasks, Settlement, Settling,
+};
 use crate::entries::{Kind, Segment, unpack};
 
 /// To be applied after those of `shards`.

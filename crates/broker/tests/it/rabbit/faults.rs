@@ -114,7 +114,7 @@ async fn a_server_with_tls_is_believed_by_its_authority_only() {
     let server = Service::rabbitmq_with_tls(folder.path(), &authority.issue(&["localhost"], Good::ForLong));
     let server = server.expect("a server of our own");
     let prefix = random_prefix();
-    let believe = Believe { ca: Some(authority.ca().into()), pin: None };
+    let believe = Believe { ca: Some(authority.ca()), pin: None };
     let trust = Trust::for_url(server.url(), &believe).expect("the authority's certificate");
     let believing = |url: &str| Config { trust: trust.clone(), ..config(url, &prefix) };
     let rabbit = Rabbit::connect(believing(server.url())).await.expect("connect");

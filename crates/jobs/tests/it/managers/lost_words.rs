@@ -59,7 +59,7 @@ async fn while_the_owner_is_silent_the_bound_on_waiting_tasks_holds_and_a_submit
     let mute = Faulty::new(&town.broker, Fault::LosesWords);
     let (a, b) = (town.join().await, town.join_over(mute.clone()).await);
     shared_out(&[&a, &b]).await;
-    let queue = a.queue();
+    let queue = a.queue().await;
     let _worker = Played::start(&queue, &town.broker).await;
     while a.jobs.workers().await.0.is_empty() {
         tokio::task::yield_now().await;
@@ -83,6 +83,7 @@ async fn while_the_owner_is_silent_the_bound_on_waiting_tasks_holds_and_a_submit
     let refusal = ask(20).await.err().unwrap();
     assert_eq!((refusal.status, refusal.retry_after_s), (429, Some(10)), "{refusal}");
     assert!(matches!(ask(5).await, Ok(Submitted::New(_))));
+    town.remove([a, b]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
