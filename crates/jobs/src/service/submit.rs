@@ -60,13 +60,10 @@ impl Jobs {
         let rank = Rank { priority: spec.priority, owner: owner.id.clone(), labels: spec.labels.clone() };
         let shard = shard_of(&queue);
         let (fit, source) = self.fit(&queue).await?;
-        let (open, most) = (fit.open_tasks, self.0.settings.waiting_max);
-        if open + u64::from(total) > most {
-            return Err(Problem::busy(format!("{open} tasks wait already, the most is {most}"), 10));
-        }
-        if let Some(most) = limits.waiting.filter(|most| fit.waiting + u64::from(total) > *most) {
-            let detail = format!("{} tasks wait in queue {queue}, the most is {most} (limits.waiting)", fit.waiting);
-            return Err(Problem::busy(detail, 10));
+        let most = self.0.settings.waiting_max;
+        has_room(total, fit.open_tasks, most, "have not ended in its shard", "jobs.waiting_max")?;
+        if let Some(most) = limits.waiting {
+            has_room(total, fit.waiting, most, &format!("wait in queue {queue}"), "limits.waiting of the queue")?;
         }
         can_ever_run(&queue, needs, fit.largest, &workers)?;
         let first = spec.spread.first();
@@ -126,25 +123,40 @@ impl Jobs {
     }
 }
 
+/// Of `there`, which do something, `most` may be: a job that is larger by itself never fits, another may later.
+fn has_room(total: u32, there: u64, most: u64, doing: &str, setting: &str) -> Result<(), Problem> {
+    let total = u64::from(total);
+    if total > most {
+        let why = format!("the job has {total} tasks, the most at once is {most} ({setting})");
+        return Err(Problem::invalid("spread", why).remedy("submit it in parts, or raise the limit"));
+    }
+    if there + total > most {
+        return Err(Problem::busy(format!("{there} tasks {doing}, the most is {most} ({setting})"), 10));
+    }
+    Ok(())
+}
+
 /// `largest` is the most that a worker has, `workers` what one would be given where there is none.
 fn can_ever_run(queue: &QueueName, needs: Needs, largest: Option<Needs>, workers: &Workers) -> Result<(), Problem> {
-    let planned = Needs {
-        cpus: workers.cpus.unwrap_or(Cpus { milli: u32::MAX }),
-        memory: workers.memory.unwrap_or(Bytes(u64::MAX)),
+    let (most, who) = match largest {
+        Some(largest) => (largest, format!("the largest worker of queue {queue} has")),
+        None => {
+            let cpus = workers.cpus.unwrap_or(Cpus { milli: u32::MAX });
+            let memory = workers.memory.unwrap_or(Bytes(u64::MAX));
+            (Needs { cpus, memory }, format!("queue {queue} is defined to give its workers"))
+        }
     };
-    match largest.or(Some(planned)) {
-        Some(most) if needs.cpus > most.cpus => Err(Problem::invalid(
-            "task.needs.cpus",
-            format!("needs {} cpus, the largest worker of queue {queue} has {}", needs.cpus, most.cpus),
-        )
-        .remedy("ask for fewer, or start larger workers (worker.cpus)")),
-        Some(most) if needs.memory > most.memory => Err(Problem::invalid(
-            "task.needs.memory",
-            format!("needs {} of memory, the largest worker of queue {queue} has {}", needs.memory, most.memory),
-        )
-        .remedy("ask for less, or start larger workers (worker.memory)")),
-        _ => Ok(()),
+    if needs.cpus > most.cpus {
+        let why = format!("needs {} cpus, {who} {}", needs.cpus, most.cpus);
+        let remedy = "ask for fewer, start larger workers (worker.cpus), or edit the queue";
+        return Err(Problem::invalid("task.needs.cpus", why).remedy(remedy));
     }
+    if needs.memory > most.memory {
+        let why = format!("needs {} of memory, {who} {}", needs.memory, most.memory);
+        let remedy = "ask for less, start larger workers (worker.memory), or edit the queue";
+        return Err(Problem::invalid("task.needs.memory", why).remedy(remedy));
+    }
+    Ok(())
 }
 
 fn new_job(

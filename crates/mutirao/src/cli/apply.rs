@@ -5,7 +5,9 @@ mod documents;
 use std::path::PathBuf;
 
 use clap::Args;
+use mutirao_client::Client;
 use mutirao_queues::{QueueSpec, QueueView};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::out::Out;
@@ -23,7 +25,29 @@ pub struct ApplyArgs {
 /// Something that a file declares.
 #[derive(Debug, PartialEq)]
 enum Thing {
-    Queue(QueueSpec),
+    Queue(QueueSpec, Pause),
+}
+
+/// What a file says about a queue being paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pause {
+    Said,
+    /// Then whoever paused it by hand is not undone.
+    NotSaid,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Became {
+    Made,
+    Changed,
+    Unchanged,
+}
+
+#[derive(Debug, Serialize)]
+struct Applied {
+    became: Became,
+    queue: QueueView,
 }
 
 pub async fn run(globals: &Globals, args: ApplyArgs) -> Result<(), Failure> {
@@ -35,14 +59,39 @@ pub async fn run(globals: &Globals, args: ApplyArgs) -> Result<(), Failure> {
         }
     }
     let client = reach::client(&globals.config(vec![])?)?;
-    let mut queues: Vec<QueueView> = Vec::with_capacity(things.len());
-    for Thing::Queue(spec) in things {
-        queues.push(client.put_queue(&spec, None).await?);
+    let mut all: Vec<Applied> = Vec::with_capacity(things.len());
+    for Thing::Queue(spec, pause) in things {
+        all.push(make_so(&client, spec, pause).await?);
     }
-    out.answer(&queues, |queues| {
-        let line = |queue: &QueueView| format!("queue {} is as declared", queue.definition.name);
-        queues.iter().map(line).collect::<Vec<_>>().join("\n")
+    out.answer(&all, |all| {
+        let line = |Applied { became, queue }: &Applied| {
+            let name = &queue.definition.name;
+            match became {
+                Became::Made => format!("queue {name} was made"),
+                Became::Changed => format!("queue {name} was changed"),
+                Became::Unchanged => format!("queue {name} is as declared already"),
+            }
+        };
+        all.iter().map(line).collect::<Vec<_>>().join("\n")
     })
+}
+
+/// Only over what was looked at: whoever changes the queue in the same moment makes this fail, and neither is undone.
+async fn make_so(client: &Client, mut spec: QueueSpec, pause: Pause) -> Result<Applied, Failure> {
+    let there = match client.queue(&spec.name).await {
+        Ok(there) => there,
+        Err(error) if error.status() == Some(404) => {
+            return Ok(Applied { became: Became::Made, queue: client.create_queue(&spec).await? });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if pause == Pause::NotSaid {
+        spec.paused = there.definition.paused;
+    }
+    if there.definition == spec {
+        return Ok(Applied { became: Became::Unchanged, queue: there });
+    }
+    Ok(Applied { became: Became::Changed, queue: client.put_queue(&spec, Some(there.revision)).await? })
 }
 
 fn understood(document: Document) -> Result<Thing, Failure> {
@@ -55,12 +104,13 @@ fn understood(document: Document) -> Result<Thing, Failure> {
         Some(kind) => return Err(wrong(format!("there is no kind {kind}; write kind: Queue"))),
         None => return Err(wrong("kind is missing; write kind: Queue".into())),
     }
+    let pause = if fields.contains_key("paused") { Pause::Said } else { Pause::NotSaid };
     let spec: QueueSpec = serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string() {
         path if path == "." => wrong(error.inner().to_string()),
         path => wrong(format!("{path}: {}", error.inner())),
     })?;
     spec.check().map_err(|problem| wrong(problem.line()))?;
-    Ok(Thing::Queue(spec))
+    Ok(Thing::Queue(spec, pause))
 }
 
 #[cfg(test)]
@@ -75,7 +125,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_with_its_place() {
         let plain = QueueSpec::new("q".parse().unwrap());
-        assert_eq!(said(r#"{"kind": "Queue", "name": "q"}"#), Ok(Thing::Queue(plain)));
+        assert_eq!(said(r#"{"kind": "Queue", "name": "q"}"#), Ok(Thing::Queue(plain.clone(), Pause::NotSaid)));
+        assert_eq!(said(r#"{"kind": "Queue", "name": "q", "paused": false}"#), Ok(Thing::Queue(plain, Pause::Said)));
         for (json, words) in [
             (r#"{"name": "q"}"#, "kind is missing"),
             (r#"{"kind": "Kettle"}"#, "there is no kind \\\"Kettle\\\""),

@@ -79,7 +79,8 @@ pub async fn run(globals: &Globals, args: BackupArgs) -> Result<(), Failure> {
             let manifest = restored?;
             out.answer(&manifest, told)?;
             let data = place.data.display();
-            out.note(format!("restored to {data}; start it with `mutirao up --data {data}`"));
+            let database = if place.server.is_some() { " and the same database (MUTIRAO_DATABASE)" } else { "" };
+            out.note(format!("restored to {data}; start it with `mutirao up --data {data}`{database}"));
         }
         Verb::Verify { file } => {
             let verified = backup::verify(&file, &bar);

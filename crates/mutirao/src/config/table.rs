@@ -115,7 +115,8 @@ settings! {
     "telemetry.sample" => telemetry_sample: Share = "0.001";
     /// A worker that has been silent for this long has lost what it held.
     "jobs.lease" => jobs_lease: Lease = "10s";
-    /// Tasks that may wait in all queues together; past it, submitting is refused until some have run.
+    /// Tasks that may be open (accepted and not ended) in the queues of one shard, of which there are 16; past it, submitting
+    /// is refused until some have ended.
     "jobs.waiting_max" => jobs_waiting_max: Many = "50000000";
     /// How long a finished job is kept.
     "jobs.keep" => jobs_keep: Span = "30days";

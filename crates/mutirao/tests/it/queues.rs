@@ -66,6 +66,14 @@ fn a_file_makes_every_queue_what_it_says_or_nothing_at_all() {
     up.ok(&["apply", "-f", &file("queue.json", r#"{"kind": "Queue", "name": "one"}"#)]);
     assert!(up.ok(&["queue", "show", "one"]).contains("fifo"));
 
+    up.ok(&["queue", "pause", "one"]);
+    let told = up.ok(&["apply", "-f", &file("queue.json", r#"{"kind": "Queue", "name": "one"}"#)]);
+    assert!(told.contains("as declared already"), "{told}");
+    let told = up.ok(&["apply", "-f", &file("queue.toml", toml)]);
+    assert!(told.contains("was changed") && up.ok(&["queue", "show", "one"]).contains("paused"), "{told}");
+    up.ok(&["apply", "-f", &file("queue.json", r#"{"kind": "Queue", "name": "one", "paused": false}"#)]);
+    assert!(up.ok(&["queue", "show", "one"]).contains("open"));
+
     for (name, text, words) in [
         ("a.yaml", "kind: Queue\nname: three\n---\nkind: Queue\nname: four\nlimits: { running: 0 }\n", "document 2"),
         ("b.yaml", "kind: Queue\nname: three\n---\nkind: Kettle\nname: four\n", "Kettle"),
