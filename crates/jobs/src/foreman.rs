@@ -212,7 +212,7 @@ impl<A> Foreman<A> {
         let answer = self.pending.answers.pop_front().map(|(asker, answer)| Effect::Answer(asker, answer));
         answer
             .or_else(|| self.settle(outside))
-            .or_else(|| self.pending.acknowledge().map(Effect::Acknowledge))
+            .or_else(|| self.acknowledge(outside))
             .or_else(|| self.send(outside))
             .or_else(|| self.hand_out(outside))
             .or_else(|| self.compare(outside))
@@ -224,6 +224,15 @@ impl<A> Foreman<A> {
             return None;
         }
         self.pending.settle(now).map(Effect::Settle)
+    }
+
+    /// Never by one that has lost its shard: what it was brought meanwhile is for its successor, to whom the broker brings
+    /// it when we are gone.
+    fn acknowledge(&mut self, outside: Outside) -> Option<Effect<A>> {
+        if outside.tenure == Tenure::Lapsed {
+            return None;
+        }
+        self.pending.acknowledge().map(Effect::Acknowledge)
     }
 
     fn send(&mut self, outside: Outside) -> Option<Effect<A>> {

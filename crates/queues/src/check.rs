@@ -14,6 +14,8 @@ const WEIGHT_MAX: u32 = 1_000_000;
 const HALF_LIFE_MIN: Duration = Duration::from_secs(1);
 const HALF_LIFE_MAX: Duration = Duration::from_secs(365 * 86_400);
 const STARTS_PER_SECOND_MAX: f64 = 1_000_000.0;
+/// One a day: a queue that should start less is better paused.
+const STARTS_PER_SECOND_MIN: f64 = 1.0 / 86_400.0;
 const LABELS_MAX: usize = 64;
 /// Less is a slip of the pen: no process fits.
 const WORKER_MEMORY_MIN: Bytes = Bytes(1 << 20);
@@ -89,10 +91,13 @@ impl Limits {
             return Err(wrong("running", "nothing could ever run").remedy(NONE));
         }
         if let Some(rate) = self.starts_per_second
-            && !(rate > 0.0 && rate <= STARTS_PER_SECOND_MAX)
+            && !(STARTS_PER_SECOND_MIN..=STARTS_PER_SECOND_MAX).contains(&rate)
         {
-            return Err(wrong("starts_per_second", format!("{rate} is not above 0 and up to {STARTS_PER_SECOND_MAX}"))
-                .remedy(NONE));
+            return Err(wrong(
+                "starts_per_second",
+                format!("{rate} is not between one a day and {STARTS_PER_SECOND_MAX}"),
+            )
+            .remedy(NONE));
         }
         if self.waiting == Some(0) {
             return Err(wrong("waiting", "no job could ever be submitted").remedy(NONE));
@@ -135,11 +140,11 @@ mod tests {
             (r#""limits": {"running": 0}"#, format!("limits.running: nothing could ever run; {NONE}")),
             (
                 r#""limits": {"starts_per_second": 0}"#,
-                format!("limits.starts_per_second: 0 is not above 0 and up to 1000000; {NONE}"),
+                format!("limits.starts_per_second: 0 is not between one a day and 1000000; {NONE}"),
             ),
             (
                 r#""limits": {"starts_per_second": -2.5}"#,
-                format!("limits.starts_per_second: -2.5 is not above 0 and up to 1000000; {NONE}"),
+                format!("limits.starts_per_second: -2.5 is not between one a day and 1000000; {NONE}"),
             ),
             (r#""limits": {"waiting": 0}"#, format!("limits.waiting: no job could ever be submitted; {NONE}")),
             (

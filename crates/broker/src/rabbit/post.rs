@@ -117,7 +117,9 @@ impl Seat<'_> {
         let mut bytes = 0;
         let mut first_failure = Ok(());
         for n in left.clone() {
-            while under_way.len() >= UNCONFIRMED_MAX || (bytes + batch[n].len() > UNCONFIRMED_BYTES_MAX && bytes > 0) {
+            while first_failure.is_ok()
+                && (under_way.len() >= UNCONFIRMED_MAX || (bytes + batch[n].len() > UNCONFIRMED_BYTES_MAX && bytes > 0))
+            {
                 let Some((oldest, confirming)) = under_way.pop_front() else { break };
                 bytes -= batch[oldest].len();
                 first_failure = first_failure.and(self.settle(confirming, to).await.map(|()| _ = left.remove(&oldest)));
@@ -134,8 +136,16 @@ impl Seat<'_> {
             bytes += batch[n].len();
             under_way.push_back((n, confirming));
         }
-        for (n, confirming) in under_way {
-            first_failure = first_failure.and(self.settle(confirming, to).await.map(|()| _ = left.remove(&n)));
+        for (n, mut confirming) in under_way {
+            let settled = match &first_failure {
+                // One silence is enough: whether the others were confirmed is looked at, and not waited for.
+                Err(Undelivered::Trouble(_)) => match confirming.as_mut().now_or_never() {
+                    Some(said) => judge(said, to),
+                    None => continue,
+                },
+                _ => self.settle(confirming, to).await,
+            };
+            first_failure = first_failure.and(settled.map(|()| _ = left.remove(&n)));
         }
         first_failure
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use mutirao_core::Mono;
 
 const BURST_S: f64 = 0.1;
+/// Between two looks at the clock, at most: a rate that somebody wrote past every check must not stop the desk.
+const WAIT_MAX_S: f64 = 2.0 * 86_400.0;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
@@ -43,7 +45,8 @@ impl Pace {
     pub fn next(&self) -> Option<Mono> {
         let missing = 1.0 - self.tokens;
         // A millionth more, or rounding would have us look a moment too early, again and again.
-        (missing > 0.0).then(|| self.at.plus(Duration::from_secs_f64(missing / self.per_second + 1e-6)))
+        let wait_s = (missing / self.per_second + 1e-6).min(WAIT_MAX_S);
+        (missing > 0.0).then(|| self.at.plus(Duration::from_secs_f64(wait_s)))
     }
 }
 

@@ -189,6 +189,18 @@ fn a_broker_that_was_away_costs_nobody_its_lease_but_silence_does() {
 }
 
 #[test]
+fn whoever_has_lost_its_shard_leaves_reports_to_its_successor() {
+    let (mut scene, picks) = Scene::at_work();
+    scene.turn();
+    // Of a later owner's attempt: nothing to write here, and nothing to acknowledge either.
+    let mut of_successor = done(&picks[0]);
+    of_successor.done[0].attempt.generation += 1;
+    scene.hear(of_successor);
+    assert!(scene.turn_with(Tenure::Lapsed, Inbox::Empty).iter().all(|effect| acknowledges(effect).is_none()));
+    assert!(scene.turn().iter().any(|effect| acknowledges(effect).is_some()), "the owner has heard it");
+}
+
+#[test]
 fn whoever_does_not_hold_its_tenure_neither_writes_nor_hands_out() {
     let mut scene = Scene::new();
     scene.beat(&[]);

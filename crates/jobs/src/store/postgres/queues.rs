@@ -75,9 +75,11 @@ impl QueueStore for PostgresJobs {
         }
         let cancelled = tx
             .rows(
-                "UPDATE jobs SET cancelled = total - ok - failed - timed_out - lost - dead,
+                // Locked in the order in which settlements lock, or the two could wait for each other.
+                "WITH open AS (SELECT key FROM jobs WHERE queue = $1 AND finished_at IS NULL ORDER BY key FOR NO KEY UPDATE)
+                 UPDATE jobs SET cancelled = total - ok - failed - timed_out - lost - dead,
                                  cancelled_at = $2, finished_at = $2
-                 WHERE queue = $1 AND finished_at IS NULL RETURNING key",
+                 FROM open WHERE jobs.key = open.key RETURNING jobs.key",
                 &[&name.as_str(), &by.at.0],
             )
             .await?;
