@@ -44,6 +44,8 @@ impl<'a> Target<'a> {
         let target = Target { tx, later };
         if found.is_empty() {
             migrate::steps(&target.tx, now.iter()).await.map_err(StoreError::from)?;
+            // The steps put first rows into some, and those come with the backup.
+            target.truncate(&tables(&now)).await?;
         } else if &found == schema {
             target.empty(&tables(&now), address, present).await?;
         } else {
@@ -61,8 +63,7 @@ impl<'a> Target<'a> {
             if row.try_get(0).map_err(StoreError::from)? {
                 return Err(BackupError::InUse { place: place() });
             }
-            let truncate = format!("TRUNCATE {}", tables.join(", "));
-            return Ok(self.tx.batch_execute(&truncate).await.map_err(StoreError::from)?);
+            return Ok(self.truncate(tables).await?);
         }
         let filled: Vec<String> =
             tables.iter().map(|table| format!("SELECT '{table}' WHERE EXISTS (SELECT 1 FROM {table})")).collect();
@@ -74,6 +75,13 @@ impl<'a> Target<'a> {
                 Err(BackupError::NotEmpty { place: place(), what: format!("rows in {table}") })
             }
         }
+    }
+
+    async fn truncate(&self, tables: &[&str]) -> Result<(), StoreError> {
+        if tables.is_empty() {
+            return Ok(());
+        }
+        Ok(self.tx.batch_execute(&format!("TRUNCATE {}", tables.join(", "))).await?)
     }
 
     /// Takes lines as COPY writes them.
