@@ -4,9 +4,10 @@ use mutirao_broker::memory::{Limits, Memory};
 use mutirao_core::envelope::{shard_of, tasks_of};
 use mutirao_core::id::QueueName;
 use mutirao_core::job::{JobSpec, Spread};
+use mutirao_queues::QueueSpec;
 
 use crate::brokers::Faulty;
-use crate::house::{House, Played, house_over, noop};
+use crate::house::{House, Played, ana, house_over, noop};
 
 /// Another queue of the same shard.
 fn neighbour_of(queue: &QueueName) -> QueueName {
@@ -26,6 +27,7 @@ async fn a_queue_without_a_leader_holds_up_no_other_queue_of_its_shard() {
     let broker = Memory::new(None, Limits::default());
     let faulty = Faulty::without_leader(&broker, tasks_of(&stuck));
     let house = house_over(broker, faulty.clone()).await;
+    house.jobs.create_queue(&ana(), QueueSpec::new(other.clone())).await.unwrap();
     for queue in [&stuck, &other] {
         Played::start(queue, &house.broker).await.work();
         is_served(&house, queue).await;

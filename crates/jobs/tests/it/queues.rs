@@ -200,11 +200,13 @@ async fn the_limit_on_waiting_tasks_is_told_and_holds() {
     let house = house().await;
     let limits = Limits { waiting: Some(10), ..Limits::default() };
     define(&house, QueueSpec { limits, ..QueueSpec::new(name("small")) }).await;
-    let full = refusal(&house, array(&name("small"), 11)).await;
-    assert_eq!((full.status, full.retry_after_s), (429, Some(10)));
-    assert!(full.line().contains("0 tasks wait in queue small, the most is 10"), "{full}");
+    let too_large = refusal(&house, array(&name("small"), 11)).await;
+    assert_eq!(too_large.status, 422, "it would never fit");
+    assert!(too_large.line().contains("has 11 tasks, the most at once is 10 (limits.waiting"), "{too_large}");
     house.submit(array(&name("small"), 10)).await;
-    assert_eq!(refusal(&house, array(&name("small"), 1)).await.status, 429);
+    let full = refusal(&house, array(&name("small"), 1)).await;
+    assert_eq!((full.status, full.retry_after_s), (429, Some(10)));
+    assert!(full.line().contains("10 tasks wait in queue small, the most is 10"), "{full}");
 }
 
 #[tokio::test]
