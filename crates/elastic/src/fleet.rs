@@ -102,7 +102,8 @@ pub enum Listing {
     Has(BTreeSet<WorkerId>),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Activity {
     Idle {
         since: Timestamp,

@@ -7,6 +7,7 @@
 //! - [`fleet`] is the life of each worker as the resource manager sees it, and the plan that brings what is there to what is
 //!   wanted, safe to die in at any point.
 //! - [`packing`] puts workers on nodes, and says who goes first when there are too many.
+//! - [`protocol`] is what the resource manager and the manager say to each other.
 //! - [`steady`] is the time all of it is told: one that never jumps while a process lives.
 //!
 //! Words: a *target* is whatever is counted (workers of a queue, schedulers, replicas of the API, nodes). They are called
@@ -24,6 +25,7 @@ pub mod fleet;
 pub mod measure;
 pub mod packing;
 pub mod policy;
+pub mod protocol;
 pub mod steady;
 
 pub use decide::{Change, Decision, Removal, State, decide};
