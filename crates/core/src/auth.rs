@@ -49,8 +49,11 @@ impl std::str::FromStr for Role {
 /// Who a request comes from, once that is proved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// The token's or worker's id: the `owner` of what it creates.
+    /// The token's or worker's id.
     pub id: String,
+    /// The token's or worker's name: the `owner` of what it creates. Tokens of one name are one owner, so that a token that
+    /// replaces another goes on as it.
+    pub name: String,
     pub role: Role,
     pub namespace: String,
 }

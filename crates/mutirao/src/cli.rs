@@ -40,7 +40,7 @@ pub use show::{quoted, size};
 
 /// Runs work once, on one machine or many: jobs of tasks, handed to workers, each task ending exactly once.
 #[derive(Debug, Parser)]
-#[command(name = "mutirao", version, after_help = EXIT_CODES, propagate_version = true)]
+#[command(name = "mutirao", version = env!("MUTIRAO_BUILD"), after_help = EXIT_CODES, propagate_version = true)]
 pub struct Cli {
     #[command(flatten)]
     pub globals: Globals,

@@ -71,7 +71,7 @@ impl Manager {
             leases,
             terms,
             member,
-            address: url.clone(),
+            address: shown_url(settings, scheme, address),
             broker: broker.clone(),
             blobs: blobs.clone(),
             clock: clock.clone(),
@@ -201,12 +201,18 @@ fn jobs_settings(settings: &Settings) -> JobsSettings {
 fn api_settings(settings: &Settings, tls: Option<Serving>) -> mutirao_api::Settings {
     let whole = |many: u64| u32::try_from(many).unwrap_or(u32::MAX);
     mutirao_api::Settings {
-        hosts: settings.api_hosts.0.clone(),
+        hosts: settings.api_hosts.0.iter().cloned().chain(own_name(settings)).collect(),
         rate: Rate::new(whole(settings.api_rate.0), whole(settings.api_burst.0)),
         drain: REQUESTS_DRAIN,
         tls,
         ..mutirao_api::Settings::default()
     }
+}
+
+/// Whoever goes where `api.url` says comes with the name in it. Plain addresses need no leave.
+fn own_name(settings: &Settings) -> Option<String> {
+    let (_, rest) = settings.api_url.set()?.0.split_once("://")?;
+    rest.split([':', '/']).next().map(str::to_owned)
 }
 
 /// `0.0.0.0` is where to listen, not where to go.
@@ -215,6 +221,15 @@ fn as_reached_from_here(address: SocketAddr) -> SocketAddr {
         IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, address.port()).into(),
         IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST, address.port()).into(),
         _ => address,
+    }
+}
+
+/// Where others reach the API, as far as this process can know.
+fn shown_url(settings: &Settings, scheme: &str, address: SocketAddr) -> String {
+    match settings.api_url.set() {
+        Some(url) => url.0.trim_end_matches('/').to_owned(),
+        None if address.ip().is_unspecified() => format!("{scheme}://{}:{}", machine::host_name(), address.port()),
+        None => format!("{scheme}://{address}"),
     }
 }
 

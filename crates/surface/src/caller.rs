@@ -44,7 +44,8 @@ mod tests {
 
     #[test]
     fn a_lesser_role_is_told_which_it_needs() {
-        let caller = Caller(Principal { id: "t1".into(), role: Role::Viewer, namespace: "default".into() });
+        let caller =
+            Caller(Principal { id: "t1".into(), name: "ana".into(), role: Role::Viewer, namespace: "default".into() });
         assert_eq!(caller.must_be(Role::Viewer), Ok(()));
         let Rejection(problem) = caller.must_be(Role::Operator).unwrap_err();
         assert!(problem.status == 403 && problem.line().contains("operator"), "{problem}");

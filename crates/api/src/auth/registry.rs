@@ -37,7 +37,7 @@ pub struct Token {
 
 impl Token {
     pub fn principal(&self) -> Principal {
-        Principal { id: self.id.clone(), role: self.role, namespace: self.namespace.clone() }
+        Principal { id: self.id.clone(), name: self.name.clone(), role: self.role, namespace: self.namespace.clone() }
     }
 
     pub fn is_good_at(&self, now: Timestamp) -> bool {
@@ -71,7 +71,12 @@ pub struct Worker {
 
 impl Worker {
     pub fn principal(&self) -> Principal {
-        Principal { id: self.id.0.clone(), role: Role::Node, namespace: self.namespace.clone() }
+        Principal {
+            id: self.id.0.clone(),
+            name: self.name.clone(),
+            role: Role::Node,
+            namespace: self.namespace.clone(),
+        }
     }
 
     pub fn view(&self) -> KeyView {

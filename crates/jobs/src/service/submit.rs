@@ -57,7 +57,7 @@ impl Jobs {
         let total = spec.spread.count() as u32;
         let (queue, needs) = (spec.queue.clone(), spec.task.needs);
         let retry = spec.task.retry.or(defaults.retry).unwrap_or_default();
-        let rank = Rank { priority: spec.priority, owner: owner.id.clone(), labels: spec.labels.clone() };
+        let rank = Rank { priority: spec.priority, owner: owner.name.clone(), labels: spec.labels.clone() };
         let shard = shard_of(&queue);
         let (fit, source) = self.fit(&queue).await?;
         let most = self.0.settings.waiting_max;
@@ -189,7 +189,7 @@ fn new_job(
     });
     NewJob {
         namespace: owner.namespace,
-        owner: owner.id,
+        owner: owner.name,
         name: spec.name,
         queue: spec.queue,
         labels,

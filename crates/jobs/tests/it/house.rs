@@ -102,7 +102,7 @@ pub async fn manager(store: &Database, leases: mutirao_shards::Shared, setting: 
 }
 
 pub fn ana() -> Principal {
-    Principal { id: "ana".into(), role: Role::Operator, namespace: DEFAULT_NAMESPACE.into() }
+    Principal { id: "t1".into(), name: "ana".into(), role: Role::Operator, namespace: DEFAULT_NAMESPACE.into() }
 }
 
 /// What a manager answers over HTTP, had it let the caller in.

@@ -26,7 +26,8 @@ fn folder() -> tempfile::TempDir {
 }
 
 async fn submit_one(house: &House, key: &str) -> Result<Submitted, mutirao_core::Problem> {
-    let owner = Principal { id: "ana".into(), role: Role::Operator, namespace: DEFAULT_NAMESPACE.into() };
+    let owner =
+        Principal { id: "t1".into(), name: "ana".into(), role: Role::Operator, namespace: DEFAULT_NAMESPACE.into() };
     house.jobs.submit(&owner, noop(Spread::Single), Some(key.into()), "0".repeat(32)).await
 }
 

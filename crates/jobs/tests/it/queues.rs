@@ -126,7 +126,7 @@ async fn no_job_is_left_in_a_queue_that_is_gone(engine: &Engine) {
 }
 
 fn admin() -> Principal {
-    Principal { id: "ana".into(), role: Role::Admin, namespace: DEFAULT_NAMESPACE.into() }
+    Principal { id: "t1".into(), name: "ana".into(), role: Role::Admin, namespace: DEFAULT_NAMESPACE.into() }
 }
 
 async fn define(house: &House, spec: QueueSpec) {

@@ -178,7 +178,8 @@ async fn a_job_that_can_never_run_is_refused_at_once() {
     while house.jobs.workers().await.0.is_empty() {
         SystemClock.sleep(Duration::from_millis(5)).await;
     }
-    let owner = Principal { id: "ana".into(), role: Role::Operator, namespace: DEFAULT_NAMESPACE.into() };
+    let owner =
+        Principal { id: "t1".into(), name: "ana".into(), role: Role::Operator, namespace: DEFAULT_NAMESPACE.into() };
     let mut greedy = noop(Spread::Single);
     greedy.task.needs.cpus = Cpus { milli: 64_000 };
     let refusal = house.jobs.submit(&owner, greedy, None, String::new()).await.err().unwrap();

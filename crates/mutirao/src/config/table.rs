@@ -103,6 +103,9 @@ settings! {
     "api.burst" => api_burst: Many = "1000";
     /// Names, besides localhost and plain addresses, that clients may call the API by; separated by commas.
     "api.hosts" => api_hosts: Names = "none";
+    /// Where the other managers and people reach this manager, as `shard list` shows it: https://one.example.org:7070; auto is
+    /// where it listens, or this host's name when it listens everywhere.
+    "api.url" => api_url: Auto<ServerUrl> = "auto";
     /// The certificate that the API shows, with its chain (PEM); with it, and tls.key, the API speaks https only.
     "tls.cert" => tls_cert: Maybe<File> = "none";
     /// The private key of that certificate (PEM, without a password). Only its owner should be able to read it.

@@ -44,7 +44,7 @@ fn text(manager: &Manager, workers: u32, capacity: Needs, next: &Next, drain: &s
     format!(
         "Mutirão {} is up.\n  API      {}\n  token    {}\n  workers  {crew}\n\nIn another terminal:\n  {}\n  {}\n  {}\n\n\
          Ctrl-C stops it; running tasks get {drain} to finish.",
-        env!("CARGO_PKG_VERSION"),
+        env!("MUTIRAO_BUILD"),
         manager.url,
         manager.token_file.display(),
         next.line(hello),

@@ -1,6 +1,6 @@
 //! What the commands that look and change say.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
 use mutirao_testkit::{Installation, wait};
@@ -125,6 +125,39 @@ fn a_token_may_do_what_its_role_may_until_it_is_revoked() {
     assert!(list.contains("bob") && !list.contains(secret), "{list}");
     up.ok(&["token", "revoke", id]);
     assert_eq!(as_bob(&["job", "list"]).code, Some(4));
+}
+
+#[test]
+fn tokens_of_one_name_are_one_owner() {
+    let up = Installation::start();
+    let owner_with_a_new_token = || {
+        let args = ["--json", "token", "create", "--role", "operator", "--name", "ana"];
+        let created: serde_json::Value = serde_json::from_str(&up.ok(&args)).unwrap();
+        let submitted = run({
+            let mut command = up.command(&["submit", "--", "true"]);
+            command.env("MUTIRAO_TOKEN", created["secret"].as_str().unwrap());
+            command
+        });
+        let job: serde_json::Value =
+            serde_json::from_str(&up.ok(&["--json", "job", "show", submitted.out.trim()])).unwrap();
+        job["owner"].as_str().unwrap().to_owned()
+    };
+    assert_eq!([owner_with_a_new_token(), owner_with_a_new_token()], ["ana", "ana"]);
+}
+
+#[test]
+fn a_manager_is_shown_where_it_is_reached_and_answers_to_that_name() {
+    let up = Installation::setup().env("MUTIRAO_API_URL", "http://one.example.org:7070/").start();
+    let shards = up.ok(&["shard", "list"]);
+    assert!(shards.contains("http://one.example.org:7070") && !shards.contains(&up.url()), "{shards}");
+    let asked = |host: &str| {
+        let mut stream = std::net::TcpStream::connect(up.url().strip_prefix("http://").unwrap()).unwrap();
+        write!(stream, "GET /healthz HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.lines().next().unwrap().to_owned()
+    };
+    assert!(asked("one.example.org:7070").contains("200") && asked("two.example.org").contains("421"));
 }
 
 #[test]
