@@ -91,7 +91,8 @@ async fn one_run(tasks: u32) -> anyhow::Result<Run> {
     while jobs.workers().await.0.len() < 2 {
         clock.sleep(Duration::from_millis(5)).await;
     }
-    let owner = Principal { id: "lab".into(), role: Role::Admin, namespace: DEFAULT_NAMESPACE.into() };
+    let owner =
+        Principal { id: "lab".into(), name: "lab".into(), role: Role::Admin, namespace: DEFAULT_NAMESPACE.into() };
     let before = proc::cpu_by_thread();
     let begin = clock.monotonic();
     let Submitted::New(job) = jobs.submit(&owner, noop_job(tasks), None, "0".repeat(32)).await? else {
