@@ -1,10 +1,15 @@
 //! One file for each experiment.
 
+pub mod batch;
 pub mod budget;
 pub mod overhead;
 pub mod spawn;
 
-pub const ALL: [(&str, &str); 3] = [
+pub const ALL: [(&str, &str); 4] = [
+    (
+        "batch",
+        "10,000 processes, no-op tasks and a million of them, beside xargs, GNU parallel, HyperQueue, Celery, Dramatiq",
+    ),
     ("budget", "what a task costs each process in CPU, as a ratio to the committed budget"),
     ("overhead", "no-op tasks end to end: tasks/s, CPU ledger, memory with a million waiting, cost of logging"),
     ("spawn", "real /bin/true processes: tasks/s as a share of the raw posix_spawn rate"),

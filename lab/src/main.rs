@@ -31,6 +31,8 @@ struct Cli {
 enum What {
     /// Show the experiments.
     List,
+    /// Many short commands and no-op tasks on both backends, beside xargs, GNU parallel, HyperQueue, Celery and Dramatiq.
+    Batch(experiments::batch::Options),
     /// What a task costs each process in CPU, as a ratio to the committed budget.
     Budget(experiments::budget::Options),
     /// No-op tasks end to end: tasks/s, CPU by process, memory with a million waiting, the cost of logging.
@@ -48,6 +50,7 @@ fn main() -> anyhow::Result<()> {
             }
             return Ok(());
         }
+        What::Batch(options) => experiments::batch::run(options)?,
         What::Budget(options) => experiments::budget::run(options)?,
         What::Overhead(options) => experiments::overhead::run(options)?,
         What::Spawn(options) => experiments::spawn::run(options)?,

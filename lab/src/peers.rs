@@ -1,4 +1,4 @@
-//! Celery and Dramatiq, measured beside us in the same run, on the same broker. Installed once from PyPI into a folder of
+//! Celery, Dramatiq and HyperQueue, measured beside us in the same run, the first two on the same broker. Installed once from PyPI into a folder of
 //! their own.
 
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::Context;
 use mutirao_core::{Clock, SystemClock};
 
-const PACKAGES: [&str; 2] = ["celery==5.7.0", "dramatiq[rabbitmq]==2.2.1"];
+const PACKAGES: [&str; 3] = ["celery==5.7.0", "dramatiq[rabbitmq]==2.2.1", "hyperqueue==0.27.0"];
+pub const FOLDER: &str = "target/lab-peers";
 /// Long enough for the slowest peer on a slow machine; then it is an error, not a figure.
 const PATIENCE: Duration = Duration::from_secs(600);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -72,12 +73,14 @@ impl Peers {
     /// Installs what is missing.
     pub fn prepare(environment: &Path) -> anyhow::Result<Self> {
         let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
-        if !environment.join("ready").exists() {
+        // Names what was installed, so that a longer list is installed anew.
+        let (ready, wanted) = (environment.join("ready"), PACKAGES.join("\n"));
+        if std::fs::read_to_string(&ready).ok().as_ref() != Some(&wanted) {
             eprintln!("installing {} into {}", PACKAGES.join(" and "), environment.display());
             done(Command::new("python3").args(["-m", "venv"]).arg(environment))
                 .context("python3 -m venv (Debian: apt-get install python3-venv)")?;
             done(Command::new(environment.join("bin/pip")).args(["install", "--quiet"]).args(PACKAGES))?;
-            std::fs::write(environment.join("ready"), "")?;
+            std::fs::write(ready, wanted)?;
         }
         // Their programs run in a folder of their own.
         Ok(Self { environment: std::path::absolute(environment)?, programs })
@@ -108,6 +111,20 @@ impl Peers {
         let rate = f64::from(tasks) / SystemClock.monotonic().since(begin).as_secs_f64();
         drop(worker);
         Ok(rate)
+    }
+}
+
+impl Peers {
+    /// Processes per second of `/bin/true` as one job of HyperQueue.
+    pub fn hyperqueue_rate(&self, tasks: u32, cores: usize) -> anyhow::Result<f64> {
+        let folder = tempfile::tempdir()?;
+        let mut command = Command::new(self.environment.join("bin/python"));
+        command.arg(self.programs.join("hyperqueue_true.py")).args([tasks.to_string(), cores.to_string()]);
+        let out = command.current_dir(folder.path()).stdin(Stdio::null()).output()?;
+        let said = String::from_utf8_lossy(&out.stdout);
+        let took = said.lines().find_map(|line| line.strip_prefix("seconds ")?.parse::<f64>().ok());
+        let took = took.with_context(|| format!("HyperQueue failed: {}", String::from_utf8_lossy(&out.stderr)))?;
+        Ok(f64::from(tasks) / took)
     }
 }
 

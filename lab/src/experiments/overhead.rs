@@ -5,7 +5,7 @@ mod distributed;
 mod embedded;
 mod process;
 
-pub use process::{run_job, wait_for_workers};
+pub use process::{client, one_run, run_job, wait_for_workers};
 
 use clap::Args;
 use mutirao_core::job::{JobSpec, Spread};
@@ -52,7 +52,7 @@ pub fn ledgers(tasks: u32, runs: usize) -> anyhow::Result<Vec<(&'static str, Rep
     Ok(vec![("embedded", embedded), ("distributed", distributed)])
 }
 
-fn noop_job(tasks: u32) -> JobSpec {
+pub fn noop_job(tasks: u32) -> JobSpec {
     let spread = Spread::Array { first: 1, last: tasks };
     JobSpec { spread, ..JobSpec::new(TaskSpec::new(Action::Noop {})) }
 }

@@ -51,12 +51,12 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-fn true_job(tasks: u32) -> JobSpec {
+pub fn true_job(tasks: u32) -> JobSpec {
     let exec = Exec { command: vec!["/bin/true".into()], ..Exec::default() };
     JobSpec { spread: Spread::Array { first: 1, last: tasks }, ..JobSpec::new(TaskSpec::new(Action::Exec(exec))) }
 }
 
-fn raw_rate(threads: usize, each: u32) -> anyhow::Result<f64> {
+pub fn raw_rate(threads: usize, each: u32) -> anyhow::Result<f64> {
     let begin = SystemClock.monotonic();
     let spawn = move || -> std::io::Result<()> {
         for _ in 0..each {
@@ -72,7 +72,7 @@ fn raw_rate(threads: usize, each: u32) -> anyhow::Result<f64> {
     Ok(count / SystemClock.monotonic().since(begin).as_secs_f64())
 }
 
-fn xargs_rate(cores: usize, tasks: u32) -> anyhow::Result<f64> {
+pub fn xargs_rate(cores: usize, tasks: u32) -> anyhow::Result<f64> {
     let begin = SystemClock.monotonic();
     let line = format!("seq {tasks} | xargs -P{cores} -n1 /bin/true");
     let status = Command::new("sh").args(["-c", &line]).status()?;

@@ -7,7 +7,7 @@ use mutirao_testkit::Installation;
 
 use super::process::{one_run, wait_for_workers};
 use super::{OVER_RABBITMQ, Options, middle};
-use crate::peers::{Peer, Peers};
+use crate::peers::{self, Peer, Peers};
 use crate::proc;
 use crate::raw;
 use crate::report::Report;
@@ -16,7 +16,6 @@ use crate::services::Servers;
 const WORKERS: u32 = 2;
 /// The peers are slower by an order: fewer tasks say as much.
 const PEER_SHARE: u32 = 10;
-const PEERS_FOLDER: &str = "target/lab-peers";
 
 pub fn run(options: &Options) -> anyhow::Result<Report> {
     let mut report = Report::new("overhead-distributed");
@@ -31,7 +30,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     report.row("raw RabbitMQ, a message a task", messages, "messages/s");
     let rows = runtime.block_on(raw::rows_per_s(servers.postgres.url(), i64::from(options.tasks)))?;
     report.row("raw PostgreSQL, a row a task", rows, "rows/s");
-    let peers = Peers::prepare(Path::new(PEERS_FOLDER))?;
+    let peers = Peers::prepare(Path::new(peers::FOLDER))?;
     for peer in Peer::ALL {
         let tasks = (options.tasks / PEER_SHARE).max(1);
         let run = |_| peers.rate(peer, servers.rabbitmq.url(), tasks, WORKERS as usize);

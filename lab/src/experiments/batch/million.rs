@@ -1,0 +1,106 @@
+//! A million: how fast they are accepted, and what handing one out costs while they wait.
+
+use std::time::Duration;
+
+use mutirao_client::Client;
+use mutirao_core::exec::Exec;
+use mutirao_core::job::{JobSpec, JobView, Spread};
+use mutirao_core::task::{Action, TaskSpec};
+use mutirao_core::{Clock, JobKey, QueueName, SystemClock};
+use mutirao_queues::{Policy, QueueSpec};
+use mutirao_testkit::Installation;
+
+use super::{Ground, Options, WORKERS, on};
+use crate::experiments::overhead::{client, middle, noop_job};
+use crate::proc;
+use crate::report::{Goal, Report};
+use crate::services::Backend;
+
+const ARRAY_S: Goal = Goal::AtMost(3.0);
+const DISTINCT_S: Goal = Goal::AtMost(20.0);
+/// Flat, but for noise.
+const FLAT: Goal = Goal::AtMost(1.2);
+const FEW_WAITING: u32 = 1_000;
+/// Enough to cost seconds of CPU.
+const HANDED_OUT: u32 = 100_000;
+const DISTINCT_PER_JOB: u32 = 100_000;
+
+pub fn measure(options: &Options, ground: &Ground, report: &mut Report) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    for backend in [Backend::Embedded, Backend::Distributed] {
+        let up = ground.up(backend, 0)?;
+        let client = client(&up)?;
+        let on = on(backend);
+        let array = runtime.block_on(seconds_to_accept(&client, vec![noop_job(options.many)]))?;
+        report.goal(format!("array of {} accepted, {on}", options.many), array, "s", ARRAY_S);
+        let distinct = runtime.block_on(seconds_to_accept(&client, distinct_jobs(options.many)))?;
+        report.goal(format!("{} distinct accepted, {on}", options.many), distinct, "s", DISTINCT_S);
+        drop(up);
+        let cost = |waiting: u32| -> anyhow::Result<f64> {
+            let up = ground.up(backend, WORKERS)?;
+            runtime.block_on(dispatch_cost_us(&up, waiting))
+        };
+        let costs = |waiting: u32| -> anyhow::Result<f64> {
+            Ok(middle((0..options.runs).map(|_| cost(waiting)).collect::<anyhow::Result<_>>()?))
+        };
+        let (few, many) = (costs(FEW_WAITING)?, costs(options.many)?);
+        report.row(format!("manager's CPU a task, {FEW_WAITING} wait behind it, {on}"), few, "µs");
+        report.row(format!("manager's CPU a task, {} wait behind it, {on}", options.many), many, "µs");
+        report.goal(format!("the second to the first, {on}"), many / few, "×", FLAT);
+    }
+    Ok(())
+}
+
+async fn seconds_to_accept(client: &Client, jobs: Vec<JobSpec>) -> anyhow::Result<f64> {
+    let (begin, mut accepted) = (SystemClock.monotonic(), Vec::new());
+    for job in &jobs {
+        accepted.push(client.submit(job).await?.id);
+    }
+    let took = SystemClock.monotonic().since(begin).as_secs_f64();
+    // Whoever comes next to this database has no business with them.
+    for job in accepted {
+        client.cancel_job(job).await?;
+        end_of(client, job).await?;
+    }
+    Ok(took)
+}
+
+fn distinct_jobs(tasks: u32) -> Vec<JobSpec> {
+    let command =
+        |n: u32| vec!["process-one".to_owned(), format!("--input=/data/set-{n:08}.csv"), format!("--seed={}", n * 31)];
+    let starts = (0..tasks).step_by(DISTINCT_PER_JOB as usize);
+    let job = |first: u32| {
+        let commands = (first..tasks.min(first + DISTINCT_PER_JOB)).map(command).collect();
+        JobSpec { spread: Spread::Commands(commands), ..JobSpec::new(TaskSpec::new(Action::Exec(Exec::default()))) }
+    };
+    starts.map(job).collect()
+}
+
+/// CPU time of the manager for each task of a job that goes first while `waiting` others wait in the same queue.
+async fn dispatch_cost_us(up: &Installation, waiting: u32) -> anyhow::Result<f64> {
+    let client = client(up)?;
+    let queue = QueueName::default();
+    let mut spec = QueueSpec { policy: Policy::Priority, ..QueueSpec::new(queue.clone()) };
+    spec.paused = true;
+    client.put_queue(&spec, None).await?;
+    let behind = client.submit(&noop_job(waiting)).await?;
+    let first = client.submit(&JobSpec { priority: 1, ..noop_job(HANDED_OUT) }).await?;
+    let before = proc::cpu(up.pid());
+    client.resume_queue(&queue).await?;
+    let ended = end_of(&client, first.id).await?;
+    let spent = proc::cpu(up.pid()) - before;
+    anyhow::ensure!(ended.counts.ok == u64::from(HANDED_OUT), "not every task ended ok: {:?}", ended.counts);
+    client.cancel_job(behind.id).await?;
+    end_of(&client, behind.id).await?;
+    Ok(spent.as_secs_f64() * 1e6 / f64::from(HANDED_OUT))
+}
+
+async fn end_of(client: &Client, job: JobKey) -> anyhow::Result<JobView> {
+    loop {
+        let view = client.job(job).await?;
+        if view.finished_at.is_some() {
+            return Ok(view);
+        }
+        SystemClock.sleep(Duration::from_millis(10)).await;
+    }
+}
