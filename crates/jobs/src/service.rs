@@ -77,6 +77,7 @@ pub struct Jobs(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub store: Store,
+    pub broker: Broker,
     pub blobs: Arc<dyn Blobs>,
     pub clock: Arc<dyn Clock>,
     pub settings: JobsSettings,
@@ -119,7 +120,7 @@ impl Jobs {
         .await?;
         let bench = Bench {
             store: store.clone(),
-            broker,
+            broker: broker.clone(),
             clock: clock.clone(),
             dice,
             settings: settings.clone(),
@@ -132,6 +133,7 @@ impl Jobs {
         tasks.spawn(sweep(store.clone(), blobs.clone(), clock.clone(), settings.keep));
         let jobs = Self(Arc::new(Inner {
             store,
+            broker,
             blobs,
             clock,
             settings,

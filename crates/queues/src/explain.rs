@@ -47,6 +47,9 @@ pub struct QueueFacts {
     /// Why nothing can be written, so that nothing is handed out.
     #[serde(default)]
     pub trouble: Option<String>,
+    /// Why nothing reaches the workers, or comes from them.
+    #[serde(default)]
+    pub broker: Option<String>,
 }
 
 /// What the owner of a queue knows about one task of it.
@@ -78,6 +81,25 @@ pub struct Explanation {
     pub reasons: Vec<Reason>,
 }
 
+/// Why nobody can say how a queue stands. `broker`: why it cannot be reached, if so.
+pub fn silent(spec: &QueueSpec, broker: Option<&str>) -> Explanation {
+    let reason = broker.map(cut_off).unwrap_or_else(|| {
+        because(
+            "whoever looks after it does not answer",
+            "try again in a moment; `mutirao shard list` shows who it is, `mutirao doctor` looks closer",
+        )
+    });
+    let summary = format!("queue {}: how many wait cannot be said", spec.name);
+    Explanation { summary, reasons: paused(spec).into_iter().chain([reason]).collect() }
+}
+
+fn cut_off(why: &str) -> Reason {
+    because(
+        format!("the broker cannot be reached, so nothing is handed out: {why}"),
+        "what runs goes on and jobs are accepted; `mutirao doctor` looks closer",
+    )
+}
+
 /// Why tasks of a queue do not run.
 pub fn queue(spec: &QueueSpec, facts: &QueueFacts) -> Explanation {
     let (waiting, out) = (facts.waiting, facts.out);
@@ -103,6 +125,7 @@ fn held(spec: &QueueSpec, facts: &QueueFacts) -> Vec<Reason> {
             "`mutirao doctor` looks closer",
         ));
     }
+    reasons.extend(facts.broker.as_deref().map(cut_off));
     reasons.extend(nobody(spec, facts));
     if let Some(rest) = facts.rests_ms {
         reasons.push(because(
@@ -133,6 +156,12 @@ fn held(spec: &QueueSpec, facts: &QueueFacts) -> Vec<Reason> {
         reasons.push(because(
             format!("the workers are busy: {} run at once, {} are out", facts.slots, facts.out),
             "wait, or start more workers (`mutirao worker invite`)",
+        ));
+    }
+    if reasons.is_empty() {
+        reasons.push(because(
+            "nothing that is known here: they should be handed out in a moment",
+            "if they are not, `mutirao doctor` looks further",
         ));
     }
     reasons
@@ -255,6 +284,23 @@ mod tests {
 
     fn spec(rest: &str) -> QueueSpec {
         serde_json::from_str(&format!(r#"{{"name": "gpu"{rest}}}"#)).unwrap()
+    }
+
+    #[test]
+    fn a_broker_that_is_away_is_named_whether_the_owner_answers_or_not() {
+        let facts =
+            QueueFacts { waiting: 1, workers: 1, slots: 1, broker: Some("refused".into()), ..QueueFacts::default() };
+        assert!(why(&spec(""), &facts)[0].starts_with("the broker cannot be reached"), "{:?}", why(&spec(""), &facts));
+        let said = silent(&spec(r#", "paused": true"#), Some("refused"));
+        assert_eq!(said.reasons.len(), 2);
+        assert!(said.reasons[0].why.contains("paused") && said.reasons[1].why.contains("refused"));
+        assert!(silent(&spec(""), None).reasons[0].why.contains("does not answer"));
+    }
+
+    #[test]
+    fn waiting_for_no_known_reason_is_not_met_with_silence() {
+        let facts = QueueFacts { waiting: 1, workers: 1, slots: 4, ..QueueFacts::default() };
+        assert!(queue(&spec(""), &facts).reasons[0].remedy.as_ref().unwrap().contains("doctor"));
     }
 
     #[test]

@@ -43,10 +43,15 @@ impl Jobs {
 
     pub async fn explain_queue(&self, name: &QueueName) -> Result<Explanation, Problem> {
         let row = self.0.store.queue(name.clone()).await.map_err(refused)?.ok_or_else(|| self.missing(name))?;
-        match self.facts(name).await {
-            Some(facts) => Ok(explain::queue(&row.spec, &facts)),
-            None => Err(crate::asking::Silent { shard: shard_of(name) }.into()),
-        }
+        Ok(match self.facts(name).await {
+            Some(facts) => explain::queue(&row.spec, &facts),
+            None => explain::silent(&row.spec, self.broker_trouble().as_deref()),
+        })
+    }
+
+    /// As this process sees it. Its workers may have a way of their own, but what they report comes by the same broker.
+    fn broker_trouble(&self) -> Option<String> {
+        self.0.broker.reachable().err().map(|error| error.to_string())
     }
 
     pub async fn explain_task(&self, job: &JobView, task: &TaskView) -> Result<Explanation, Problem> {
@@ -62,6 +67,7 @@ impl Jobs {
         let shard = shard_of(name);
         let question = Question::Facts { queue: name.clone() };
         let Ok(Answer::Facts(mut facts)) = self.0.asking.ask(shard, question, LOOK_PATIENCE).await else { return None };
+        facts.broker = self.broker_trouble();
         if let Some(door) = self.0.doors.of(shard) {
             facts.trouble.clone_from(&door.vitals.trouble.lock());
         }

@@ -215,6 +215,8 @@ fn an_installation_says_that_its_broker_is_away_and_goes_on_when_it_is_back() {
     });
     // What is accepted meanwhile waits in the store.
     let job = up.ok(&["submit", "--", "true"]);
+    let explained = up.ok(&["queue", "explain", "default"]);
+    assert!(explained.contains("broker cannot be reached") && explained.contains("doctor"), "{explained}");
     server.restart().unwrap();
     wait::until("the job to end", SOON, || up.ok(&["job", "show", job.trim()]).contains("1 ok"));
 }
