@@ -108,7 +108,8 @@ pub fn queue(spec: &QueueSpec, facts: &QueueFacts) -> Explanation {
         (0, _) => format!("queue {}: every task is with a worker ({out})", spec.name),
         _ => format!("queue {}: {waiting} wait, {out} are with workers", spec.name),
     };
-    Explanation { summary, reasons: if waiting == 0 { paused(spec).into_iter().collect() } else { held(spec, facts) } }
+    let always = || paused(spec).into_iter().chain(facts.broker.as_deref().map(cut_off)).collect();
+    Explanation { summary, reasons: if waiting == 0 { always() } else { held(spec, facts) } }
 }
 
 fn paused(spec: &QueueSpec) -> Option<Reason> {
