@@ -11,7 +11,7 @@ use mutirao_core::clock::ClockExt;
 use mutirao_core::dice::os_random;
 use mutirao_core::job::{JobSpec, JobState, JobView, Page, TaskState, TaskView, WorkerView};
 use mutirao_core::shard::ShardView;
-use mutirao_core::{JobKey, TaskKey};
+use mutirao_core::{JobKey, QueueName, TaskKey};
 
 use crate::error::ClientError;
 use crate::http::{ByteStream, Call, Client, Repeat};
@@ -43,9 +43,10 @@ impl PageArgs {
 }
 
 /// Which jobs of a list; every part that is given must fit.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobFilter {
     pub state: Option<JobState>,
+    pub queue: Option<QueueName>,
     pub name: Option<String>,
     /// `team=physics`
     pub label: Option<String>,
@@ -85,6 +86,7 @@ impl Client {
     pub async fn jobs(&self, filter: JobFilter, page: PageArgs) -> Result<Page<JobView>, ClientError> {
         let target = Target::new("/v1/jobs")
             .arg("state", filter.state.map(JobState::as_str))
+            .arg("queue", filter.queue)
             .arg("name", filter.name)
             .arg("label", filter.label);
         self.fetch(Call::get(page.of(target))).await

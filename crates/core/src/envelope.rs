@@ -6,6 +6,7 @@
 //! change that an old reader must *not* guess at raises [`VERSION`], and then readers refuse what is newer than they
 //! are with [`Unreadable::Newer`], which puts it with the dead letters instead of losing it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,10 +17,11 @@ use crate::Timestamp;
 use crate::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId};
 use crate::outcome::Outcome;
 use crate::shard::{JOBS_SHARDS, ShardId};
-use crate::task::{Needs, TaskSpec};
+use crate::task::{Action, Needs, TaskSpec};
 use crate::tolerant;
 
-pub const VERSION: u16 = 1;
+/// The newest that is read. What has nothing in it that an older reader would get wrong is written as version 1.
+pub const VERSION: u16 = 2;
 
 /// Why a message cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -52,14 +54,20 @@ pub fn seal<T: Serialize>(envelope: &T) -> Bytes {
     serde_json::to_vec(envelope).expect("envelopes are plain data").into()
 }
 
-/// A version that reads only what this program understands.
+/// A version that reads only what this program understands. By default the first, which everybody reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Version(u16);
 
+impl Version {
+    /// A parcel in which tasks have several commands or variables of their own: who passes over those runs something else
+    /// than was asked.
+    pub const SECOND: Self = Self(2);
+}
+
 impl Default for Version {
     fn default() -> Self {
-        Self(VERSION)
+        Self(1)
     }
 }
 
@@ -101,7 +109,7 @@ pub struct Template {
 }
 
 /// One task in a parcel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Handout {
     /// Which of the parcel's templates.
     #[serde(default)]
@@ -114,6 +122,29 @@ pub struct Handout {
     /// In place of the template's command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
+    /// Commands that follow it, in place of those of the template.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub then: Vec<Vec<String>>,
+    /// Variables beside those of the template, or in their place.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+}
+
+impl Handout {
+    /// Whether a reader of version 1 would run something else.
+    fn is_new(&self) -> bool {
+        !self.then.is_empty() || !self.env.is_empty()
+    }
+}
+
+impl Parcel {
+    /// The oldest version that says all that is in a parcel of these.
+    pub fn version_of(templates: &[Template], tasks: &[Handout]) -> Version {
+        let follows =
+            |template: &Template| matches!(&template.spec.action, Action::Exec(exec) if !exec.then.is_empty());
+        let new = templates.iter().any(follows) || tasks.iter().any(Handout::is_new);
+        if new { Version::SECOND } else { Version::default() }
+    }
 }
 
 /// Worker → manager, on the parcel's `reply_to`: what happened, many at a time. Each is confirmed before the next

@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::Timestamp;
 use crate::id::{Attempt, JobKey, QueueName, TaskKey};
 use crate::life::Final;
-use crate::limits::{ENTRY_BYTES_MAX, JOB_TASKS_MAX, NAME_CHARS_MAX, PRIORITY_MAX};
+use crate::limits::{NAME_CHARS_MAX, PRIORITY_MAX};
 use crate::outcome::Usage;
 use crate::problem::Problem;
-use crate::task::{Action, TaskSpec};
+pub use crate::spread::{Spread, Variation};
+use crate::task::TaskSpec;
 
 /// Tasks submitted together to a queue. Accepted whole or not at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -38,71 +39,6 @@ fn is_zero(number: &i32) -> bool {
     *number == 0
 }
 
-/// How a job spreads its task over many. A task's index is the number in its id and in `$MUTIRAO_TASK_INDEX`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Spread {
-    /// One task, with index 1.
-    #[default]
-    Single,
-    /// One task for each index from `first` to `last`, both included.
-    Array { first: u32, last: u32 },
-    /// One task for each entry, in `$MUTIRAO_ENTRY`; indexes from 1, as lines are counted.
-    Entries(Vec<String>),
-    /// One task for each command, in place of the template's; indexes from 1.
-    Commands(Vec<Vec<String>>),
-}
-
-impl Spread {
-    pub fn first(&self) -> u32 {
-        match self {
-            Spread::Array { first, .. } => *first,
-            _ => 1,
-        }
-    }
-
-    pub fn count(&self) -> u64 {
-        match self {
-            Spread::Single => 1,
-            Spread::Array { first, last } => u64::from(*last) + 1 - u64::from(*first).min(u64::from(*last) + 1),
-            Spread::Entries(entries) => entries.len() as u64,
-            Spread::Commands(commands) => commands.len() as u64,
-        }
-    }
-
-    fn check(&self) -> Result<(), Problem> {
-        match self {
-            Spread::Single => {}
-            Spread::Array { first, last } if first > last => {
-                return Err(Problem::invalid("spread.array", format!("{first}-{last} is empty"))
-                    .remedy("write the smaller index first"));
-            }
-            Spread::Array { .. } => {}
-            Spread::Entries(entries) => {
-                if let Some(i) = entries.iter().position(|e| e.len() > ENTRY_BYTES_MAX || e.contains('\0')) {
-                    let why = if entries[i].contains('\0') { "contains a NUL byte" } else { "is too long" };
-                    return Err(Problem::invalid(&format!("spread.entries[{i}]"), why)
-                        .remedy(format!("an entry has at most {ENTRY_BYTES_MAX} bytes; put large inputs in files")));
-                }
-            }
-            Spread::Commands(commands) => {
-                for (i, command) in commands.iter().enumerate() {
-                    let exec = crate::exec::Exec { command: command.clone(), ..Default::default() };
-                    exec.check().map_err(|p| Problem { field: Some(format!("spread.commands[{i}]")), ..p })?;
-                }
-            }
-        }
-        match self.count() {
-            0 => Err(Problem::invalid("spread", "there is no task in this job")),
-            n if n > JOB_TASKS_MAX => {
-                Err(Problem::invalid("spread", format!("{n} tasks are too many, the most is {JOB_TASKS_MAX}"))
-                    .remedy("split the job"))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
 impl JobSpec {
     pub fn new(task: TaskSpec) -> Self {
         let (spread, labels) = (Spread::Single, BTreeMap::new());
@@ -122,23 +58,14 @@ impl JobSpec {
             let detail = format!("{} is not between -{PRIORITY_MAX} and {PRIORITY_MAX}", self.priority);
             return Err(Problem::invalid("priority", detail));
         }
-        self.spread.check()?;
-        match (&self.spread, &self.task.action) {
-            (Spread::Commands(_), Action::Exec(exec)) if exec.command.is_empty() => {
-                // The template's command is replaced by each task's own; check the rest of it.
-                let mut task = self.task.clone();
-                if let Action::Exec(exec) = &mut task.action {
-                    exec.command = vec!["-".into()];
-                }
-                task.check().map_err(|p| p.under("task"))
-            }
-            (Spread::Commands(_), Action::Exec(_)) => {
-                Err(Problem::invalid("task.action.exec.command", "is given twice")
-                    .remedy("leave it empty when spread.commands gives each task its own"))
-            }
-            (Spread::Commands(_), _) => Err(Problem::invalid("spread.commands", "needs an exec action")),
-            _ => self.task.check().map_err(|p| p.under("task")),
-        }
+        self.spread.check(&self.task)
+    }
+
+    /// The same job, in which each task says what it needs if any of them does, and the template the most of any: that is
+    /// what a worker must have.
+    pub fn with_needs_told(mut self) -> Self {
+        self.task.needs = self.spread.tell_needs(self.task.needs);
+        self
     }
 }
 

@@ -20,6 +20,7 @@ pub mod problem;
 pub mod quantity;
 pub mod sender;
 pub mod shard;
+pub mod spread;
 pub mod task;
 pub mod tolerant;
 pub mod trace;

@@ -5,6 +5,8 @@
 pub const JOB_TASKS_MAX: u64 = 10_000_000;
 /// Bytes of one command line, its arguments together.
 pub const COMMAND_BYTES_MAX: usize = 1 << 20;
+/// Commands of one task.
+pub const COMMANDS_MAX: usize = 64;
 /// Environment variables of a task.
 pub const ENV_VARS_MAX: usize = 1_000;
 /// Bytes of a task's environment, names and values together.

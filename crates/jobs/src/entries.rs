@@ -1,11 +1,12 @@
-//! Where tasks of one job differ: their entries or commands, kept in compressed segments. A task that is handed out
+//! Where tasks of one job differ: their entries, commands or more, kept in compressed segments. A task that is handed out
 //! finds its own in a small cache of decoded segments.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mutirao_core::id::JobKey;
-use mutirao_core::job::Spread;
+use mutirao_core::job::{Spread, Variation};
+use mutirao_core::tolerant;
 
 /// Tasks in one segment.
 pub const SEGMENT_TASKS: u32 = 1_024;
@@ -21,6 +22,7 @@ pub enum Kind {
     Index = 0,
     Entry = 1,
     Command = 2,
+    Variation = 3,
 }
 
 impl Kind {
@@ -29,11 +31,12 @@ impl Kind {
             Spread::Single | Spread::Array { .. } => Kind::Index,
             Spread::Entries(_) => Kind::Entry,
             Spread::Commands(_) => Kind::Command,
+            Spread::Tasks(_) => Kind::Variation,
         }
     }
 
     pub fn from_code(code: i64) -> Option<Self> {
-        [Kind::Index, Kind::Entry, Kind::Command].into_iter().find(|kind| *kind as i64 == code)
+        [Kind::Index, Kind::Entry, Kind::Command, Kind::Variation].into_iter().find(|kind| *kind as i64 == code)
     }
 }
 
@@ -42,6 +45,22 @@ impl Kind {
 pub enum Segment {
     Entries(Vec<String>),
     Commands(Vec<Vec<String>>),
+    Tasks(Vec<Variation>),
+}
+
+impl Segment {
+    /// What the task at this place has of its own.
+    pub fn get(&self, at: usize) -> Option<Variation> {
+        match self {
+            Segment::Entries(entries) => {
+                entries.get(at).map(|entry| Variation { entry: Some(entry.clone()), ..Variation::default() })
+            }
+            Segment::Commands(commands) => {
+                commands.get(at).map(|command| Variation { command: command.clone(), ..Variation::default() })
+            }
+            Segment::Tasks(tasks) => tasks.get(at).cloned(),
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +76,7 @@ pub fn pack(spread: &Spread) -> Vec<(u32, Vec<u8>)> {
         Spread::Single | Spread::Array { .. } => Vec::new(),
         Spread::Entries(entries) => pack_all(entries),
         Spread::Commands(commands) => pack_all(commands),
+        Spread::Tasks(tasks) => pack_all(tasks),
     }
 }
 
@@ -79,6 +99,8 @@ pub fn unpack(job: JobKey, kind: Kind, packed: &[u8]) -> Result<Segment, BadSegm
         Kind::Index => Err(bad("the job has no entries".into())),
         Kind::Entry => serde_json::from_slice(&json).map(Segment::Entries).map_err(|e| bad(e.to_string())),
         Kind::Command => serde_json::from_slice(&json).map(Segment::Commands).map_err(|e| bad(e.to_string())),
+        // A manager of the next version, on the same database, may know more fields.
+        Kind::Variation => tolerant::read(&json).map(Segment::Tasks).map_err(|e| bad(e.to_string())),
     }
 }
 
@@ -119,6 +141,22 @@ mod tests {
                 all.extend(some);
             }
             prop_assert_eq!(all, entries);
+        }
+
+        #[test]
+        fn what_tasks_have_of_their_own_is_found_again(words in prop::collection::vec("[a-zé ]{1,9}", 1..50)) {
+            let own = |word: &String| Variation {
+                command: vec![word.clone()],
+                then: vec![vec![word.clone(), word.clone()]],
+                env: [(word.clone(), word.clone())].into(),
+                ..Variation::default()
+            };
+            let tasks: Vec<Variation> = words.iter().map(own).collect();
+            let packed = pack(&Spread::Tasks(tasks.clone()));
+            let segment = unpack(JobKey(1), Kind::Variation, &packed[0].1).unwrap();
+            for (at, task) in tasks.iter().enumerate() {
+                prop_assert_eq!(segment.get(at), Some(task.clone()));
+            }
         }
 
         #[test]

@@ -70,7 +70,9 @@ async fn through_a_worker(action: Action, tasks: u32, parcel_tasks: u32) -> f64 
             id: ParcelId { generation: 1, n: u64::from(first) },
             reply_to: results_of(&queue),
             templates: vec![template.clone()],
-            tasks: (first..last).map(|index| Handout { t: 0, index, n: 1, entry: None, command: None }).collect(),
+            tasks: (first..last)
+                .map(|index| Handout { t: 0, index, n: 1, entry: None, command: None, ..Handout::default() })
+                .collect(),
         })
     });
     let parcels: Vec<_> = parcels.collect();

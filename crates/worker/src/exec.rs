@@ -11,26 +11,23 @@ mod judge;
 mod nook;
 mod output;
 mod program;
+mod series;
 mod threads;
 mod upload;
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mutirao_core::blobs::{LogStream, log_key};
-use mutirao_core::{Clock, Dice, Mono, Outcome, SessionId, Verdict};
+use mutirao_core::{Clock, Dice, Outcome, SessionId, Verdict};
 
 use crate::cgroup::{Cgroups, Group};
 use crate::config::{CpuLimit, Limits};
 use crate::desk::{Run, Task};
 use crate::hunt;
-use child::{Attend, Ended};
 pub(crate) use environment::{SESSION_VAR, Surroundings};
 pub(crate) use halt::{Halt, HaltReason};
 use nook::Nook;
-use output::{Capture, Place};
 use program::CannotStart;
 pub(crate) use threads::{Bench, Threads};
 pub(crate) use upload::{Pending, Uploads};
@@ -85,15 +82,15 @@ impl Runner {
                 None
             }
         };
-        let ended = self.attend(run, &home, group.as_ref(), bench, began, lasting);
-        let mut ended = match ended {
-            Ok(ended) => ended,
+        let series = self.attend(run, &home, group.as_ref(), bench, began, lasting);
+        let mut series = match series {
+            Ok(series) => series,
             Err(error) => {
                 home.leave(bench);
                 return self.cannot_start(task, &error, started_at).into();
             }
         };
-        if ended.halted.is_some() {
+        if series.ended.halted.is_some() {
             // Stopped by force: whoever left the process group is stopped as well.
             hunt::kill_marked(&self.surroundings.marks(&self.session, task));
         }
@@ -101,10 +98,10 @@ impl Runner {
             group.kill_rest();
         }
         home.leave(bench);
-        let (stdout, stdout_upload) = std::mem::take(&mut ended.stdout).finish();
-        let (stderr, stderr_upload) = std::mem::take(&mut ended.stderr).finish();
+        let (stdout, stdout_upload) = std::mem::take(&mut series.ended.stdout).finish();
+        let (stderr, stderr_upload) = std::mem::take(&mut series.ended.stderr).finish();
         let wall = self.clock.monotonic().since(began);
-        let mut outcome = judge::outcome(self, task, &ended, group.as_ref(), wall, started_at);
+        let mut outcome = judge::outcome(self, task, &series, group.as_ref(), wall, started_at);
         outcome.stdout = stdout;
         outcome.stderr = stderr;
         Ending { outcome, pending: Pending::of(stdout_upload, stderr_upload) }
@@ -122,55 +119,6 @@ impl Runner {
             Ok(nook) => Ok(Home::Own(nook)),
             Err(error) => Err(CannotStart::NoHome { dir: path.display().to_string(), error }),
         }
-    }
-
-    fn attend(
-        &self,
-        run: &Run,
-        home: &Home,
-        group: Option<&Group>,
-        bench: &mut Bench,
-        began: Mono,
-        lasting: &dyn Fn(),
-    ) -> Result<Ended, CannotStart> {
-        let task = &run.task;
-        let exec = task.exec().ok_or(CannotStart::NoCommand)?;
-        let command = task.command.as_ref().unwrap_or(&exec.command);
-        let mut process = program::command(
-            command,
-            &self.surroundings.variables(&self.session, task, exec, &self.dice),
-            home.path(),
-        )?;
-        if let Some(group) = group {
-            group.join(&mut process);
-        }
-        if exec.stdin.is_some() {
-            process.stdin(Stdio::piped());
-        }
-        let child = child::spawn(&mut process).map_err(|error| program::explain(error, &command[0], home.path()))?;
-        // Its copies of the pipes' far ends would keep them open.
-        drop(process);
-        let capture = |stream| {
-            Capture::new(
-                Place {
-                    key: log_key(task.key, task.attempt, stream),
-                    dir: self.spool_dir.clone(),
-                    uploads: self.uploads.clone(),
-                },
-                self.limits.output_bytes_max,
-            )
-        };
-        let attend = Attend {
-            clock: &*self.clock,
-            began,
-            timeout: task.spec.timeout.map(|span| span.0),
-            grace: task.spec.grace.0,
-            halt_grace_max: self.limits.stop_grace_max,
-            halt: &run.halt,
-            lasting,
-        };
-        let streams = (capture(LogStream::Stdout), capture(LogStream::Stderr));
-        attend.see_it_out(child, exec.stdin.as_deref().unwrap_or_default(), streams, bench)
     }
 
     fn group(&self, task: &Task) -> std::io::Result<Option<Group>> {

@@ -210,12 +210,16 @@ async fn filters_pages_and_the_token_arrive_as_given() {
     });
     let client = client_of(routes).await;
     let page = || PageArgs { limit: Some(5), cursor: Some("a b/é".into()) };
-    let filter =
-        JobFilter { state: Some(JobState::Failed), name: Some("night run".into()), label: Some("team=x&y".into()) };
+    let filter = JobFilter {
+        state: Some(JobState::Failed),
+        queue: Some("gpu".parse().unwrap()),
+        name: Some("night run".into()),
+        label: Some("team=x&y".into()),
+    };
     let jobs = client.jobs(filter, page()).await.unwrap_err().to_string();
     assert_eq!(
         jobs,
-        "/v1/jobs?state=failed&name=night%20run&label=team%3Dx%26y&limit=5&cursor=a%20b%2F%C3%A9 Bearer mut_1_secret"
+        "/v1/jobs?state=failed&queue=gpu&name=night%20run&label=team%3Dx%26y&limit=5&cursor=a%20b%2F%C3%A9 Bearer mut_1_secret"
     );
     let tasks = client.tasks(JobKey(7), Some(TaskState::TimedOut), PageArgs::default()).await.unwrap_err().to_string();
     assert_eq!(tasks, format!("/v1/jobs/{}/tasks?state=timed_out Bearer mut_1_secret", JobKey(7)));

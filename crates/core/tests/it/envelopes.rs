@@ -18,7 +18,7 @@ use mutirao_core::{Attempt, JobKey, Outcome, SessionId, TaskKey, Timestamp, Verd
 use serde_json::Value;
 
 /// The folder that holds what this program writes.
-const CURRENT: &str = "3";
+const CURRENT: &str = "4";
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -34,6 +34,7 @@ fn parcel() -> Parcel {
     let exec = Exec {
         command: vec!["sh".into(), "-c".into(), "echo $X".into()],
         env: [("X".into(), "ü".into())].into(),
+        then: vec![vec!["true".into()], vec!["echo".into(), "done".into()]],
         dir: Some("/tmp".into()),
         stdin: Some("line\n".into()),
     };
@@ -47,13 +48,20 @@ fn parcel() -> Parcel {
     };
     let template = |job, spec| Template { job: JobKey(job), trace: "4bf92f3577b34da6a3ce929d0e0e4736".into(), spec };
     Parcel {
-        v: Version::default(),
+        v: Version::SECOND,
         id: ParcelId { generation: 7, n: 3 },
         reply_to: "results.jobs.0".into(),
         templates: vec![template(42, Arc::new(spec)), template(43, Arc::new(plain))],
         tasks: vec![
-            Handout { t: 0, index: 1, n: 2, entry: Some("first".into()), command: None },
-            Handout { t: 1, index: 2, n: 0, entry: None, command: Some(vec!["true".into()]) },
+            Handout { t: 0, index: 1, n: 2, entry: Some("first".into()), ..Handout::default() },
+            Handout {
+                t: 1,
+                index: 2,
+                command: Some(vec!["true".into()]),
+                then: vec![vec!["false".into()]],
+                env: [("X".into(), "own".into())].into(),
+                ..Handout::default()
+            },
         ],
     }
 }
@@ -222,8 +230,8 @@ fn fields_of_a_newer_program_are_passed_over_at_every_depth() {
 fn an_envelope_of_a_newer_version_is_refused_as_such_and_not_as_rubbish() {
     for (name, _) in written() {
         let mut value: Value = serde_json::from_slice(&recorded(CURRENT, name)).unwrap();
-        value["v"] = 2.into();
+        value["v"] = 3.into();
         let refused = readable(name, &serde_json::to_vec(&value).unwrap()).unwrap_err();
-        assert!(matches!(refused, Unreadable::Newer { found: 2 }), "{name}: {refused}");
+        assert!(matches!(refused, Unreadable::Newer { found: 3 }), "{name}: {refused}");
     }
 }

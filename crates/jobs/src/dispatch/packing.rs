@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mutirao_core::envelope::{Handout, Parcel, Template, Version, results_of, seal};
+use mutirao_core::envelope::{Handout, Parcel, Template, results_of, seal};
 use mutirao_core::id::JobKey;
+use mutirao_core::job::Variation;
+use mutirao_core::task::TaskSpec;
 use mutirao_store::StoreError;
 
 use crate::desk::{Handed, Pick};
-use crate::entries::{Cache, Kind, SEGMENT_TASKS, Segment};
+use crate::entries::{Cache, Kind, SEGMENT_TASKS};
 use crate::store::{Card, Shared as Store};
 use crate::traces::HandingOut;
 
@@ -48,20 +50,28 @@ impl Packing {
         for pick in picks {
             let job = pick.task.job;
             let card = self.card(job).await?;
-            let t = match templates.iter().rposition(|template| template.job == job) {
+            let own = self.own(&card, pick).await?;
+            let needs = own.needs.unwrap_or(card.spec.needs);
+            let t = match templates.iter().rposition(|known| known.job == job && known.spec.needs == needs) {
                 Some(t) => t,
                 None => {
                     let trace = self.handing_out.trace(job, &card.trace);
-                    templates.push(Template { job, trace, spec: card.spec.clone() });
+                    let spec = match needs == card.spec.needs {
+                        true => card.spec.clone(),
+                        false => Arc::new(TaskSpec { needs, ..(*card.spec).clone() }),
+                    };
+                    templates.push(Template { job, trace, spec });
                     templates.len() - 1
                 }
             };
             tracing::debug!(trace = card.trace, task = %pick.task, attempt = %pick.attempt, "dispatched");
             self.handing_out.packed(&templates[t].trace, pick.task, pick.attempt);
-            let (entry, command) = self.differs(&card, pick).await?;
-            tasks.push(Handout { t: t as u16, index: pick.task.index, n: pick.attempt.n, entry, command });
+            let Variation { command, then, env, entry, .. } = own;
+            let command = (!command.is_empty()).then_some(command);
+            tasks.push(Handout { t: t as u16, index: pick.task.index, n: pick.attempt.n, entry, command, then, env });
         }
-        Ok(seal(&Parcel { v: Version::default(), id: *id, reply_to: results_of(queue), templates, tasks }))
+        let v = Parcel::version_of(&templates, &tasks);
+        Ok(seal(&Parcel { v, id: *id, reply_to: results_of(queue), templates, tasks }))
     }
 
     async fn card(&mut self, job: JobKey) -> Result<Arc<Card>, PackError> {
@@ -78,9 +88,9 @@ impl Packing {
     }
 
     /// What this task has that its neighbours have not.
-    async fn differs(&mut self, card: &Card, pick: &Pick) -> Result<(Option<String>, Option<Vec<String>>), PackError> {
+    async fn own(&mut self, card: &Card, pick: &Pick) -> Result<Variation, PackError> {
         if card.kind == Kind::Index {
-            return Ok((None, None));
+            return Ok(Variation::default());
         }
         let offset = pick.task.index.saturating_sub(card.first);
         let first = offset - offset % SEGMENT_TASKS;
@@ -93,14 +103,7 @@ impl Packing {
                 found
             }
         };
-        let at = (offset - first) as usize;
-        let (entry, command) = match &*segment {
-            Segment::Entries(entries) => (entries.get(at).cloned(), None),
-            Segment::Commands(commands) => (None, commands.get(at).cloned()),
-        };
-        match (&entry, &command) {
-            (None, None) => Err(PackError::Broken("its entry is missing".into())),
-            _ => Ok((entry, command)),
-        }
+        let own = segment.get((offset - first) as usize);
+        own.ok_or_else(|| PackError::Broken("its entry is missing".into()))
     }
 }

@@ -53,6 +53,7 @@ impl Jobs {
             return Err(stopping());
         }
         spec.check()?;
+        let spec = spec.with_needs_told();
         let QueueSpec { limits, defaults, workers, .. } = self.queue_named(&spec.queue).await?.spec;
         let total = spec.spread.count() as u32;
         let (queue, needs) = (spec.queue.clone(), spec.task.needs);

@@ -1,18 +1,19 @@
 //! The whole capability but for the worker, which the test plays: what it is handed, and what its answers lead to.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mutirao_broker::{Broker, Heard};
 use mutirao_core::auth::{DEFAULT_NAMESPACE, Principal, Role};
-use mutirao_core::envelope::{Control, control_of, open, results_of, tasks_of};
+use mutirao_core::envelope::{Control, Handout, Parcel, Version, control_of, open, results_of, tasks_of};
 use mutirao_core::exec::Exec;
 use mutirao_core::id::QueueName;
-use mutirao_core::job::{JobSpec, JobState, Spread};
+use mutirao_core::job::{JobSpec, JobState, Spread, Variation};
 use mutirao_core::outcome::Verdict;
-use mutirao_core::quantity::{Cpus, Span};
-use mutirao_core::task::{Action, Retry, TaskSpec};
+use mutirao_core::quantity::{Bytes as Size, Cpus, Span};
+use mutirao_core::task::{Action, Needs, Retry, TaskSpec};
 use mutirao_core::{Clock, SystemClock};
 
 use crate::house::{Voice, ana, handed, house, noop};
@@ -49,6 +50,46 @@ async fn commands_reach_their_tasks() {
     }
     got.sort();
     assert_eq!(got, commands);
+}
+
+#[tokio::test]
+async fn each_task_of_a_list_is_handed_out_with_what_it_has_of_its_own() {
+    let house = house().await;
+    let mut worker = house.worker().await;
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let needs = |milli| Needs { cpus: Cpus { milli }, memory: Size(0) };
+    let tasks = vec![
+        Variation { command: words("make all"), then: vec![words("make test")], ..Variation::default() },
+        Variation { command: words("true"), needs: Some(needs(250)), ..Variation::default() },
+        Variation { env: [("A".into(), "b".into())].into(), entry: Some("e".into()), ..Variation::default() },
+    ];
+    let task = TaskSpec::new(Action::Exec(Exec { command: words("printenv A"), ..Exec::default() }));
+    let job = house.submit(JobSpec { spread: Spread::Tasks(tasks), ..JobSpec::new(task) }).await;
+    let mut got = BTreeMap::new();
+    while got.len() < 3 {
+        let parcels = worker.take().await;
+        for parcel in &parcels {
+            assert_eq!(parcel.v, Parcel::version_of(&parcel.templates, &parcel.tasks));
+            let spec = |handout: &Handout| parcel.templates[usize::from(handout.t)].spec.clone();
+            got.extend(parcel.tasks.iter().map(|handout| (handout.index, (handout.clone(), spec(handout)))));
+        }
+        worker.finish_all(&parcels, Verdict::Ok).await;
+    }
+    assert_eq!((&got[&1].0.command, &got[&1].0.then), (&Some(words("make all")), &vec![words("make test")]));
+    assert_eq!((got[&1].1.needs, got[&2].1.needs, got[&3].1.needs), (needs(1_000), needs(250), needs(1_000)));
+    assert_eq!((&got[&3].0.command, got[&3].0.entry.as_deref()), (&None, Some("e")));
+    assert_eq!(got[&3].0.env["A"], "b");
+    assert!(
+        [&got[&1], &got[&3]]
+            .iter()
+            .all(|(handout, _)| Parcel::version_of(&[], std::slice::from_ref(handout)) == Version::SECOND)
+    );
+    assert_eq!(
+        Parcel::version_of(&[], std::slice::from_ref(&got[&2].0)),
+        Version::default(),
+        "older workers may run it"
+    );
+    house.until(job.id, "finished", |view| view.finished_at.is_some()).await;
 }
 
 #[tokio::test]

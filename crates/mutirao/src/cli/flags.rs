@@ -6,7 +6,8 @@ use mutirao_core::Problem;
 const FLAGS: &[(&str, &str)] = &[
     ("spread.array", "--array"),
     ("spread.entries", "--each-line"),
-    ("spread", "--array/--each-line"),
+    ("spread.tasks", "--from-json"),
+    ("spread", "--array/--each-line/--from-json"),
     ("task.retry.retries", "--retries"),
     ("task.timeout", "--timeout"),
     ("task.needs.cpus", "--cpus"),
@@ -51,6 +52,10 @@ fn flag(field: &str) -> Option<String> {
     Some(match (flag, position(), rest.strip_prefix('.')) {
         // Lines are counted from one.
         ("--each-line", Some(position), _) => format!("{flag}, line {}", position + 1),
+        ("--from-json", Some(position), _) => match rest.split_once("].") {
+            Some((_, part)) => format!("{flag}, task {}, {part}", position + 1),
+            None => format!("{flag}, task {}", position + 1),
+        },
         ("--env", _, Some(name)) => format!("{flag} {name}"),
         _ => flag.into(),
     })
@@ -64,7 +69,8 @@ mod tests {
     fn a_field_is_told_as_its_flag_and_one_without_a_flag_as_itself() {
         let told = |field: &str| named(Problem::invalid(field, "is wrong")).line();
         for (field, line) in [
-            ("spread", "--array/--each-line: is wrong"),
+            ("spread", "--array/--each-line/--from-json: is wrong"),
+            ("spread.tasks[4].env", "--from-json, task 5, env: is wrong"),
             ("spread.array", "--array: is wrong"),
             ("spread.entries[4]", "--each-line, line 5: is wrong"),
             ("task.retry.retries", "--retries: is wrong"),

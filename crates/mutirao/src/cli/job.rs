@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use mutirao_client::{Client, JobFilter, PageArgs, Reach};
 use mutirao_core::blobs::LogStream;
 use mutirao_core::job::{JobState, JobView};
-use mutirao_core::{Clock, JobKey, SystemClock, TaskKey};
+use mutirao_core::{Clock, JobKey, QueueName, SystemClock, TaskKey};
 
 use super::logs::{self, Streams};
 use super::out::{Out, Shape};
@@ -38,6 +38,9 @@ struct ListArgs {
     /// Only those in this state
     #[arg(long)]
     state: Option<StateArg>,
+    /// Only those of this queue
+    #[arg(long)]
+    queue: Option<QueueName>,
     /// Only those of this name
     #[arg(long)]
     name: Option<String>,
@@ -119,8 +122,8 @@ pub async fn run(globals: &Globals, args: JobArgs) -> Result<u8, Failure> {
 
 async fn list(client: &Client, args: ListArgs, out: Out) -> Result<(), Failure> {
     let page = PageArgs { limit: Some(args.limit), cursor: args.cursor };
-    let filter = JobFilter { state: args.state.map(Into::into), name: args.name, label: args.label };
-    let choosy = filter.state.is_some() || filter.name.is_some() || filter.label.is_some();
+    let filter = JobFilter { state: args.state.map(Into::into), queue: args.queue, name: args.name, label: args.label };
+    let choosy = filter != JobFilter::default();
     let jobs = client.jobs(filter, page).await?;
     let now = SystemClock.now();
     out.answer(&jobs, |jobs| match jobs.items.as_slice() {

@@ -12,6 +12,7 @@ use mutirao_core::limits::{RETRIES_MAX, STDIN_BYTES_MAX};
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 use mutirao_core::task::{Action, Needs, Retry, TaskSpec};
 use mutirao_core::{QueueName, TaskKey};
+use mutirao_queues::Policy;
 
 use super::logs::{self, Streams};
 use super::out::{Out, Shape};
@@ -32,6 +33,9 @@ pub struct SubmitArgs {
     /// One task for each line of a text file (UTF-8; - is stdin), in $MUTIRAO_ENTRY
     #[arg(long, value_name = "FILE")]
     each_line: Option<PathBuf>,
+    /// One task for each of a list in a JSON file (- is stdin): objects with command, then, env, needs and entry
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["array", "each_line"])]
+    from_json: Option<PathBuf>,
     /// Tries after the first, when a try fails or times out [default: the queue's, else 0]
     #[arg(long, value_parser = clap::value_parser!(u32).range(..=i64::from(RETRIES_MAX)))]
     retries: Option<u32>,
@@ -66,7 +70,7 @@ pub struct SubmitArgs {
     #[arg(long)]
     wait: bool,
     /// The command and its arguments; no shell is involved
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "from_json", value_name = "CMD")]
     command: Vec<String>,
 }
 
@@ -81,6 +85,9 @@ pub async fn run(globals: &Globals, args: SubmitArgs) -> Result<u8, Failure> {
         Some(key) => client.submit_as(&spec, key).await?,
         None => client.submit(&spec).await?,
     };
+    if spec.priority != 0 {
+        say_if_priority_is_ignored(&client, &spec, out).await;
+    }
     match (wait, &spec.spread) {
         (false, _) => out.answer(&job, |job| job.id.to_string()).map(|()| 0),
         (true, Spread::Single) if out.shape == Shape::People => attend(&client, &job, out).await,
@@ -90,6 +97,19 @@ pub async fn run(globals: &Globals, args: SubmitArgs) -> Result<u8, Failure> {
             }
             wait::with_bar(&client, &job, out).await
         }
+    }
+}
+
+/// A priority that changes nothing would be found out late. The job is accepted either way, so whoever cannot find it out
+/// says nothing.
+async fn say_if_priority_is_ignored(client: &Client, spec: &JobSpec, out: Out) {
+    let Ok(queue) = client.queue(&spec.queue).await else { return };
+    if queue.definition.policy == Policy::Fifo {
+        let name = &spec.queue;
+        out.note(format!(
+            "--priority changes nothing: the queue {name} goes by first come, first served; `mutirao queue edit {name} \
+             --policy priority` makes it count"
+        ));
     }
 }
 
@@ -116,21 +136,26 @@ async fn attend(client: &Client, job: &JobView, out: Out) -> Result<u8, Failure>
 impl SubmitArgs {
     /// The job that was meant. `env` looks up a variable of ours.
     fn into_spec(self, env: impl Fn(&str) -> Option<String>) -> Result<JobSpec, Failure> {
-        let reads_stdin = [&self.each_line, &self.stdin].into_iter().flatten().filter(|file| file.as_os_str() == "-");
-        if reads_stdin.count() > 1 {
-            return Err(Failure::usage("--each-line and --stdin cannot both be -; put one of them in a file"));
+        let files = [("--each-line", &self.each_line), ("--from-json", &self.from_json), ("--stdin", &self.stdin)];
+        let is_ours = |file: &Option<PathBuf>| file.as_ref().is_some_and(|file| file.as_os_str() == "-");
+        let ours: Vec<&str> = files.into_iter().filter(|(_, file)| is_ours(file)).map(|(flag, _)| flag).collect();
+        if ours.len() > 1 {
+            let why = format!("{} cannot both be -; put one of them in a file", ours.join(" and "));
+            return Err(Failure::usage(why));
         }
         let dir = self.dir.map(std::path::absolute).transpose()?;
         let exec = Exec {
             command: self.command,
+            then: Vec::new(),
             env: input::variables(&self.env, &env)?,
             dir: dir.map(|dir| dir.to_string_lossy().into_owned()),
             stdin: self.stdin.map(|file| input::text_of("--stdin", &file, STDIN_BYTES_MAX)).transpose()?,
         };
-        let spread = match (self.array, self.each_line) {
-            (Some((first, last)), _) => Spread::Array { first, last },
-            (None, Some(file)) => input::entries(&file)?,
-            (None, None) => Spread::Single,
+        let spread = match (self.array, self.each_line, self.from_json) {
+            (Some((first, last)), ..) => Spread::Array { first, last },
+            (None, Some(file), _) => input::entries(&file)?,
+            (None, None, Some(file)) => input::tasks(&file)?,
+            (None, None, None) => Spread::Single,
         };
         let task = TaskSpec {
             needs: Needs { cpus: self.cpus, memory: self.mem.unwrap_or_default() },
@@ -229,6 +254,35 @@ mod tests {
         assert!(spec(&["--each-line", &path, "--", "true"]).unwrap_err().contains("line 2 is not UTF-8"));
         std::fs::write(file.path(), b"").unwrap();
         assert!(spec(&["--each-line", &path, "--", "true"]).unwrap_err().contains("there is no line in it"));
+    }
+
+    #[test]
+    fn a_list_of_tasks_is_read_and_a_bad_one_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().display().to_string();
+        let read = |text: &str, rest: &[&str]| {
+            std::fs::write(file.path(), text).unwrap();
+            let spec = spec(&[&["--from-json", &path][..], rest].concat())?;
+            spec.check().map_err(|problem| flags::named(problem).line()).map(|()| spec)
+        };
+        let two = r#"[{"command": ["make"], "then": [["make", "test"]], "env": {"A": "1"}, "needs": {"cpus": "500m"}},
+                      {"command": ["true"], "entry": "e"}]"#;
+        let Spread::Tasks(tasks) = read(two, &[]).unwrap().spread else { panic!() };
+        assert_eq!((tasks.len(), tasks[0].then[0][1].as_str(), tasks[1].entry.as_deref()), (2, "test", Some("e")));
+        assert!(read(r#"[{"entry": "a"}, {}]"#, &["--", "cat"]).is_ok(), "those without a command have this one");
+        for (text, why) in [
+            (r#"[{"command": ["a"]}, {"comand": ["b"]}]"#, "task 2: unknown field `comand`"),
+            (r#"[{"command": ["a"]}, {"command": "b c"}]"#, "task 2: invalid type"),
+            (r#"[{"command": ["a"]}, {}]"#, "--from-json, task 2, command: is empty"),
+            (r#"[{"command": ["a"], "needs": {"memory": "lots"}}]"#, "task 1: "),
+            ("[]", "there is no task in it"),
+            ("{}", "is not a list of tasks"),
+            ("[{", "task 1: EOF"),
+            ("x", "is not JSON"),
+        ] {
+            let error = read(text, &[]).unwrap_err();
+            assert!(error.contains(why), "{text} gave {error}");
+        }
     }
 
     #[test]

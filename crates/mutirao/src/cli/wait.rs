@@ -62,7 +62,7 @@ async fn watch(client: &Client, id: JobKey, seen: &mut impl FnMut(&JobView)) -> 
 
 /// Waits with a bar, says how it ended, and answers with the job's exit code. Ctrl-C leaves the job alone.
 pub async fn with_bar(client: &Client, job: &JobView, out: Out) -> Result<u8, Failure> {
-    let bar = Progress::of(job, out.shape);
+    let bar = Progress::of(job, out);
     let ended = tokio::select! {
         ended = until_final(client, job.id, |view| bar.show(view)) => ended,
         _ = tokio::signal::ctrl_c() => {

@@ -65,6 +65,21 @@ fn each_line_of_stdin_becomes_a_task() {
 }
 
 #[test]
+fn a_list_of_tasks_runs_each_with_its_own_commands_and_variables() {
+    let up = Installation::start();
+    let tasks = r#"[{"command": ["sh", "-c", "echo $A"], "then": [["echo", "then"]], "env": {"A": "own"}},
+                    {"entry": "x", "needs": {"cpus": "100m"}},
+                    {"command": ["true"], "then": [["sh", "-c", "exit 5"], ["echo", "never"]]}]"#;
+    let mut command = up.command(&["submit", "--wait", "--from-json", "-", "--", "printenv", "MUTIRAO_ENTRY"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(tasks.as_bytes()).unwrap();
+    let said = Said::from(child.wait_with_output().unwrap());
+    assert_eq!(said.code, Some(5), "{said:?}");
+    assert!(said.err.contains("command 2 of 3: sh -c exit 5"), "{said:?}");
+    assert_eq!(up.ok(&["job", "logs", said.out.trim()]), "own\nthen\nx\n");
+}
+
+#[test]
 fn programs_get_one_document() {
     let up = Installation::start();
     let said = Said::from(up.cli(&["--json", "submit", "--wait", "--", "sh", "-c", "echo noise; exit 3"]));

@@ -121,7 +121,11 @@ fn a_job_that_cannot_be_is_refused_whole() {
     refused(&said(&["job", "list", "--limit", "0"]), 2, &["--limit: 0 is not between"]);
     refused(&said(&["job", "list", "--label", "team"]), 2, &["--label"]);
     refused(&said(&["submit", "--each-line", "/no/such/file", "--", "true"]), 2, &["--each-line /no/such/file"]);
-    refused(&said(&["submit", "--array", "1-99999999", "--", "true"]), 2, &["--array/--each-line: ", "split the job"]);
+    refused(
+        &said(&["submit", "--array", "1-99999999", "--", "true"]),
+        2,
+        &["--array/--each-line/--from-json: ", "split the job"],
+    );
     assert!(up.ok(&["job", "list"]).contains("no jobs"));
 }
 

@@ -1,5 +1,6 @@
 //! A task as the worker holds it: unpacked from its parcel, sharing what the parcel's tasks have in common.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mutirao_core::envelope::{Parcel, ParcelId};
@@ -19,8 +20,12 @@ pub(crate) struct Task {
     pub trace: Arc<str>,
     pub spec: Arc<TaskSpec>,
     pub entry: Option<String>,
-    /// In place of the one in `spec`.
+    /// In place of the one in `spec`, and of those that follow it.
     pub command: Option<Vec<String>>,
+    /// What follows `command`.
+    pub then: Vec<Vec<String>>,
+    /// Beside the variables in `spec`, or in their place.
+    pub env: BTreeMap<String, String>,
 }
 
 impl Task {
@@ -33,6 +38,15 @@ impl Task {
             Action::Exec(exec) => Some(exec),
             Action::Noop {} => None,
         }
+    }
+
+    /// Its commands, in order.
+    pub fn commands<'a>(&'a self, exec: &'a Exec) -> Vec<&'a [String]> {
+        let (first, then) = match &self.command {
+            Some(command) => (command, &self.then),
+            None => (&exec.command, &exec.then),
+        };
+        std::iter::once(first).chain(then).map(Vec::as_slice).collect()
     }
 
     /// What it takes from the worker's capacity while it runs. A no-op is over before it could take anything.
@@ -79,6 +93,8 @@ pub(crate) fn unpack(parcel: Parcel) -> Result<Unpacked, BadParcel> {
             spec: template.spec.clone(),
             entry: handout.entry,
             command: handout.command,
+            then: handout.then,
+            env: handout.env,
         });
     }
     Ok(Unpacked { id: parcel.id, reply_to, tasks })

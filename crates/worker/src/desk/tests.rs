@@ -23,7 +23,7 @@ fn parcel(n: u64, job: u64, action: Action, tasks: u32) -> Unpacked {
 
 fn parcel_of(n: u64, job: u64, spec: TaskSpec, tasks: u32) -> Unpacked {
     let template = Template { job: JobKey(job), trace: String::new(), spec: Arc::new(spec) };
-    let handout = |index| Handout { t: 0, index, n: 1, entry: None, command: None };
+    let handout = |index| Handout { t: 0, index, n: 1, entry: None, command: None, ..Handout::default() };
     unpack(Parcel {
         v: Version::default(),
         id: ParcelId { generation: 1, n },
@@ -62,7 +62,7 @@ fn a_parcel_that_names_a_template_it_lacks_is_refused_whole() {
         id: ParcelId { generation: 1, n: 1 },
         reply_to: "results".into(),
         templates: Vec::new(),
-        tasks: vec![Handout { t: 3, index: 7, n: 1, entry: None, command: None }],
+        tasks: vec![Handout { t: 3, index: 7, n: 1, entry: None, command: None, ..Handout::default() }],
     };
     assert_eq!(unpack(bad).unwrap_err().to_string(), "task 7 names template 3, and the parcel has 0");
 }

@@ -54,6 +54,16 @@ pub(crate) struct Ended {
     pub stderr: Capture,
 }
 
+impl Ended {
+    /// Of the commands of one task, what they cost together. The output is in one piece already.
+    pub fn after(mut self, before: &ResourceUsage) -> Self {
+        self.usage.utime += before.utime;
+        self.usage.stime += before.stime;
+        self.usage.maxrss = self.usage.maxrss.max(before.maxrss);
+        self
+    }
+}
+
 /// What is watched for while a process runs.
 pub(crate) struct Attend<'a> {
     pub clock: &'a dyn Clock,
@@ -83,7 +93,7 @@ struct Feed<'a> {
 
 impl Attend<'_> {
     pub fn see_it_out(
-        self,
+        &self,
         mut started: Started,
         stdin: &str,
         (stdout, stderr): (Capture, Capture),

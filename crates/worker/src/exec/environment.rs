@@ -38,7 +38,7 @@ impl Surroundings {
 
     pub fn variables(&self, session: &SessionId, task: &Task, exec: &Exec, dice: &Dice) -> Variables {
         let mut variables = self.0.clone();
-        variables.extend(exec.env.iter().map(|(name, value)| (name.clone(), value.into())));
+        variables.extend(exec.env.iter().chain(&task.env).map(|(name, value)| (name.clone(), value.into())));
         let mut set = |name: &str, value: String| variables.insert(name.into(), value.into());
         set(SESSION_VAR, session.0.clone());
         set("MUTIRAO_JOB_ID", task.key.job.to_string());

@@ -7,19 +7,20 @@ use mutirao_core::outcome::Usage;
 use mutirao_core::{Outcome, Timestamp, Verdict};
 
 use super::Runner;
-use super::child::Ended;
 use super::halt::HaltReason;
+use super::series::Series;
 use crate::cgroup::Group;
 use crate::desk::Task;
 
 pub(crate) fn outcome(
     runner: &Runner,
     task: &Task,
-    ended: &Ended,
+    series: &Series,
     group: Option<&Group>,
     wall: Duration,
     started_at: Timestamp,
 ) -> Outcome {
+    let ended = &series.ended;
     let verdict = match ended.halted {
         Some(reason) => reason.verdict(),
         None if ended.status.success() => Verdict::Ok,
@@ -29,12 +30,17 @@ pub(crate) fn outcome(
     outcome.exit = ended.status.code();
     outcome.signal = ended.status.signal();
     outcome.reason = match ended.halted {
-        Some(HaltReason::TimedOut) => task.spec.timeout.map(|timeout| format!("ran longer than its {timeout}")),
+        Some(HaltReason::TimedOut) => {
+            series.named(task.spec.timeout.map(|timeout| format!("ran longer than its {timeout}")))
+        }
         Some(_) => None,
-        None => group
-            .filter(|group| verdict == Verdict::Failed && group.oom_kills() > 0)
-            .map(|_| format!("killed: used more than its {} of memory", task.spec.needs.memory)),
+        None if verdict == Verdict::Failed => {
+            let killed = group.filter(|group| group.oom_kills() > 0);
+            series.named(killed.map(|_| format!("killed: used more than its {} of memory", task.spec.needs.memory)))
+        }
+        None => None,
     };
+    series.stuck_outcome(&mut outcome);
     outcome.usage = Usage {
         wall_us: wall.as_micros() as u64,
         cpu_user_us: ended.usage.utime.as_micros() as u64,

@@ -108,10 +108,79 @@ async fn what_cannot_start_says_why() {
 #[tokio::test]
 async fn a_task_can_have_a_command_of_its_own() {
     let stage = Stage::set().await;
-    let own =
-        |index, text: &str| Handout { t: 0, index, n: 1, entry: None, command: Some(vec!["echo".into(), text.into()]) };
+    let own = |index, text: &str| Handout {
+        t: 0,
+        index,
+        n: 1,
+        entry: None,
+        command: Some(vec!["echo".into(), text.into()]),
+        ..Handout::default()
+    };
     stage.hand_out_as(1, command(&[]), vec![own(1, "one"), own(2, "two")]).await;
     let mut said: Vec<_> = stage.wait_done(2).await.into_iter().map(|done| done.outcome.stdout.tail).collect();
     said.sort();
     assert_eq!(said, [b"one\n", b"two\n"]);
+}
+
+fn then(spec: &mut mutirao_core::task::TaskSpec, commands: &[&[&str]]) {
+    let words = |command: &&[&str]| command.iter().map(|word| word.to_string()).collect();
+    exec(spec).then = commands.iter().map(words).collect();
+}
+
+#[tokio::test]
+async fn commands_run_in_order_into_one_log_and_the_first_that_fails_ends_the_task_and_is_named() {
+    let stage = Stage::set().await;
+    let mut all = shell("cat; echo one; echo first > file");
+    exec(&mut all).stdin = Some("fed\n".into());
+    then(&mut all, &[&["sh", "-c", "echo err >&2; wc -c"], &["cat", "file"]]);
+    let outcome = stage.outcome(all).await;
+    assert_eq!((outcome.verdict, outcome.reason), (Verdict::Ok, None));
+    assert_eq!(outcome.stdout.tail, b"fed\none\n0\nfirst\n", "the same folder, stdin for the first only");
+    assert_eq!(outcome.stderr.tail, b"err\n");
+
+    let mut fails = shell("echo one");
+    then(&mut fails, &[&["sh", "-c", "echo two; exit 7"], &["echo", "three"]]);
+    let outcome = stage.outcome(fails).await;
+    assert_eq!((outcome.verdict, outcome.exit), (Verdict::Failed, Some(7)));
+    assert_eq!(outcome.stdout.tail, b"one\ntwo\n");
+    assert_eq!(outcome.reason.as_deref(), Some("command 2 of 3: sh -c echo two; exit 7"));
+
+    let mut missing = shell("echo one");
+    then(&mut missing, &[&["no-such-program"]]);
+    let outcome = stage.outcome(missing).await;
+    assert_eq!((outcome.verdict, outcome.exit), (Verdict::Failed, Some(127)));
+    assert_eq!(outcome.stdout.tail, b"one\n", "what the first wrote is kept");
+    let reason = "command 2 of 2 (no-such-program): no such program: no-such-program";
+    assert_eq!(outcome.reason.as_deref(), Some(reason));
+}
+
+#[tokio::test]
+async fn the_time_limit_is_over_all_commands_together() {
+    let stage = Stage::set().await;
+    let mut spec = shell("sleep 0.2");
+    then(&mut spec, &[&["sleep", "60"], &["true"]]);
+    spec.timeout = Some(mutirao_core::quantity::Span(std::time::Duration::from_millis(600)));
+    let outcome = stage.outcome(spec).await;
+    assert_eq!(outcome.verdict, Verdict::TimedOut);
+    assert_eq!(outcome.reason.as_deref(), Some("command 2 of 3 (sleep 60): ran longer than its 600ms"));
+    assert_eq!(stage.started().len(), 1, "it began once");
+}
+
+#[tokio::test]
+async fn a_task_can_have_commands_and_variables_of_its_own() {
+    let stage = Stage::set().await;
+    let mut spec = command(&["never"]);
+    exec(&mut spec).env = [("A".into(), "template".into()), ("B".into(), "template".into())].into();
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let own = Handout {
+        index: 1,
+        n: 1,
+        command: Some(words("printenv A")),
+        then: vec![words("printenv B")],
+        env: [("A".into(), "own".into())].into(),
+        ..Handout::default()
+    };
+    stage.hand_out_as(1, spec, vec![own]).await;
+    let done = stage.wait_done(1).await;
+    assert_eq!(done[0].outcome.stdout.tail, b"own\ntemplate\n", "{:?}", done[0].outcome);
 }

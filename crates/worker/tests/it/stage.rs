@@ -68,7 +68,7 @@ impl Stage {
 
     /// Hands out one task for each entry of `indexes`.
     pub async fn hand_out(&self, job: u64, spec: TaskSpec, indexes: std::ops::Range<u32>) {
-        let handout = |index| Handout { t: 0, index, n: 1, entry: Some(format!("entry {index}")), command: None };
+        let handout = |index| Handout { index, n: 1, entry: Some(format!("entry {index}")), ..Handout::default() };
         self.hand_out_as(job, spec, indexes.map(handout).collect()).await;
     }
 

@@ -1,5 +1,7 @@
 //! The arguments of `submit` that are more than a word: each read, or refused with how to write it.
 
+mod tasks;
+
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
@@ -80,6 +82,17 @@ pub fn entries(file: &Path) -> Result<Spread, Failure> {
         return Err(Failure::usage(format!("--each-line {}: there is no line in it", file.display())));
     }
     Ok(Spread::Entries(lines))
+}
+
+/// One task for each of a list in a JSON file.
+pub fn tasks(file: &Path) -> Result<Spread, Failure> {
+    let text = text_of("--from-json", file, BODY_BYTES_MAX)?;
+    let named = |why: String| Failure::usage(format!("--from-json {}: {why}", file.display()));
+    let tasks = tasks::read(&text).map_err(|error| named(error.to_string()))?;
+    if tasks.is_empty() {
+        return Err(named("there is no task in it".into()));
+    }
+    Ok(Spread::Tasks(tasks))
 }
 
 /// What is in a file, or comes on our stdin (`-`).

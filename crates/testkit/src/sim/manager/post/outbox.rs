@@ -138,7 +138,14 @@ fn pack(handed: &Handed, shard: ShardId, known: &BTreeMap<JobKey, Rc<Definition>
             templates.push(Template { job, trace: String::new(), spec: definition.spec.clone() });
             templates.len() - 1
         });
-        let handout = Handout { t: at as u16, index: pick.task.index, n: pick.attempt.n, entry: None, command: None };
+        let handout = Handout {
+            t: at as u16,
+            index: pick.task.index,
+            n: pick.attempt.n,
+            entry: None,
+            command: None,
+            ..Handout::default()
+        };
         tasks.push(handout);
     }
     let reply_to = format!("results.jobs.{shard}");
