@@ -57,6 +57,11 @@ impl Ground {
     }
 }
 
+/// Stops it in order, or whoever comes next to the same servers waits for the leases of the dead.
+fn down(mut up: Installation) {
+    up.terminate();
+}
+
 fn on(backend: Backend) -> &'static str {
     backend.named("embedded", "distributed")
 }

@@ -10,7 +10,7 @@ use mutirao_core::{Clock, JobKey, QueueName, SystemClock};
 use mutirao_queues::{Policy, QueueSpec};
 use mutirao_testkit::Installation;
 
-use super::{Ground, Options, WORKERS, on};
+use super::{Ground, Options, WORKERS, down, on};
 use crate::experiments::overhead::{client, middle, noop_job};
 use crate::proc;
 use crate::report::{Goal, Report};
@@ -35,10 +35,12 @@ pub fn measure(options: &Options, ground: &Ground, report: &mut Report) -> anyho
         report.goal(format!("array of {} accepted, {on}", options.many), array, "s", ARRAY_S);
         let distinct = runtime.block_on(seconds_to_accept(&client, distinct_jobs(options.many)))?;
         report.goal(format!("{} distinct accepted, {on}", options.many), distinct, "s", DISTINCT_S);
-        drop(up);
+        down(up);
         let cost = |waiting: u32| -> anyhow::Result<f64> {
             let up = ground.up(backend, WORKERS)?;
-            runtime.block_on(dispatch_cost_us(&up, waiting))
+            let cost = runtime.block_on(dispatch_cost_us(&up, waiting))?;
+            down(up);
+            Ok(cost)
         };
         let costs = |waiting: u32| -> anyhow::Result<f64> {
             Ok(middle((0..options.runs).map(|_| cost(waiting)).collect::<anyhow::Result<_>>()?))

@@ -1,6 +1,6 @@
 //! Tasks that do nothing: what is left is what carrying them costs.
 
-use super::{Ground, Options, WORKERS, on};
+use super::{Ground, Options, WORKERS, down, on};
 use crate::experiments::overhead::{middle, one_run};
 use crate::peers::Peer;
 use crate::report::{Goal, Report};
@@ -16,6 +16,7 @@ pub fn measure(options: &Options, ground: &Ground, report: &mut Report) -> anyho
         let up = ground.up(backend, WORKERS)?;
         let run = |_| one_run(&up, options.tasks * OURS);
         let rate = middle((0..options.runs).map(run).collect::<anyhow::Result<_>>()?);
+        down(up);
         report.row(format!("no-op, mutirao, {}", on(backend)), rate, "tasks/s");
         if backend == Backend::Distributed {
             distributed = rate;

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use mutirao_core::{Clock, SystemClock};
 
-use super::{Ground, Options, WORKERS, on};
+use super::{Ground, Options, WORKERS, down, on};
 use crate::experiments::overhead::{middle, run_job};
 use crate::experiments::spawn::{raw_rate, true_job, xargs_rate};
 use crate::report::{Goal, Report};
@@ -33,6 +33,8 @@ pub fn measure(options: &Options, ground: &Ground, report: &mut Report) -> anyho
             all.push(one);
         }
     }
+    down(embedded);
+    down(distributed);
     let [raw, ours, ours_distributed, xargs, parallel, hyperqueue] = rates.map(middle);
     report.row(format!("raw posix_spawn and wait, {cores} threads"), raw, "processes/s");
     report.row("mutirao, embedded", ours, "processes/s");
@@ -52,7 +54,9 @@ pub fn measure_many(options: &Options, ground: &Ground, report: &mut Report) -> 
     let raw = raw_rate(ground.cores, options.many / ground.cores as u32)?;
     report.row(format!("raw, {} processes", options.many), raw, "processes/s");
     for backend in [Backend::Embedded, Backend::Distributed] {
-        let rate = run_job(&ground.up(backend, WORKERS)?, &true_job(options.many))?;
+        let up = ground.up(backend, WORKERS)?;
+        let rate = run_job(&up, &true_job(options.many))?;
+        down(up);
         let what = format!("{}, {} processes, of raw", on(backend), options.many);
         report.goal(what, rate / raw * 100.0, "%", SHARE_OF_RAW);
     }

@@ -58,7 +58,7 @@ pub fn measure(options: &Options, servers: &Servers, report: &mut Report) -> any
     let (mut rates, mut spent) = (Vec::new(), [0.0; 4]);
     let all_tasks = f64::from(options.tasks) * options.runs as f64;
     for _ in 0..options.runs {
-        let up = servers.fit(Installation::setup().workers(WORKERS).env("MUTIRAO_LOG", "warn")).start();
+        let mut up = servers.fit(Installation::setup().workers(WORKERS).env("MUTIRAO_LOG", "warn")).start();
         wait_for_workers(&up, WORKERS as usize)?;
         let before = Ledger::now(&up, servers);
         rates.push(one_run(&up, options.tasks)?);
@@ -66,6 +66,8 @@ pub fn measure(options: &Options, servers: &Servers, report: &mut Report) -> any
         for (sum, (after, before)) in spent.iter_mut().zip(after.0.iter().zip(before.0)) {
             *sum += (*after - before).as_secs_f64() * 1e6 / all_tasks;
         }
+        // In order, or whoever comes next to these servers waits for the leases of the dead.
+        up.terminate();
     }
     report.goal("worker processes over RabbitMQ", middle(rates), "tasks/s", OVER_RABBITMQ);
     for (who, cost) in LEDGER.iter().zip(spent) {
