@@ -21,6 +21,7 @@
 mod access;
 mod blobs;
 mod credentials;
+mod elastic;
 mod error;
 mod http;
 mod jobs;

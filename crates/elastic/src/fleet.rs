@@ -222,6 +222,17 @@ impl Fleet {
         Self { members, trouble, told: BTreeMap::new() }
     }
 
+    /// Takes the store's word on who there is, and on how far their lives have come at least. What only this process has
+    /// seen (absence, silence, what the provider was told) stays.
+    pub fn follow(&mut self, stored: &BTreeMap<WorkerId, Member>) {
+        self.members.retain(|worker, _| stored.contains_key(worker));
+        for (worker, member) in stored {
+            let own = self.members.entry(worker.clone()).or_insert_with(|| member.clone());
+            own.become_at_least(member.life, member.since);
+            own.node = own.node.take().or_else(|| member.node.clone());
+        }
+    }
+
     /// The record of an identity that was just issued; to be durable before anything else is done with it.
     pub fn issue(&mut self, worker: WorkerId, node: Option<NodeName>, now: Timestamp) {
         self.members.entry(worker).or_insert_with(|| Member::new(Life::Asked, now, node));

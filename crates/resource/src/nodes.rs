@@ -1,0 +1,118 @@
+//! Which nodes there are for new workers, what is free on them, and which of those that were made can be given back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use mutirao_core::{Timestamp, WorkerId};
+use mutirao_elastic::packing::{Amounts, Door, Kind, Need, NoPlace, Node, NodeName, Place, pack};
+use mutirao_elastic::protocol::{Balance, Wish};
+
+use crate::provider::{Have, Origin};
+
+/// How long a node that was made stays empty before it is given back: longer than load that comes in waves pauses.
+pub const EMPTY_FOR: Duration = Duration::from_secs(120);
+
+/// The nodes of one pass, filled as it goes on.
+pub struct Rooms {
+    nodes: Vec<Node>,
+    kinds: Vec<Kind>,
+    /// Nodes that are being made: there is room, and nobody to fill it yet.
+    coming: BTreeSet<NodeName>,
+}
+
+/// Where workers of one queue go.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Placed {
+    pub nodes: Vec<NodeName>,
+    /// Kinds of nodes to have made for the rest.
+    pub make: Vec<String>,
+    /// Why some have no place, in words.
+    pub without: Option<String>,
+}
+
+impl Rooms {
+    pub fn of(have: &Have, balance: &Balance, kinds: Vec<Kind>) -> Self {
+        let wishes: BTreeMap<&NodeName, Wish> = balance.nodes.iter().map(|r| (&r.node.name, r.wish)).collect();
+        let mut used: BTreeMap<&NodeName, Amounts> = BTreeMap::new();
+        for queue in &balance.queues {
+            for node in queue.fleet.members.values().filter_map(|member| member.node.as_ref()) {
+                let taken = used.entry(node).or_default();
+                *taken = taken.plus(&queue.need.amounts);
+            }
+        }
+        let node = |seen: &crate::NodeSeen| {
+            let open = wishes.get(&seen.node.name).copied().unwrap_or_default() == Wish::Open;
+            let usable = seen.node.answers || seen.origin == Origin::Made;
+            Node {
+                name: seen.node.name.clone(),
+                capacity: seen.node.capacity.clone(),
+                used: used.get(&seen.node.name).cloned().unwrap_or_default(),
+                labels: seen.node.labels.clone(),
+                layer: seen.node.layer,
+                door: if open && usable { Door::Open } else { Door::Cordoned },
+            }
+        };
+        let coming = have.nodes.iter().filter(|n| !n.node.answers && n.origin == Origin::Made);
+        Self {
+            coming: coming.map(|n| n.node.name.clone()).collect(),
+            nodes: have.nodes.iter().map(node).collect(),
+            kinds,
+        }
+    }
+
+    /// Takes room for up to `count` workers. What waits for a node that is coming is not placed, and not said to be without
+    /// a place.
+    pub fn place(&mut self, need: &Need, count: u32) -> Placed {
+        let workers: Vec<(WorkerId, Need)> = (0..count).map(|n| (WorkerId(n.to_string()), need.clone())).collect();
+        let packing = pack(&workers, &self.nodes, &self.kinds);
+        let mut placed = Placed::default();
+        for (_, place) in packing.placed {
+            let Place::Node(name) = place else { continue };
+            if let Some(node) = self.nodes.iter_mut().find(|node| node.name == name) {
+                node.used = node.used.plus(&need.amounts);
+            }
+            if !self.coming.contains(&name) {
+                placed.nodes.push(name);
+            }
+        }
+        for kind in packing.new_nodes {
+            self.kinds[kind].available = self.kinds[kind].available.saturating_sub(1);
+            placed.make.push(self.kinds[kind].name.clone());
+        }
+        placed.without = packing.left_over.first().map(|(_, why)| {
+            let many = packing.left_over.len();
+            match why {
+                NoPlace::Never(why) => format!("{many} have no place: {why}"),
+                why => format!("{many} have no place now: {why}"),
+            }
+        });
+        placed
+    }
+}
+
+/// Since when nodes that were made have been empty.
+#[derive(Debug, Default)]
+pub struct Empty {
+    since: BTreeMap<NodeName, Timestamp>,
+}
+
+impl Empty {
+    /// The nodes to give back now. A node counts as used while anything is on it or recorded to be.
+    pub fn look(&mut self, have: &Have, balance: &Balance, now: Timestamp) -> Vec<NodeName> {
+        let members = balance.queues.iter().flat_map(|queue| queue.fleet.members.values());
+        let recorded: BTreeSet<&NodeName> = members.filter_map(|member| member.node.as_ref()).collect();
+        let empty = |seen: &&crate::NodeSeen| {
+            seen.origin == Origin::Made && seen.workers.is_empty() && !recorded.contains(&seen.node.name)
+        };
+        let since = have.nodes.iter().filter(empty).map(|seen| {
+            let name = &seen.node.name;
+            (name.clone(), self.since.get(name).map_or(now, |at| (*at).min(now)))
+        });
+        self.since = since.collect();
+        let long = self.since.iter().filter(|(_, at)| now.since(**at) >= EMPTY_FOR);
+        long.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! Whoever has the machines. Few words, so that they fit processes of this machine, machines reached by ssh, scripts,
+//! containers, clusters, and clouds that make machines while one waits:
+//!
+//! - Every call names what it is about, by ids that are never used again, so that a call done twice is done once. A call
+//!   whose caller gave up or died may still take effect, within [`CALL_MAX`].
+//! - A listing is whole: what is not in it is not there. A provider that cannot say what it has must fail.
+//! - A node that is being made is listed as one that does not answer yet.
+//!
+//! Not here: what is wanted of it ([`queue`](crate::queue), [`nodes`](crate::nodes)).
+
+mod limited;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mutirao_core::{QueueName, WorkerId};
+use mutirao_elastic::packing::{Kind, Need, NodeName};
+use mutirao_elastic::protocol::OfferedNode;
+
+pub use limited::Limited;
+
+/// The longest a call to a provider may take. Shorter than a worker must be missing to be believed gone.
+pub const CALL_MAX: Duration = Duration::from_secs(10);
+
+pub type Shared = Arc<dyn Provider>;
+
+/// What a provider has at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Have {
+    pub nodes: Vec<NodeSeen>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSeen {
+    pub node: OfferedNode,
+    pub origin: Origin,
+    /// Processes that are there, whether they work or not. Of a node that does not answer, nothing is known.
+    pub workers: BTreeMap<WorkerId, QueueName>,
+}
+
+/// Whether a node may be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It is there anyway.
+    Standing,
+    /// It was made by [`Provider::create_node`], and costs while it is there.
+    Made,
+}
+
+/// One worker to start.
+#[derive(Clone)]
+pub struct Launch {
+    pub worker: WorkerId,
+    pub queue: QueueName,
+    pub node: NodeName,
+    pub need: Need,
+    /// The one-time token with which it makes itself known. A secret: never logged, never in an argument.
+    pub invitation: String,
+}
+
+impl std::fmt::Debug for Launch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Launch").field("worker", &self.worker).field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+/// Why a provider did not do what it was asked. It may have been done all the same.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProviderError {
+    #[error("{node} is not a node of this provider")]
+    NoSuchNode { node: NodeName },
+    #[error("{node} does not answer: {why}")]
+    Silent { node: NodeName, why: String },
+    #[error("{provider} makes no nodes of the kind {kind}")]
+    NoSuchKind { provider: String, kind: String },
+    #[error("{0}")]
+    Refused(String),
+    #[error("no answer within {} s", .limit.as_secs())]
+    TooLate { limit: Duration },
+}
+
+#[async_trait]
+pub trait Provider: Send + Sync + 'static {
+    /// For people.
+    fn name(&self) -> &str;
+
+    async fn list(&self) -> Result<Have, ProviderError>;
+
+    /// Has the worker's process started on its node. Yes when it is there already.
+    async fn launch(&self, launch: &Launch) -> Result<(), ProviderError>;
+
+    /// Ends the worker's process, by force if need be. Yes when it is not there.
+    async fn end(&self, worker: &WorkerId, node: &NodeName) -> Result<(), ProviderError>;
+
+    /// The sorts of nodes that can be had, and how many more of each.
+    async fn kinds(&self) -> Result<Vec<Kind>, ProviderError>;
+
+    /// Has a node made. Yes when it is there or on its way.
+    async fn create_node(&self, node: &NodeName, kind: &str) -> Result<(), ProviderError>;
+
+    /// Gives a node back. Yes when it is not there.
+    async fn remove_node(&self, node: &NodeName) -> Result<(), ProviderError>;
+}

@@ -1,0 +1,290 @@
+//! One queue's pass, without I/O: what the manager and the provider say goes in, what is to be done comes out, and what
+//! came of it goes in again. All time is the resource manager's own: moments of the manager's clock are only ever compared
+//! with each other, so that neither a jump of it nor a difference between two machines moves anything.
+//!
+//! Not here: calls ([`pass`](crate::pass)), places ([`nodes`](crate::nodes)).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use mutirao_core::{Dice, Timestamp, WorkerId};
+use mutirao_elastic::decide::Because;
+use mutirao_elastic::fleet::{Activity, Cause, Life, Member, Trouble};
+use mutirao_elastic::packing::NodeName;
+use mutirao_elastic::protocol::{CHANGES_MAX, QueueBalance, Record};
+use mutirao_elastic::{Action, Aim, Decision, Fleet, Listing, Load, Removal, Seen, State, Terms, decide};
+
+/// Words about an unchanged count are written this often at most…
+const WORDS_EVERY: Duration = Duration::from_secs(5);
+/// …and what a decision rests on this often at least, while there is anything to decide about.
+const STATE_EVERY: Duration = Duration::from_secs(30);
+
+/// What is around one queue in one pass.
+pub struct Scene<'a> {
+    pub balance: &'a QueueBalance,
+    /// The manager's clock when it took the figures.
+    pub balance_at: Timestamp,
+    /// What the provider has of this queue, and on which nodes.
+    pub listed: Option<&'a BTreeMap<WorkerId, NodeName>>,
+    /// Nodes that are to be empty.
+    pub drained: &'a BTreeSet<NodeName>,
+    /// Nodes that are there and say nothing now.
+    pub silent: &'a BTreeSet<NodeName>,
+    pub answering: &'a BTreeSet<NodeName>,
+    pub terms: &'a Terms,
+    pub dice: &'a Dice,
+    pub generation: u64,
+    pub now: Timestamp,
+}
+
+/// What one pass asks for, in this order; the first that fails ends it.
+#[derive(Debug)]
+pub struct Steps {
+    /// To be kept before anything else is done.
+    pub record: Option<Record>,
+    /// Whom to tell that they are to finish.
+    pub drains: Vec<WorkerId>,
+    pub ends: Vec<(WorkerId, NodeName)>,
+    pub launches: Vec<(WorkerId, NodeName)>,
+    /// How many more there should be.
+    pub ask: u32,
+    after: After,
+}
+
+/// How things are once the record is kept.
+#[derive(Debug)]
+struct After {
+    fleet: Fleet,
+    state: State,
+    decision: Decision,
+    gave_up: Option<String>,
+}
+
+/// What is remembered of a queue from pass to pass, for as long as one lease is held.
+#[derive(Debug, Default)]
+pub struct Queue {
+    fleet: Fleet,
+    state: State,
+    /// Who was told to finish under this lease. Whoever is recorded as draining and not here is told: the record may have
+    /// been kept, and its author died or never heard of it.
+    told: BTreeSet<WorkerId>,
+    written: Option<Written>,
+    /// Why some of those that are wanted are not asked for.
+    unplaced: Option<String>,
+}
+
+#[derive(Debug)]
+struct Written {
+    at: Timestamp,
+    decision: Decision,
+    trouble: Option<Trouble>,
+}
+
+impl Queue {
+    /// What a predecessor left.
+    pub fn adopting(balance: &QueueBalance) -> Self {
+        Self { fleet: balance.fleet.clone(), state: balance.state.clone(), ..Self::default() }
+    }
+
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// None while nothing may be concluded: the queue's owner does not know yet who is there.
+    pub fn pass(&mut self, scene: &Scene) -> Option<Steps> {
+        let seen = self.see(scene)?;
+        self.fleet.follow(&scene.balance.fleet.members);
+        self.fleet.look(&seen, scene.now);
+        let (mut decision, state) = self.decide(scene);
+        decision.because.0.extend(self.unplaced.clone());
+        let max = scene.balance.elastic.as_ref().map_or(0, |elastic| elastic.max);
+        let aim = Aim { wanted: decision.wanted, max, removal: decision.removal };
+
+        let mut fleet = self.fleet.clone();
+        self.leave_nodes(scene, &mut fleet);
+        let actions = fleet.plan(&aim, &seen, scene.terms, scene.now);
+        let (mut ends, mut launches, mut gone, mut ask) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let mut gave_up = None;
+        for action in &actions {
+            if action.gives_up() {
+                gave_up = Some(action.to_string());
+            }
+            match action {
+                Action::Ask { count } => ask = *count,
+                Action::Launch { worker } => {
+                    let place = place_of(worker, &fleet, scene).filter(|node| scene.answering.contains(node));
+                    launches.extend(place.map(|node| (worker.clone(), node)));
+                    // Recorded once the provider said yes.
+                    continue;
+                }
+                Action::End { worker, .. } => {
+                    ends.extend(place_of(worker, &fleet, scene).map(|node| (worker.clone(), node)));
+                }
+                Action::Forget { worker, .. } => gone.push(worker.clone()),
+                Action::Adopt { .. } | Action::Drain { .. } => {}
+            }
+            fleet.apply(action, scene.now);
+        }
+        let record = self.record(scene, &fleet, &state, &decision, gone);
+        let draining = fleet.members.iter().filter(|(_, member)| member.life == Life::Draining);
+        let drains =
+            draining.map(|(worker, _)| worker).filter(|worker| !self.told.contains(*worker)).cloned().collect();
+        Some(Steps { record, drains, ends, launches, ask, after: After { fleet, state, decision, gave_up } })
+    }
+
+    /// The record is kept, or there was nothing to keep.
+    pub fn kept(&mut self, steps: &Steps, scene: &Scene) {
+        let After { fleet, state, decision, gave_up } = &steps.after;
+        self.fleet = fleet.clone();
+        self.state = state.clone();
+        self.told.retain(|worker| self.fleet.members.contains_key(worker));
+        if let Some(record) = &steps.record {
+            let written = Written { at: scene.now, decision: decision.clone(), trouble: record.trouble.clone() };
+            self.written = Some(written);
+        }
+        if let Some(why) = gave_up {
+            self.fleet.failed(Cause::Silence, why, scene.terms, scene.dice, scene.now);
+        }
+    }
+
+    /// The manager hands it nothing any more.
+    pub fn told(&mut self, worker: &WorkerId) {
+        self.told.insert(worker.clone());
+    }
+
+    pub fn launched(&mut self, worker: &WorkerId, now: Timestamp) {
+        self.fleet.answered();
+        self.fleet.apply(&Action::Launch { worker: worker.clone() }, now);
+    }
+
+    pub fn ended(&mut self) {
+        self.fleet.answered();
+    }
+
+    pub fn created(&mut self, workers: Vec<WorkerId>, nodes: Vec<NodeName>, now: Timestamp) {
+        for (worker, node) in workers.into_iter().zip(nodes) {
+            self.fleet.issue(worker, Some(node), now);
+        }
+    }
+
+    /// Those that were just issued and can be launched at once.
+    pub fn fresh(&self, workers: &[WorkerId]) -> Vec<(WorkerId, NodeName)> {
+        let place = |worker: &WorkerId| Some((worker.clone(), self.fleet.members.get(worker)?.node.clone()?));
+        workers.iter().filter_map(place).collect()
+    }
+
+    pub fn unplaced(&mut self, why: Option<String>) {
+        self.unplaced = why;
+    }
+
+    /// The provider failed.
+    pub fn failed(&mut self, error: &str, terms: &Terms, dice: &Dice, now: Timestamp) {
+        self.fleet.failed(Cause::Call, error, terms, dice, now);
+    }
+
+    fn see(&self, scene: &Scene) -> Option<Seen> {
+        let sessions = scene.balance.sessions.as_ref()?;
+        let here = |at: Timestamp| Timestamp(scene.now.0 - span_ms(scene.balance_at.since(at)));
+        let activity = |activity: &Activity| match activity {
+            Activity::Idle { since } => Activity::Idle { since: here(*since) },
+            other => *other,
+        };
+        let listing = match scene.listed {
+            None => Listing::Unknown,
+            Some(listed) => {
+                // Of those on a node that says nothing, nothing is concluded: they count as there.
+                let hidden = self.fleet.members.iter().filter(|(_, member)| {
+                    member.life > Life::Asked && member.node.as_ref().is_some_and(|node| scene.silent.contains(node))
+                });
+                Listing::Has(listed.keys().chain(hidden.map(|(worker, _)| worker)).cloned().collect())
+            }
+        };
+        Some(Seen { listing, sessions: sessions.iter().map(|(worker, a)| (worker.clone(), activity(a))).collect() })
+    }
+
+    fn decide(&self, scene: &Scene) -> (Decision, State) {
+        let Some(elastic) = &scene.balance.elastic else {
+            let was = self.fleet.counts().standing();
+            let because = Because(vec!["the queue is not elastic any more".into()]);
+            return (Decision { was, wanted: 0, removal: Removal::Any, because }, State::default());
+        };
+        let age = scene.balance_at.since(scene.balance.load.at);
+        let at = Timestamp(scene.now.0 - span_ms(age));
+        let load = Load { at, workers: self.fleet.counts(), ..scene.balance.load.clone() };
+        decide(elastic, self.state.clone(), &load, scene.now)
+    }
+
+    /// Workers of nodes that are to be empty go, as many at a time as leave the floor standing elsewhere, and at least one.
+    /// So do those that were asked for on a node that has been away since: others are asked for in their place.
+    fn leave_nodes(&self, scene: &Scene, fleet: &mut Fleet) {
+        let stands = |member: &Member| member.life <= Life::Reported;
+        let must_go = |member: &Member| {
+            let stranded = member.life == Life::Asked && scene.now.since(member.since) >= scene.terms.missing_for;
+            member.node.as_ref().is_some_and(|node| {
+                scene.drained.contains(node) || (stranded && scene.listed.is_some() && !scene.answering.contains(node))
+            })
+        };
+        let (away, home): (Vec<_>, Vec<_>) =
+            self.fleet.members.iter().filter(|(_, member)| stands(member)).partition(|(_, member)| must_go(member));
+        let floor = scene.balance.elastic.as_ref().map_or(0, |elastic| elastic.min) as usize;
+        let missing = floor.saturating_sub(home.iter().filter(|(_, m)| m.life == Life::Reported).count());
+        let going = away.len().saturating_sub(missing).max(usize::from(!away.is_empty()));
+        for (worker, _) in away.into_iter().take(going) {
+            fleet.apply(&Action::Drain { worker: worker.clone() }, scene.now);
+        }
+    }
+
+    fn record(
+        &self,
+        scene: &Scene,
+        fleet: &Fleet,
+        state: &State,
+        decision: &Decision,
+        gone: Vec<WorkerId>,
+    ) -> Option<Record> {
+        let stored = &scene.balance.fleet.members;
+        let is_new = |worker: &WorkerId, member: &Member| {
+            stored.get(worker).is_none_or(|old| (old.life, &old.node) != (member.life, &member.node))
+        };
+        let members: BTreeMap<WorkerId, Member> = fleet
+            .members
+            .iter()
+            .filter(|(worker, member)| is_new(worker, member))
+            .map(|(worker, member)| (worker.clone(), member.clone()))
+            .collect();
+        let changes: Vec<_> = decision.change(scene.now).into_iter().take(CHANGES_MAX).collect();
+        let due = match &self.written {
+            None => true,
+            Some(written) => {
+                let age = scene.now.since(written.at);
+                let anybody = !fleet.members.is_empty() || decision.wanted > 0;
+                written.trouble != fleet.trouble
+                    || written.decision.wanted != decision.wanted
+                    || (written.decision.because != decision.because && age >= WORDS_EVERY)
+                    || (*state != self.state && age >= STATE_EVERY && anybody)
+            }
+        };
+        if members.is_empty() && gone.is_empty() && changes.is_empty() && !due {
+            return None;
+        }
+        Some(Record {
+            generation: scene.generation,
+            state: state.clone(),
+            members,
+            gone,
+            trouble: fleet.trouble.clone(),
+            decision: decision.clone(),
+            changes,
+        })
+    }
+}
+
+/// Where a worker is: as the provider says, else as was recorded.
+fn place_of(worker: &WorkerId, fleet: &Fleet, scene: &Scene) -> Option<NodeName> {
+    let listed = scene.listed.and_then(|listed| listed.get(worker));
+    listed.or_else(|| fleet.members.get(worker)?.node.as_ref()).cloned()
+}
+
+fn span_ms(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
