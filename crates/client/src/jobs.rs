@@ -1,28 +1,46 @@
 //! Jobs, tasks, their logs and the workers that run them.
 
 use std::pin::Pin;
-use std::time::Duration;
 
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{Stream, StreamExt};
 use serde::Serialize;
 
 use mutirao_core::blobs::LogStream;
-use mutirao_core::clock::ClockExt;
 use mutirao_core::dice::os_random;
-use mutirao_core::job::{JobSpec, JobState, JobView, Page, TaskState, TaskView, WorkerView};
+use mutirao_core::job::{JobSpec, JobState, JobView, LogPiece, Page, TaskState, TaskView, WorkerView};
 use mutirao_core::shard::ShardView;
 use mutirao_core::{JobKey, QueueName, TaskKey};
 
 use crate::error::ClientError;
 use crate::http::{ByteStream, Call, Client, Repeat};
-use crate::sse::Parser;
 use crate::target::Target;
-
-/// A stream of events that says nothing for this long is dead: servers send a keep-alive every 15 s.
-const SILENCE_S_MAX: u64 = 60;
 
 /// A job each time it changes, until it is final.
 pub type JobStream = Pin<Box<dyn Stream<Item = Result<JobView, ClientError>> + Send>>;
+
+/// What is heard of a job's output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    Piece {
+        piece: LogPiece,
+        /// Where to begin when the connection breaks after this.
+        id: Option<String>,
+    },
+    /// There will be no more.
+    End,
+}
+
+/// A job's output as it comes. One that stops without [`Heard::End`] was broken off.
+pub type PieceStream = Pin<Box<dyn Stream<Item = Result<Heard, ClientError>> + Send>>;
+
+/// Where to begin reading a job's output.
+#[derive(Clone, Debug, Default)]
+pub struct JobLogsFrom {
+    /// Only this stream.
+    pub stream: Option<LogStream>,
+    /// After the piece with this id.
+    pub after: Option<String>,
+}
 
 /// Which page of a list.
 #[derive(Clone, Debug, Default)]
@@ -102,33 +120,39 @@ impl Client {
 
     /// The job now and each time it changes. The last item is final, if the connection holds that long.
     pub async fn job_events(&self, id: JobKey) -> Result<JobStream, ClientError> {
-        let call = Call::get(job(id).part("events")).header("accept", "text/event-stream");
-        let chunks = self.open_stream(call).await?;
+        let events = self.events(Call::get(job(id).part("events"))).await?;
         let this = self.clone();
-        let views = stream::unfold((chunks, Parser::default(), this), |(mut chunks, mut parser, this)| async move {
-            let views = this.next_views(&mut chunks, &mut parser).await?;
-            Some((stream::iter(views), (chunks, parser, this)))
+        let views = events.filter_map(move |event| {
+            let view = match event {
+                Ok(event) if event.name == "job" => Some(this.read_event(&event)),
+                Ok(_) => None,
+                Err(error) => Some(Err(error)),
+            };
+            std::future::ready(view)
         });
-        Ok(Box::pin(views.flatten()))
+        Ok(Box::pin(views))
     }
 
-    /// The views in the next chunk; an error ends its chunk, and the end of the stream is `None`.
-    async fn next_views(
-        &self,
-        chunks: &mut ByteStream,
-        parser: &mut Parser,
-    ) -> Option<Vec<Result<JobView, ClientError>>> {
-        let chunk = match self.clock().timeout(Duration::from_secs(SILENCE_S_MAX), chunks.next()).await {
-            Ok(chunk) => chunk?,
-            Err(_) => Err(ClientError::TimedOut { url: self.url().into(), limit_s: SILENCE_S_MAX }),
+    /// What a job's tasks write, merged.
+    pub async fn job_logs(&self, id: JobKey, from: JobLogsFrom, reach: Reach) -> Result<PieceStream, ClientError> {
+        let target = job(id)
+            .part("logs")
+            .arg("stream", from.stream.map(LogStream::as_str))
+            .arg("follow", (reach == Reach::ToTheEnd).then_some(true));
+        let call = Call::get(target);
+        let call = match &from.after {
+            Some(after) => call.header("last-event-id", after),
+            None => call,
         };
-        let events = match chunk.map(|bytes| parser.push(&bytes)) {
-            Ok(Ok(events)) => events,
-            Ok(Err(too_long)) => return Some(vec![Err(self.unexpected(too_long.to_string()))]),
-            Err(error) => return Some(vec![Err(error)]),
-        };
-        let ours = events.into_iter().filter(|event| event.name == "job");
-        Some(ours.map(|e| serde_json::from_str(&e.data).map_err(|e| self.unexpected(e.to_string()))).collect())
+        let events = self.events(call).await?;
+        let this = self.clone();
+        Ok(Box::pin(events.map(move |event| {
+            let event = event?;
+            match event.name.as_str() {
+                "end" => Ok(Heard::End),
+                _ => Ok(Heard::Piece { piece: this.read_event(&event)?, id: event.id }),
+            }
+        })))
     }
 
     pub async fn tasks(

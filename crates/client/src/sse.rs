@@ -1,4 +1,4 @@
-//! Server-sent events, as much of them as we are sent: `event:` and `data:` lines, blank line, next. Pure: bytes in,
+//! Server-sent events, as much of them as we are sent: `event:`, `data:` and `id:` lines, blank line, next. Pure: bytes in,
 //! events out.
 
 /// Bytes of one event. A job's view is a few hundred.
@@ -8,6 +8,8 @@ const EVENT_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Event {
     pub name: String,
     pub data: String,
+    /// From where the stream can be taken up again.
+    pub id: Option<String>,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,7 +56,8 @@ impl Parser {
                 }
                 self.event.data.push_str(value);
             }
-            // A comment (the keep-alive) has an empty field; ids and retries are not used.
+            "id" => self.event.id = Some(value.into()),
+            // A comment (the keep-alive) has an empty field; retries are not used.
             _ => {}
         }
         None
@@ -71,8 +74,12 @@ mod tests {
         for cut in 1..text.len() {
             let mut parser = Parser::default();
             let events: Vec<Event> = text.chunks(cut).flat_map(|chunk| parser.push(chunk).unwrap()).collect();
-            let job = |data: &str| Event { name: "job".into(), data: data.into() };
-            assert_eq!(events, [job("{\"a\":\n1}"), job("last")], "cut every {cut} bytes");
+            let job = |data: &str, id: Option<&str>| Event {
+                name: "job".into(),
+                data: data.into(),
+                id: id.map(str::to_owned),
+            };
+            assert_eq!(events, [job("{\"a\":\n1}", Some("7")), job("last", None)], "cut every {cut} bytes");
         }
     }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
+use crate::blobs::LogStream;
 use crate::id::{Attempt, JobKey, QueueName, TaskKey};
 use crate::life::Final;
 use crate::limits::{NAME_CHARS_MAX, PRIORITY_MAX};
@@ -232,6 +233,16 @@ pub struct TaskView {
     pub ended_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+}
+
+/// Some of what a task wrote to one of its streams: whole lines, unless the task has no more to say or the line is very long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct LogPiece {
+    #[schema(value_type = String, example = "j7f3k9q2.17")]
+    pub task: TaskKey,
+    pub stream: LogStream,
+    /// What is not UTF-8 is shown as `�`.
+    pub text: String,
 }
 
 /// A page of a list. `next` is the cursor of the following page; absent on the last.

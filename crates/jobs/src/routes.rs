@@ -1,8 +1,10 @@
 //! Jobs over HTTP.
 
 mod events;
+mod lines;
 mod logs;
 mod tasks;
+mod whole;
 
 use axum::Json;
 use axum::extract::State;
@@ -36,6 +38,7 @@ pub fn routes(jobs: Jobs) -> OpenApiRouter {
         .routes(mutirao_surface::routes!(tasks::cancel))
         .routes(mutirao_surface::routes!(tasks::explain))
         .routes(mutirao_surface::routes!(logs::read))
+        .routes(mutirao_surface::routes!(whole::read))
         .routes(mutirao_surface::routes!(workers))
         .routes(mutirao_surface::routes!(shards))
         .with_state(jobs)
@@ -48,6 +51,11 @@ pub(crate) async fn visible(jobs: &Jobs, caller: &Principal, key: JobKey) -> Res
         return Err(Problem::not_found(format!("there is no job {key}")).into());
     }
     Ok(view)
+}
+
+/// The event that a client heard last, when it comes back.
+fn last_event_id(headers: &HeaderMap) -> Option<String> {
+    headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty()).map(str::to_owned)
 }
 
 /// Submit a job: one task or many, accepted whole or not at all.

@@ -177,6 +177,9 @@ pub trait JobStore: QueueStore {
     /// Tasks of a job that have a row, with indexes in [`from`, `from + size`).
     async fn tasks(&self, job: JobKey, from: u32, size: u32) -> Result<Vec<TaskView>, StoreError>;
     async fn output(&self, task: TaskKey, stream: LogStream) -> Result<Option<KeptOutput>, StoreError>;
+    /// All that is kept of tasks with indexes in [`from`, `from + size`).
+    async fn outputs(&self, job: JobKey, from: u32, size: u32)
+    -> Result<Vec<(u32, LogStream, KeptOutput)>, StoreError>;
     /// Removes a bounded number of rows of jobs that finished before `before`, and what is remembered of changes to queues
     /// before then.
     async fn forget(&self, before: Timestamp) -> Result<Forgotten, StoreError>;

@@ -8,6 +8,7 @@ mod config;
 mod flags;
 mod job;
 mod logs;
+mod merged;
 mod misuse;
 mod out;
 mod pipes;

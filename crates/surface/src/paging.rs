@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub const PAGE_ROWS_DEFAULT: u32 = 100;
 
 /// Longer than any cursor of ours.
-const CURSOR_CHARS_MAX: usize = 2_000;
+const CURSOR_CHARS_MAX: usize = 10_000;
 
 /// Raised when cursors of before can no longer be read.
 const VERSION: u8 = 1;

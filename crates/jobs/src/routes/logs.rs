@@ -20,7 +20,7 @@ use crate::service::{Jobs, refused};
 
 const CHUNK_BYTES: usize = 256 << 10;
 /// Between two looks at a log that is being followed.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]

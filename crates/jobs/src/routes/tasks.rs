@@ -125,13 +125,13 @@ pub(super) async fn one(jobs: &Jobs, job: &JobView, index: u32) -> Result<TaskVi
 }
 
 /// The first index and the number of tasks.
-async fn extent(jobs: &Jobs, id: JobKey) -> Result<(u32, u64), Problem> {
+pub(super) async fn extent(jobs: &Jobs, id: JobKey) -> Result<(u32, u64), Problem> {
     jobs.0.store.extent(id).await.map_err(refused)?.ok_or_else(|| Problem::not_found(format!("there is no job {id}")))
 }
 
 /// Every task with an index in [`from`, `from + size`). The desk is asked first: a task that ends in between is then
 /// found in the store, while the other way round it would be found nowhere.
-async fn look_at(jobs: &Jobs, job: &JobView, from: u32, size: u32) -> Result<Vec<TaskView>, Problem> {
+pub(super) async fn look_at(jobs: &Jobs, job: &JobView, from: u32, size: u32) -> Result<Vec<TaskView>, Problem> {
     let key = job.id;
     let standing = jobs.standing(job, from, size).await;
     let standing: HashMap<u32, Stand> = standing.into_iter().map(|stand| (stand.index, stand)).collect();

@@ -155,6 +155,15 @@ impl JobStore for PostgresJobs {
         look::output(&self.0, task, stream).await
     }
 
+    async fn outputs(
+        &self,
+        job: JobKey,
+        from: u32,
+        size: u32,
+    ) -> Result<Vec<(u32, LogStream, KeptOutput)>, StoreError> {
+        look::outputs(&self.0, job, from, size).await
+    }
+
     async fn forget(&self, before: Timestamp) -> Result<Forgotten, StoreError> {
         let mut connection = self.0.connection().await?;
         let tx = connection.begin().await?;

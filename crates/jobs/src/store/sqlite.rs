@@ -156,6 +156,15 @@ impl JobStore for SqliteJobs {
         self.0.read(move |db| look::output(db, task, stream)).await
     }
 
+    async fn outputs(
+        &self,
+        job: JobKey,
+        from: u32,
+        size: u32,
+    ) -> Result<Vec<(u32, LogStream, KeptOutput)>, StoreError> {
+        self.0.read(move |db| look::outputs(db, job, from, size)).await
+    }
+
     async fn forget(&self, before: Timestamp) -> Result<Forgotten, StoreError> {
         self.0.write(move |db| forget(db, before)).await
     }

@@ -8,7 +8,7 @@ use mutirao_core::{Clock, JobKey, QueueName, SystemClock, TaskKey};
 
 use super::logs::{self, Streams};
 use super::out::{Out, Shape};
-use super::{Globals, reach, show, submit, wait};
+use super::{Globals, merged, reach, show, submit, wait};
 use crate::failure::Failure;
 
 #[derive(Debug, Args)]
@@ -61,7 +61,7 @@ struct LogsArgs {
     /// Only this task's
     #[arg(long, value_name = "INDEX")]
     task: Option<u32>,
-    /// Stay and print more as it comes, until the task has ended
+    /// Stay and print more as it comes, until the end; of many tasks merged line by line, each line with its task's index
     #[arg(short, long)]
     follow: bool,
     /// Only this stream
@@ -183,10 +183,7 @@ async fn logs_of(client: &Client, args: LogsArgs, out: Out) -> Result<(), Failur
                 return logs::copy_all(client, &job, streams, out).await;
             }
             if job.tasks > 1 {
-                return Err(Failure::usage(format!(
-                    "the job {} has {} tasks; follow one with --task N",
-                    job.id, job.tasks
-                )));
+                return merged::follow(client, &job, streams, out).await;
             }
             logs::only_task(client, job.id).await?
         }

@@ -17,8 +17,8 @@ use super::text::Pieces;
 use crate::failure::Failure;
 
 /// How often the copying is taken up again without a byte having come in between.
-const BREAKS_MAX: u32 = 240;
-const RETRY_WAIT: Duration = Duration::from_millis(500);
+pub const BREAKS_MAX: u32 = 240;
+pub const RETRY_WAIT: Duration = Duration::from_millis(500);
 /// Tasks whose output is asked for ahead of its turn. What they wrote waits over there, not here.
 const TASKS_AHEAD_MAX: usize = 8;
 
@@ -34,8 +34,16 @@ impl Streams {
         self == Streams::Both || self == Streams::One(stream)
     }
 
+    /// The one that is wanted, if not both are.
+    pub fn only(self) -> Option<LogStream> {
+        match self {
+            Streams::Both => None,
+            Streams::One(stream) => Some(stream),
+        }
+    }
+
     /// Ends when nobody reads any more what is copied.
-    async fn unread(self) {
+    pub async fn unread(self) {
         tokio::select! {
             () = pipes::reader_gone(std::io::stdout()), if self.has(LogStream::Stdout) => {}
             () = pipes::reader_gone(std::io::stderr()), if self.has(LogStream::Stderr) => {}

@@ -5,6 +5,7 @@ mod attending;
 mod backup;
 mod database;
 mod faults;
+mod merging;
 mod metrics;
 mod queues;
 mod rabbit;

@@ -168,26 +168,40 @@ pub async fn tasks(store: &Postgres, job: JobKey, from: u32, size: u32) -> Resul
     rows.iter().map(rows::task).collect()
 }
 
+const OUTPUT_COLUMNS: &str = "generation, n, bytes, truncated, in_blobs, tail";
+
 pub async fn output(store: &Postgres, task: TaskKey, stream: LogStream) -> Result<Option<KeptOutput>, StoreError> {
-    let row = store
-        .connection()
-        .await?
-        .row(
-            "SELECT generation, n, bytes, truncated, in_blobs, tail FROM outputs
-             WHERE job = $1 AND idx = $2 AND stream = $3",
-            &[&(task.job.0 as i64), &i64::from(task.index), &(stream as i16)],
-        )
-        .await?;
-    row.map(|row| {
-        Ok(KeptOutput {
-            attempt: Attempt { generation: row.try_get::<_, i64>(0)? as u64, n: rows::count(&row, 1)? },
-            output: Output {
-                bytes: row.try_get::<_, i64>(2)? as u64,
-                truncated: row.try_get(3)?,
-                in_blobs: row.try_get(4)?,
-                tail: row.try_get(5)?,
-            },
-        })
+    let sql = format!("SELECT {OUTPUT_COLUMNS} FROM outputs WHERE job = $1 AND idx = $2 AND stream = $3");
+    let args: [&(dyn ToSql + Sync); 3] = [&(task.job.0 as i64), &i64::from(task.index), &(stream as i16)];
+    let row = store.connection().await?.row(&sql, &args).await?;
+    row.map(|row| kept(&row)).transpose()
+}
+
+pub async fn outputs(
+    store: &Postgres,
+    job: JobKey,
+    from: u32,
+    size: u32,
+) -> Result<Vec<(u32, LogStream, KeptOutput)>, StoreError> {
+    let sql = format!("SELECT {OUTPUT_COLUMNS}, idx, stream FROM outputs WHERE job = $1 AND idx >= $2 AND idx < $3");
+    let (from, end) = (i64::from(from), i64::from(from) + i64::from(size));
+    let rows = store.connection().await?.rows(&sql, &[&(job.0 as i64), &from, &end]).await?;
+    let row = |row: &Row| {
+        let stdout = row.try_get::<_, i16>(7)? == LogStream::Stdout as i16;
+        let stream = if stdout { LogStream::Stdout } else { LogStream::Stderr };
+        Ok((rows::whole(row, 6)?, stream, kept(row)?))
+    };
+    rows.iter().map(row).collect()
+}
+
+fn kept(row: &Row) -> Result<KeptOutput, StoreError> {
+    Ok(KeptOutput {
+        attempt: Attempt { generation: row.try_get::<_, i64>(0)? as u64, n: rows::count(row, 1)? },
+        output: Output {
+            bytes: row.try_get::<_, i64>(2)? as u64,
+            truncated: row.try_get(3)?,
+            in_blobs: row.try_get(4)?,
+            tail: row.try_get(5)?,
+        },
     })
-    .transpose()
 }

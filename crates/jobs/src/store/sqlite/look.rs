@@ -172,20 +172,32 @@ pub fn tasks(db: &Connection, job: JobKey, from: u32, size: u32) -> Result<Vec<T
     db.prepare_cached(&sql)?.query_map(params![job.0 as i64, from, end], rows::task)?.collect()
 }
 
+const OUTPUT_COLUMNS: &str = "generation, n, bytes, truncated, in_blobs, tail";
+
 pub fn output(db: &Connection, task: TaskKey, stream: LogStream) -> Result<Option<KeptOutput>> {
-    db.prepare_cached(
-        "SELECT generation, n, bytes, truncated, in_blobs, tail FROM outputs WHERE job = ?1 AND idx = ?2 AND stream = ?3",
-    )?
-    .query_row(params![task.job.0 as i64, task.index, stream as u8], |row| {
-        Ok(KeptOutput {
-            attempt: Attempt { generation: row.get::<_, i64>(0)? as u64, n: row.get(1)? },
-            output: Output {
-                bytes: row.get::<_, i64>(2)? as u64,
-                truncated: row.get(3)?,
-                in_blobs: row.get(4)?,
-                tail: row.get(5)?,
-            },
-        })
+    let sql = format!("SELECT {OUTPUT_COLUMNS} FROM outputs WHERE job = ?1 AND idx = ?2 AND stream = ?3");
+    db.prepare_cached(&sql)?.query_row(params![task.job.0 as i64, task.index, stream as u8], kept).optional()
+}
+
+pub fn outputs(db: &Connection, job: JobKey, from: u32, size: u32) -> Result<Vec<(u32, LogStream, KeptOutput)>> {
+    let sql = format!("SELECT {OUTPUT_COLUMNS}, idx, stream FROM outputs WHERE job = ?1 AND idx >= ?2 AND idx < ?3");
+    let end = i64::from(from) + i64::from(size);
+    let row = |row: &Row<'_>| {
+        let stream =
+            if row.get::<_, u8>(7)? == LogStream::Stdout as u8 { LogStream::Stdout } else { LogStream::Stderr };
+        Ok((row.get(6)?, stream, kept(row)?))
+    };
+    db.prepare_cached(&sql)?.query_map(params![job.0 as i64, from, end], row)?.collect()
+}
+
+fn kept(row: &Row<'_>) -> Result<KeptOutput> {
+    Ok(KeptOutput {
+        attempt: Attempt { generation: row.get::<_, i64>(0)? as u64, n: row.get(1)? },
+        output: Output {
+            bytes: row.get::<_, i64>(2)? as u64,
+            truncated: row.get(3)?,
+            in_blobs: row.get(4)?,
+            tail: row.get(5)?,
+        },
     })
-    .optional()
 }
