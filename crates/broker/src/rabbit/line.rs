@@ -22,7 +22,7 @@ use crate::backoff::{WAIT_FIRST, WAIT_LONGEST, backoff};
 
 /// How long RabbitMQ may take to answer, or to confirm anything at all. A queue without a leader does neither, and
 /// RabbitMQ 3 forgets what was asked of it meanwhile, so waiting longer would be in vain.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How often a connection's state is looked at, should the news of its end have been missed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -140,21 +140,32 @@ impl Line {
         T: Send,
         E: From<Trouble> + Send,
     {
-        let mut asking = std::pin::pin!(asking);
+        let Some(answer) = self.in_time(up, ANSWER_MAX, asking).await else {
+            let (broker, purpose) = (&self.core.dial.target().place.address, self.core.purpose);
+            tracing::warn!(
+                broker,
+                purpose,
+                "the broker is connected and does not answer; rabbitmq-queues quorum_status shows whether a queue has \
+                 lost its leader; one that does not get it back can be deleted, and is made anew"
+            );
+            return Err(Trouble::Lost(format!("no answer within {} s", ANSWER_MAX.as_secs())).into());
+        };
+        answer
+    }
+
+    /// None when it takes too long and the server has not said why.
+    pub async fn in_time<T: Send>(
+        &self,
+        up: &Up,
+        longest: Duration,
+        awaited: impl Future<Output = T> + Send,
+    ) -> Option<T> {
+        let mut awaited = std::pin::pin!(awaited);
         loop {
-            match self.core.dial.clock.timeout(ANSWER_MAX, asking.as_mut()).await {
-                Ok(answer) => return answer,
+            match self.core.dial.clock.timeout(longest, awaited.as_mut()).await {
+                Ok(value) => return Some(value),
                 Err(_) if up.is_blocked() => {}
-                Err(_) => {
-                    let (broker, purpose) = (&self.core.dial.target().place.address, self.core.purpose);
-                    tracing::warn!(
-                        broker,
-                        purpose,
-                        "the broker is connected and does not answer; rabbitmq-queues quorum_status shows whether a \
-                         queue has lost its leader; one that does not get it back can be deleted, and is made anew"
-                    );
-                    return Err(Trouble::Lost(format!("no answer within {} s", ANSWER_MAX.as_secs())).into());
-                }
+                Err(_) => return None,
             }
         }
     }

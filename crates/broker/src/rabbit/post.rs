@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -16,12 +17,15 @@ use lapin::{BasicProperties, Channel, Confirmation};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::line::{Line, Up};
+use super::line::{ANSWER_MAX, Line, Up};
 use super::trouble::{Trouble, about};
 use crate::BrokerError;
 
 /// Batches under way at a time; past it callers wait.
 const BATCHES_MAX: usize = 32;
+/// How long a caller waits for one of these. Queues that do not answer give theirs up sooner, so that those who do answer are
+/// seated in between; past it there are so many of the others that the caller had better know.
+const SEAT_WAIT_MAX: Duration = ANSWER_MAX.saturating_mul(2);
 /// Messages of one batch that may be unconfirmed. The client library looks through all of them at each grouped confirm.
 const UNCONFIRMED_MAX: usize = 512;
 /// Bytes of one batch that may be unconfirmed; a single message may be larger.
@@ -80,9 +84,13 @@ impl Post {
         Self { batches: Arc::new(Semaphore::new(BATCHES_MAX)), idle: Mutex::default() }
     }
 
+    /// A channel to send on, when one is free within a while.
     pub async fn seat<'a>(&'a self, line: &'a Line, up: &'a Up) -> Result<Seat<'a>, Trouble> {
         let closed = |_| Trouble::Said(BrokerError::Closed);
-        let batch = self.batches.clone().acquire_owned().await.map_err(closed)?;
+        let seated = line.in_time(up, SEAT_WAIT_MAX, self.batches.clone().acquire_owned()).await;
+        let all_taken =
+            || Trouble::Lost(format!("all {BATCHES_MAX} ways of sending are taken, by queues that are slow"));
+        let batch = seated.ok_or_else(all_taken)?.map_err(closed)?;
         let channel = match self.idle_channel(up.generation) {
             Some(channel) => channel,
             None => line.answered(up, confirming_channel(up)).await?,
@@ -115,6 +123,7 @@ impl Seat<'_> {
     ) -> Result<(), Undelivered> {
         let mut under_way: VecDeque<(usize, Confirming<'_>)> = VecDeque::new();
         let mut bytes = 0;
+        let mut silent = false;
         let mut first_failure = Ok(());
         for n in left.clone() {
             while first_failure.is_ok()
@@ -137,14 +146,17 @@ impl Seat<'_> {
             under_way.push_back((n, confirming));
         }
         for (n, mut confirming) in under_way {
-            let settled = match &first_failure {
-                // One silence is enough: whether the others were confirmed is looked at, and not waited for.
-                Err(Undelivered::Trouble(_)) => match confirming.as_mut().now_or_never() {
+            silent |= matches!(first_failure, Err(Undelivered::Trouble(_)));
+            // One silence is enough, also after a refusal: whether the others were confirmed is looked at, and not waited
+            // for.
+            let settled = match silent {
+                true => match confirming.as_mut().now_or_never() {
                     Some(said) => judge(said, to),
                     None => continue,
                 },
-                _ => self.settle(confirming, to).await,
+                false => self.settle(confirming, to).await,
             };
+            silent |= matches!(settled, Err(Undelivered::Trouble(_)));
             first_failure = first_failure.and(settled.map(|()| _ = left.remove(&n)));
         }
         first_failure

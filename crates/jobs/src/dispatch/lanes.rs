@@ -42,9 +42,23 @@ enum Trip {
 struct Lane {
     waiting: Vec<Packed>,
     publishing: bool,
-    looking: bool,
+    looking: Option<Look>,
     /// Before the next batch. Grows while nothing can be sent, so that an outage is not answered with a storm.
     pause: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Nothing was sent since it began.
+    Clear,
+    /// Something was, so what it finds says nothing about that.
+    Overtaken,
+}
+
+impl Lane {
+    fn is_busy(&self) -> bool {
+        self.publishing || !self.waiting.is_empty()
+    }
 }
 
 pub(super) struct Lanes {
@@ -64,14 +78,16 @@ impl Lanes {
     }
 
     pub fn send(&mut self, queue: QueueName, parcels: Vec<Packed>) {
-        self.lanes.entry(queue.clone()).or_default().waiting.extend(parcels);
+        let lane = self.lanes.entry(queue.clone()).or_default();
+        lane.waiting.extend(parcels);
+        lane.looking = lane.looking.map(|_| Look::Overtaken);
         self.go_on(queue);
     }
 
     fn go_on(&mut self, queue: QueueName) {
         let Some(lane) = self.lanes.get_mut(&queue).filter(|lane| !lane.publishing) else { return };
         if lane.waiting.is_empty() {
-            if lane.pause.is_zero() && !lane.looking {
+            if lane.pause.is_zero() && lane.looking.is_none() {
                 self.lanes.remove(&queue);
             }
             return;
@@ -94,12 +110,13 @@ impl Lanes {
         }));
     }
 
-    /// Finds out whether anything lies in a queue.
+    /// Finds out whether anything lies in a queue. Not while something is on its way there: what is not there yet is not lost.
     pub fn look(&mut self, queue: QueueName) {
         let lane = self.lanes.entry(queue.clone()).or_default();
-        if std::mem::replace(&mut lane.looking, true) {
+        if lane.is_busy() || lane.looking.is_some() {
             return;
         }
+        lane.looking = Some(Look::Clear);
         let broker = self.broker.clone();
         self.under_way.push(Box::pin(async move {
             let counts = broker.counts(&tasks_of(&queue)).await;
@@ -111,11 +128,9 @@ impl Lanes {
     pub async fn next(&mut self) -> Option<Vec<Back>> {
         Some(match self.under_way.next().await? {
             Trip::Looked { queue, is_empty } => {
-                if let Some(lane) = self.lanes.get_mut(&queue) {
-                    lane.looking = false;
-                }
+                let look = self.lanes.get_mut(&queue).and_then(|lane| lane.looking.take());
                 self.go_on(queue.clone());
-                if is_empty { vec![Back::Empty(queue)] } else { Vec::new() }
+                if is_empty && look == Some(Look::Clear) { vec![Back::Empty(queue)] } else { Vec::new() }
             }
             Trip::Published { queue, parcels, result } => {
                 let trouble = result.err().map(|error| error.to_string());
@@ -145,5 +160,53 @@ impl Lanes {
             tracing::warn!(%queue, error, "parcels cannot be sent; trying again until they can");
         }
         lane.pause = (lane.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mutirao_broker::{Limits, Memory};
+    use mutirao_core::SystemClock;
+
+    use crate::traces::{Began, HandingOut};
+
+    use super::*;
+
+    fn lanes() -> Lanes {
+        Lanes::new(Memory::new(None, Limits::default()), SystemClock::shared())
+    }
+
+    fn parcel() -> Vec<Packed> {
+        let id = ParcelId { generation: 1, n: 1 };
+        let handed_out = HandingOut::default().take(Began::now(&SystemClock));
+        vec![Packed { id, body: Bytes::from_static(b"a parcel"), handed_out }]
+    }
+
+    async fn found_empty(lanes: &mut Lanes) -> usize {
+        let mut empty = 0;
+        while let Some(back) = lanes.next().await {
+            empty += back.iter().filter(|back| matches!(back, Back::Empty(_))).count();
+        }
+        empty
+    }
+
+    #[tokio::test]
+    async fn a_queue_is_not_looked_at_while_something_is_on_its_way_there() {
+        let (mut lanes, queue) = (lanes(), QueueName::default());
+        lanes.send(queue.clone(), parcel());
+        lanes.look(queue.clone());
+        assert_eq!(lanes.under_way.len(), 1, "what is being published is not lost");
+        assert_eq!(found_empty(&mut lanes).await, 0);
+        assert!(lanes.lanes.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_look_that_was_overtaken_by_a_parcel_says_nothing() {
+        let (mut lanes, queue) = (lanes(), QueueName::default());
+        lanes.look(queue.clone());
+        assert_eq!(found_empty(&mut lanes).await, 1);
+        lanes.look(queue.clone());
+        lanes.send(queue, parcel());
+        assert_eq!(found_empty(&mut lanes).await, 0);
     }
 }

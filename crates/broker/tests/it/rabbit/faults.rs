@@ -178,3 +178,31 @@ async fn a_queue_without_a_leader_is_given_up_after_a_while_and_keeps_no_other_w
     lead(&server, &queue, "resume");
     patiently("the queue again", async { while rabbit.publish("q", bodies(2..3)).await.is_err() {} }).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_batches_than_there_are_ways_of_sending_wait_no_longer_than_a_bound_for_a_queue_without_a_leader() {
+    let Some((server, _folder)) = own_server() else { return };
+    let prefix = random_prefix();
+    let rabbit = connect(server.url(), &prefix).await.unwrap();
+    for queue in ["q", "other"] {
+        rabbit.publish(queue, bodies(0..1)).await.unwrap();
+    }
+    let queue = format!("{prefix}q");
+    lead(&server, &queue, "suspend");
+    let mut stuck = tokio::task::JoinSet::new();
+    for _ in 0..120 {
+        let rabbit = rabbit.clone();
+        stuck.spawn(async move { rabbit.publish("q", bodies(0..24)).await });
+    }
+    patiently("the other queue", async { while rabbit.publish("other", bodies(0..24)).await.is_err() {} }).await;
+    let given_up = patiently("the giving up", stuck.join_all()).await;
+    let why = |gave_up: &Result<(), BrokerError>| gave_up.clone().expect_err("nobody takes it").to_string();
+    let why: Vec<String> = given_up.iter().map(why).collect();
+    assert!(why.iter().all(|why| why.contains(&queue)), "{why:?}");
+    assert!(why.iter().any(|why| why.contains("ways of sending are taken")), "{why:?}");
+    assert_eq!(rabbit.reachable(), Ok(()));
+    lead(&server, &queue, "resume");
+    // What it was sent meanwhile may have filled it, which it then says.
+    let led = async || !matches!(rabbit.publish("q", bodies(0..1)).await, Err(BrokerError::Unreachable(_)));
+    patiently("the queue again", async { while !led().await {} }).await;
+}
