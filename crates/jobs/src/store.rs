@@ -67,6 +67,20 @@ pub enum Created {
     NoQueue,
 }
 
+/// What a client asked under an idempotency key before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AskedBefore {
+    pub job: JobKey,
+    pub digest: Vec<u8>,
+}
+
+impl AskedBefore {
+    /// What becomes of another request under the same key.
+    pub fn meets(&self, digest: &[u8]) -> Created {
+        if self.digest == digest { Created::Before(self.job) } else { Created::Clash(self.job) }
+    }
+}
+
 /// An unfinished job, as a new owner of its shard finds it.
 pub struct OpenJob {
     pub key: JobKey,
@@ -153,6 +167,13 @@ pub trait JobStore: QueueStore {
     /// Gives every open job its shard that was written before there were shards.
     async fn place(&self) -> Result<(), StoreError>;
     async fn create(&self, job: NewJob) -> Result<Created, StoreError>;
+    /// What this owner's client asked under this key, if it did and it is not forgotten.
+    async fn asked_before(
+        &self,
+        namespace: String,
+        owner: String,
+        key: String,
+    ) -> Result<Option<AskedBefore>, StoreError>;
     /// The unfinished jobs of a shard, in order.
     async fn open_keys(&self, shard: ShardId) -> Result<Vec<JobKey>, StoreError>;
     /// Tasks that have not ended, as far as is written.

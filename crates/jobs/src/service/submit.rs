@@ -6,7 +6,7 @@ use mutirao_core::id::QueueName;
 use mutirao_core::job::{JobSpec, JobView};
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 use mutirao_core::task::{Needs, Retry, TaskSpec};
-use mutirao_core::{Problem, Timestamp};
+use mutirao_core::{JobKey, Problem, Timestamp};
 use mutirao_queues::{Defaults, QueueSpec, Workers};
 use sha2::{Digest, Sha256};
 
@@ -19,7 +19,7 @@ use crate::doors::Ask;
 use crate::entries::{Kind, pack};
 use crate::meters::{SUBMIT, SUBMITTED};
 use crate::question::{Answer, Fit, Question};
-use crate::store::{Created, NewJob};
+use crate::store::{AskedBefore, Created, NewJob};
 
 /// What became of a submission.
 pub enum Submitted {
@@ -54,6 +54,16 @@ impl Jobs {
         }
         spec.check()?;
         let spec = spec.with_needs_told();
+        // Whoever asks again is answered as before, whatever has become of the queue and its limits since.
+        if let Some(key) = &idempotency
+            && let Some(before) = self.asked_before(owner, key).await?
+        {
+            let digest = tokio::task::spawn_blocking(move || digest(&spec, &pack(&spec.spread)));
+            return match before.meets(&digest.await.map_err(|_| Problem::internal())?) {
+                Created::Before(key) => Ok(Submitted::Before(self.job(key).await?.0)),
+                _ => Err(clash(before.job)),
+            };
+        }
         let QueueSpec { limits, defaults, workers, .. } = self.queue_named(&spec.queue).await?.spec;
         let total = spec.spread.count() as u32;
         let (queue, needs) = (spec.queue.clone(), spec.task.needs);
@@ -101,11 +111,13 @@ impl Jobs {
             }
             Created::Before(key) => Ok(Submitted::Before(view(key).await?)),
             Created::NoQueue => Err(self.no_queue(&queue).await),
-            Created::Clash(key) => Err(Problem::conflict(format!(
-                "this Idempotency-Key was used for another request, which made job {key}"
-            ))
-            .remedy("use a new key for a new request")),
+            Created::Clash(key) => Err(clash(key)),
         }
+    }
+
+    async fn asked_before(&self, owner: &Principal, key: &str) -> Result<Option<AskedBefore>, Problem> {
+        let Principal { name, namespace, .. } = owner.clone();
+        self.0.store.asked_before(namespace, name, key.to_owned()).await.map_err(refused)
     }
 
     /// What the owner says about a queue; when nobody answers, what is written of it, where tasks at work count as waiting.
@@ -169,25 +181,10 @@ fn new_job(
     created_at: Timestamp,
 ) -> NewJob {
     let segments = pack(&spec.spread);
-    let written = |retry: Option<Retry>, timeout: Option<Span>| {
-        let task = TaskSpec { retry: Some(retry.unwrap_or_default()), timeout, ..spec.task.clone() };
-        serde_json::to_string(&task).expect("a checked task can be written")
-    };
-    // The same request stays the same when its queue's defaults change.
-    let asked = written(spec.task.retry, spec.task.timeout);
-    let task = written(spec.task.retry.or(defaults.retry), spec.task.timeout.or(defaults.timeout));
-    let labels = serde_json::to_string(&spec.labels).expect("texts can be written");
+    let task = written(&spec.task, spec.task.retry.or(defaults.retry), spec.task.timeout.or(defaults.timeout));
+    let labels = labels_of(&spec);
     let (first, total) = (spec.spread.first(), spec.spread.count() as u32);
-    let idempotency = idempotency.map(|key| {
-        let mut digest = Sha256::new();
-        let what = format!("{:?}\n{}\n{asked}\n{labels}\n{first} {total}", spec.name, spec.queue);
-        digest.update(what.as_bytes());
-        if spec.priority != 0 {
-            digest.update(format!("\n{}", spec.priority).as_bytes());
-        }
-        segments.iter().for_each(|(_, body)| digest.update(body));
-        (key, digest.finalize().to_vec())
-    });
+    let idempotency = idempotency.map(|key| (key, digest(&spec, &segments)));
     NewJob {
         namespace: owner.namespace,
         owner: owner.name,
@@ -204,4 +201,32 @@ fn new_job(
         created_at,
         idempotency,
     }
+}
+
+fn written(task: &TaskSpec, retry: Option<Retry>, timeout: Option<Span>) -> String {
+    let task = TaskSpec { retry: Some(retry.unwrap_or_default()), timeout, ..task.clone() };
+    serde_json::to_string(&task).expect("a checked task can be written")
+}
+
+fn labels_of(spec: &JobSpec) -> String {
+    serde_json::to_string(&spec.labels).expect("texts can be written")
+}
+
+/// What tells one request from another. Without the queue's defaults: the same request stays the same when they change.
+fn digest(spec: &JobSpec, segments: &[(u32, Vec<u8>)]) -> Vec<u8> {
+    let (asked, labels) = (written(&spec.task, spec.task.retry, spec.task.timeout), labels_of(spec));
+    let (first, total) = (spec.spread.first(), spec.spread.count() as u32);
+    let mut digest = Sha256::new();
+    let what = format!("{:?}\n{}\n{asked}\n{labels}\n{first} {total}", spec.name, spec.queue);
+    digest.update(what.as_bytes());
+    if spec.priority != 0 {
+        digest.update(format!("\n{}", spec.priority).as_bytes());
+    }
+    segments.iter().for_each(|(_, body)| digest.update(body));
+    digest.finalize().to_vec()
+}
+
+fn clash(job: JobKey) -> Problem {
+    Problem::conflict(format!("this Idempotency-Key was used for another request, which made job {job}"))
+        .remedy("use a new key for a new request")
 }

@@ -21,7 +21,8 @@ use mutirao_store::postgres::{Ask, Row, Transaction, text};
 use mutirao_store::{Migration, Postgres, StoreError};
 
 use super::{
-    Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, OpenTasks, Settlement, Settling,
+    AskedBefore, Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, OpenTasks, Settlement,
+    Settling,
 };
 use crate::entries::{Kind, Segment, unpack};
 
@@ -65,6 +66,15 @@ impl JobStore for PostgresJobs {
             tx.commit().await?;
         }
         Ok(created)
+    }
+
+    async fn asked_before(
+        &self,
+        namespace: String,
+        owner: String,
+        key: String,
+    ) -> Result<Option<AskedBefore>, StoreError> {
+        asked_before(&self.0.connection().await?, &namespace, &owner, &key).await
     }
 
     async fn open_keys(&self, shard: ShardId) -> Result<Vec<JobKey>, StoreError> {
@@ -249,15 +259,18 @@ async fn create(tx: &Transaction<'_>, job: &NewJob) -> Result<Created, StoreErro
 /// The job that was made with the same idempotency key; without one, the queue is what was missing.
 async fn came_before(tx: &Transaction<'_>, job: &NewJob) -> Result<Created, StoreError> {
     let Some((key, digest)) = &job.idempotency else { return Ok(Created::NoQueue) };
-    let row = tx
-        .row(
-            "SELECT key, digest FROM jobs WHERE namespace = $1 AND owner = $2 AND idempotency = $3",
-            &[&job.namespace, &job.owner, key],
-        )
-        .await?;
+    let before = asked_before(tx, &job.namespace, &job.owner, key).await?;
     // Or removed by retention in this very moment, when asking again finds the queue.
-    let Some(row) = row else { return Ok(Created::NoQueue) };
-    let (found, asked): (i64, &[u8]) = (row.try_get(0)?, row.try_get(1)?);
-    let found = JobKey(found as u64);
-    Ok(if asked == digest.as_slice() { Created::Before(found) } else { Created::Clash(found) })
+    Ok(before.map_or(Created::NoQueue, |before| before.meets(digest)))
+}
+
+async fn asked_before(
+    ask: &(impl Ask + Sync),
+    namespace: &str,
+    owner: &str,
+    key: &str,
+) -> Result<Option<AskedBefore>, StoreError> {
+    let sql = "SELECT key, digest FROM jobs WHERE namespace = $1 AND owner = $2 AND idempotency = $3";
+    let Some(row) = ask.row(sql, &[&namespace, &owner, &key]).await? else { return Ok(None) };
+    Ok(Some(AskedBefore { job: JobKey(row.try_get::<_, i64>(0)? as u64), digest: row.try_get(1)? }))
 }

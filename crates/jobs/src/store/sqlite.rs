@@ -18,7 +18,8 @@ use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::{OptionalExtension, params};
 
 use super::{
-    Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, OpenTasks, Settlement, Settling,
+    AskedBefore, Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, OpenTasks, Settlement,
+    Settling,
 };
 use crate::entries::{Kind, Segment, unpack};
 
@@ -42,6 +43,15 @@ impl JobStore for SqliteJobs {
 
     async fn create(&self, job: NewJob) -> Result<Created, StoreError> {
         self.0.write(move |db| create(db, &job)).await
+    }
+
+    async fn asked_before(
+        &self,
+        namespace: String,
+        owner: String,
+        key: String,
+    ) -> Result<Option<AskedBefore>, StoreError> {
+        self.0.read(move |db| asked_before(db, &namespace, &owner, &key)).await
     }
 
     async fn open_keys(&self, shard: ShardId) -> Result<Vec<JobKey>, StoreError> {
@@ -214,16 +224,24 @@ fn forget(db: &rusqlite::Connection, before: Timestamp) -> rusqlite::Result<Forg
     Ok(forgotten)
 }
 
+fn asked_before(
+    db: &rusqlite::Connection,
+    namespace: &str,
+    owner: &str,
+    key: &str,
+) -> rusqlite::Result<Option<AskedBefore>> {
+    db.prepare_cached("SELECT key, digest FROM jobs WHERE namespace = ?1 AND owner = ?2 AND idempotency = ?3")?
+        .query_row(params![namespace, owner, key], |row| {
+            Ok(AskedBefore { job: JobKey(row.get::<_, i64>(0)? as u64), digest: row.get(1)? })
+        })
+        .optional()
+}
+
 fn create(db: &rusqlite::Connection, job: &NewJob) -> rusqlite::Result<Created> {
-    if let Some((key, digest)) = &job.idempotency {
-        let before: Option<(i64, Vec<u8>)> = db
-            .prepare_cached("SELECT key, digest FROM jobs WHERE namespace = ?1 AND owner = ?2 AND idempotency = ?3")?
-            .query_row(params![job.namespace, job.owner, key], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
-        if let Some((found, asked)) = before {
-            let found = JobKey(found as u64);
-            return Ok(if asked == *digest { Created::Before(found) } else { Created::Clash(found) });
-        }
+    if let Some((key, digest)) = &job.idempotency
+        && let Some(before) = asked_before(db, &job.namespace, &job.owner, key)?
+    {
+        return Ok(before.meets(digest));
     }
     let (idempotency, digest) = job.idempotency.as_ref().map(|(k, d)| (k, d)).unzip();
     let inserted = db

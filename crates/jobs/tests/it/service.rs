@@ -15,6 +15,8 @@ use mutirao_core::outcome::Verdict;
 use mutirao_core::quantity::{Bytes as Size, Cpus, Span};
 use mutirao_core::task::{Action, Needs, Retry, TaskSpec};
 use mutirao_core::{Clock, SystemClock};
+use mutirao_jobs::store::queues::Unfinished;
+use mutirao_queues::{Limits, QueueSpec};
 
 use crate::house::{Voice, ana, handed, house, noop};
 
@@ -242,4 +244,23 @@ async fn a_manager_whose_workers_go_home_takes_no_more_jobs_in() {
     assert_eq!((refusal.status, refusal.kind.as_str()), (503, "unavailable"), "{refusal}");
     assert_eq!(house.jobs.job(before.id).await.unwrap().0.id, before.id, "and answers everything else");
     house.jobs.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_asks_again_is_answered_as_before_though_the_queue_is_full_or_gone() {
+    let house = house().await;
+    let queue: QueueName = "short".parse().unwrap();
+    let limits = Limits { waiting: Some(3), ..Limits::default() };
+    house.jobs.create_queue(&ana(), QueueSpec { limits, ..QueueSpec::new(queue.clone()) }).await.unwrap();
+    let spec = |last| JobSpec { queue: queue.clone(), ..noop(Spread::Array { first: 1, last }) };
+    let ask = async |last, key: &str| {
+        house.jobs.submit(&ana(), spec(last), Some(key.into()), "0".repeat(32)).await.map(|job| job.view().id)
+    };
+    let first = ask(3, "a").await.unwrap();
+    assert_eq!(ask(3, "b").await.unwrap_err().status, 429, "the queue is full");
+    assert_eq!(ask(3, "a").await.unwrap(), first);
+    assert_eq!(ask(2, "a").await.unwrap_err().status, 409, "another request under the same key");
+    house.jobs.delete_queue(&ana(), &queue, Unfinished::Cancel).await.unwrap();
+    assert_eq!(ask(3, "a").await.unwrap(), first);
+    assert_eq!(ask(3, "b").await.unwrap_err().status, 422, "there is no such queue");
 }
