@@ -9,15 +9,19 @@
 //! - [`sequence`]: which of a session's messages were heard.
 //! - [`window`]: how many tasks may be out at once.
 //! - [`hearing`]: what workers say, and what their silence means.
-//! - [`parcels`]: what is on its way to a worker, and what was lost there.
+//! - [`parcels`]: what is on its way to a worker, and what was lost there; [`lost`]: who has it after all.
+//! - [`cancelling`]: ending what somebody does not want any more; [`dying`]: what still stops.
 //! - [`looks`], [`facts`]: what others may know of it, and why something does not run.
 
+mod cancelling;
 mod depths;
+mod dying;
 mod facts;
 mod hearing;
 pub mod ledger;
 pub mod line;
 mod looks;
+mod lost;
 pub mod maps;
 pub mod order;
 pub mod pace;
@@ -43,9 +47,11 @@ use mutirao_core::outcome::{Outcome, Verdict};
 use mutirao_core::{Dice, Mono, Timestamp};
 use mutirao_queues::QueueSpec;
 
+use dying::Dying;
 use ledger::Ledger;
 use line::Line;
 pub use looks::{Standing, UnderWay};
+use lost::Lost;
 use maps::Map;
 use parcels::Posted;
 use sessions::Sessions;
@@ -126,6 +132,8 @@ pub struct Desk {
     definitions: HashMap<QueueName, (u64, Arc<QueueSpec>)>,
     sessions: Sessions,
     posted: BTreeMap<ParcelId, Posted>,
+    lost: Lost,
+    dying: Dying,
     parcels: u64,
     dice: Dice,
     effects: Effects,
@@ -147,6 +155,8 @@ impl Desk {
             definitions: HashMap::new(),
             sessions: Sessions::default(),
             posted: BTreeMap::new(),
+            lost: Lost::default(),
+            dying: Dying::default(),
             parcels: 0,
             dice: Dice::seeded(seed),
             effects: Effects::default(),
@@ -200,37 +210,6 @@ impl Desk {
     /// hands out nothing, so that what they still run is not run twice.
     pub fn expect(&mut self, session: SessionId, worker: WorkerId, queue: QueueName, now: Now) {
         self.sessions.expect(session, worker, queue, now.mono.plus(self.lease));
-    }
-
-    /// Ends every task of a job that has not ended. The store has written it already.
-    pub fn cancel_job(&mut self, job: JobKey) {
-        let Some(ledger) = self.jobs.remove(&job) else { return };
-        self.open -= ledger.open();
-        if let Some(line) = self.lines.get_mut(&ledger.queue) {
-            line.leave(job);
-            line.forget_waits(job);
-            line.open -= ledger.open();
-        }
-        for (index, life) in ledger.out() {
-            let Some(attempt) = life.attempt() else { continue };
-            self.sessions.part(TaskKey { job, index }, attempt);
-            if let Some(line) = self.lines.get_mut(&ledger.queue) {
-                line.came_back(&ledger.rank, ledger.needs.cpus, Spent::Unknown);
-            }
-        }
-    }
-
-    /// Ends one task. False when there is nothing to end.
-    pub fn cancel_task(&mut self, task: TaskKey, now: Now) -> bool {
-        let stop_worker = self.jobs.get(&task.job).and_then(|l| l.attempt_of(task.index)).is_some();
-        if !self.happen(task, Event::Cancelled, None, None, now) {
-            return false;
-        }
-        if stop_worker && let Some(queue) = self.jobs.get(&task.job).map(|l| l.queue.clone()) {
-            self.effects.stop.push((queue, task));
-        }
-        self.close_if_over(task.job);
-        true
     }
 
     /// Picks what goes out now, in parcels.
@@ -337,12 +316,14 @@ impl Desk {
         let freed = before.filter(|_| life.attempt().is_none());
         if let Some(attempt) = freed {
             line.came_back(&ledger.rank, ledger.needs.cpus, spent(event, outcome.as_ref()));
-            match event {
-                // Whoever runs it will say how it stopped.
-                Event::Cancelled => self.sessions.part(task, attempt),
-                // It was dropped when its end was heard.
-                Event::Ended(ended, _) if ended == attempt => {}
-                _ => self.sessions.drop_hold(task, attempt),
+            // It was dropped when its end was heard, unless it ends without a word of its own.
+            if !matches!(event, Event::Ended(ended, _) if ended == attempt) {
+                self.dying.begin(task, attempt, &ledger.queue, line, &self.sessions);
+                match event {
+                    // Whoever runs it will say how it stopped.
+                    Event::Cancelled => self.sessions.part(task, attempt),
+                    _ => self.sessions.drop_hold(task, attempt),
+                }
             }
         }
         match change {

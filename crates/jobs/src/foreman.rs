@@ -38,7 +38,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_core::Mono;
-use mutirao_core::envelope::Control;
 use mutirao_core::id::{JobKey, QueueName, SessionId, WorkerId};
 
 use crate::desk::ledger::Ledger;
@@ -57,6 +56,9 @@ use watch::Watch;
 
 /// Settled tasks that may wait to be written before reports are left lying.
 const UNSETTLED_MAX: usize = 50_000;
+
+/// Jobs that one message to workers names.
+const CONTROL_JOBS_MAX: usize = 1_000;
 
 /// What others ask of the foreman; `A` is to whom the answer goes.
 pub enum Ask<A> {
@@ -275,12 +277,15 @@ impl<A> Foreman<A> {
         self.pending.bury(job);
     }
 
-    /// The store has written that this job is cancelled.
-    fn cancel_job(&mut self, job: JobKey, queue: QueueName) {
-        self.desk.cancel_job(job);
-        self.is_over(job);
-        let control = Control { cancel_jobs: vec![job], ..Control::default() };
-        self.pending.outgoing.push_back(Outgoing::Control(queue, control));
+    /// The store has written that these jobs are cancelled. However many they are, workers are told in few words.
+    fn cancel_jobs(&mut self, jobs: &[JobKey]) {
+        let at_work = self.desk.cancel_jobs(jobs);
+        jobs.iter().for_each(|job| self.is_over(*job));
+        for (queue, jobs) in at_work {
+            for some in jobs.chunks(CONTROL_JOBS_MAX) {
+                self.pending.tell_to_stop(queue.clone(), some.to_vec());
+            }
+        }
     }
 
     fn take_back(&mut self, back: Vec<Back>, now: Now) {

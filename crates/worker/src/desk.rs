@@ -41,6 +41,7 @@ pub(crate) struct Run {
 #[derive(Debug)]
 struct Running {
     takes: Needs,
+    parcel: ParcelId,
     reply_to: Arc<str>,
     trace: Arc<str>,
     halt: Arc<Halt>,
@@ -159,7 +160,7 @@ impl Desk {
             self.free = room::plus(self.free, running.takes);
         }
         self.pace.ended(1, mono);
-        self.report_end(running.reply_to, id, &running.trace, outcome);
+        self.report_end(running.reply_to, running.parcel, id, &running.trace, outcome);
     }
 
     pub fn cancel(&mut self, control: &Control, now: Timestamp, mono: Mono) {
@@ -220,9 +221,14 @@ impl Desk {
         self.outbox.take()
     }
 
-    /// The message of a heartbeat, numbered with those that carry reports.
+    /// The message of a heartbeat, numbered with those that carry reports. Says again which parcels what is held came in.
     pub fn message(&mut self) -> Reports {
-        self.outbox.message()
+        let mut reports = self.outbox.message();
+        reports.taken.extend(self.waiting.iter().map(|task| task.parcel));
+        reports.taken.extend(self.running.values().map(|running| running.parcel));
+        reports.taken.extend(self.outbox.parcels());
+        outbox::each_once(&mut reports.taken);
+        reports
     }
 
     pub fn confirm_reports(&mut self) {
@@ -268,6 +274,7 @@ impl Desk {
         let halt = Arc::new(Halt::default());
         let running = Running {
             takes,
+            parcel: task.parcel,
             reply_to: task.reply_to.clone(),
             trace: task.trace.clone(),
             halt: halt.clone(),
@@ -279,12 +286,12 @@ impl Desk {
 
     fn end_unstarted(&mut self, task: Task, outcome: Outcome) {
         let id = task.id();
-        self.report_end(task.reply_to, id, &task.trace, outcome);
+        self.report_end(task.reply_to, task.parcel, id, &task.trace, outcome);
     }
 
-    fn report_end(&mut self, to: Arc<str>, (task, attempt): Try, trace: &str, outcome: Outcome) {
+    fn report_end(&mut self, to: Arc<str>, parcel: ParcelId, (task, attempt): Try, trace: &str, outcome: Outcome) {
         let done = Done { task, attempt, trace: trace.into(), outcome };
-        self.outbox.push(to, Report::Done(Box::new(done)));
+        self.outbox.push(to, Report::Done(Box::new(done), parcel));
     }
 
     fn too_big(&self, needs: Needs) -> Option<String> {

@@ -6,7 +6,8 @@ use mutirao_core::Mono;
 use mutirao_core::id::{QueueName, TaskKey};
 use mutirao_queues::{QueueFacts, QueueLoad, TaskFacts};
 
-use super::{Desk, Now};
+use super::line::Line;
+use super::{Desk, Ledger, Now};
 
 /// Jobs that are counted before somebody is told how many go first. Past it the number is a lower bound.
 const AHEAD_JOBS_MAX: usize = 10_000;
@@ -16,8 +17,8 @@ impl Desk {
     pub fn loads(&self) -> Vec<(QueueName, QueueLoad)> {
         let mut loads: std::collections::BTreeMap<QueueName, QueueLoad> = Default::default();
         for (queue, line) in &self.lines {
-            let out = line.out as u64;
-            loads.insert(queue.clone(), QueueLoad { waiting: line.open.saturating_sub(out), out, workers: 0 });
+            let (waiting, out) = (line.waiting(), line.occupied() as u64);
+            loads.insert(queue.clone(), QueueLoad { waiting, out, workers: 0 });
         }
         for (_, session) in self.sessions.iter() {
             loads.entry(session.queue.clone()).or_default().workers += 1;
@@ -27,7 +28,7 @@ impl Desk {
 
     /// Tasks of a queue that no worker has.
     pub fn waiting(&self, queue: &QueueName) -> u64 {
-        self.lines.get(queue).map_or(0, |line| line.open.saturating_sub(line.out as u64))
+        self.lines.get(queue).map_or(0, Line::waiting)
     }
 
     pub fn facts(&self, queue: &QueueName, now: Now) -> QueueFacts {
@@ -47,8 +48,8 @@ impl Desk {
         }
         let Some(line) = self.lines.get(queue) else { return facts };
         let until = |at: Mono| at.since(now.mono).as_millis() as u64;
-        facts.out = line.out as u64;
-        facts.waiting = line.open.saturating_sub(facts.out);
+        facts.out = line.occupied() as u64;
+        facts.waiting = line.waiting();
         facts.retrying = line.retrying() as u64;
         facts.next_retry_ms = line.next_retry().map(until);
         facts.next_start_ms = line.next_start().map(until);
@@ -63,7 +64,7 @@ impl Desk {
     pub fn place(&self, task: TaskKey) -> Option<TaskFacts> {
         let line = self.lines.get(&self.jobs.get(&task.job)?.queue)?;
         let ahead = line.order().ahead(task.job).take(AHEAD_JOBS_MAX);
-        let open = |job| self.jobs.get(&job).map_or(0, super::Ledger::open);
-        Some(TaskFacts { ahead: ahead.map(open).sum() })
+        let waiting = |job| self.jobs.get(&job).map_or(0, Ledger::waiting);
+        Some(TaskFacts { ahead: ahead.map(waiting).sum() })
     }
 }

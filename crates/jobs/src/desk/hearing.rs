@@ -36,6 +36,7 @@ impl Desk {
             self.started(&reports.session, task, attempt, at, now);
         }
         for Done { task, attempt, outcome, .. } in reports.done {
+            self.stopped(&reports.session, task, attempt);
             if !self.may_speak_of(&reports.session, task, attempt) {
                 continue;
             }
@@ -60,7 +61,7 @@ impl Desk {
         }
     }
 
-    fn is_open(&self, task: TaskKey) -> bool {
+    pub(super) fn is_open(&self, task: TaskKey) -> bool {
         self.jobs.get(&task.job).is_some_and(|ledger| !ledger.has_ended(task.index))
     }
 
@@ -123,6 +124,7 @@ impl Desk {
             for (task, attempt) in believed.into_iter().filter(|(task, _)| !listed.contains(task)) {
                 self.stray(Pick { task, attempt }, now);
             }
+            self.still_with(session, &beat.held);
         }
     }
 
@@ -198,6 +200,7 @@ impl Desk {
             let left = self.sessions.get(&session).is_some_and(|known| known.left);
             self.gone(&session, if left { Parting::Goodbye } else { Parting::Death }, now);
         }
+        self.bury_the_dying();
     }
 }
 

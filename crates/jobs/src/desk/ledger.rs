@@ -114,6 +114,11 @@ impl Ledger {
         u64::from(self.total - self.ended_count)
     }
 
+    /// Tasks that have not ended and are with nobody.
+    pub fn waiting(&self) -> u64 {
+        self.open().saturating_sub(self.out().count() as u64)
+    }
+
     pub fn has_ended(&self, index: u32) -> bool {
         self.offset(index).is_none_or(|offset| self.ended.get(offset))
     }

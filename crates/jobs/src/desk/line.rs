@@ -1,7 +1,7 @@
 //! One queue: its jobs in the order in which they are served, its retries in the order in which they are due, how much is
 //! out, and what its definition lets out. Waits run on the monotonic clock: a stepped wall clock neither hurries a retry nor puts it off.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use mutirao_core::id::{JobKey, TaskKey};
@@ -9,7 +9,6 @@ use mutirao_core::quantity::Cpus;
 use mutirao_core::{Mono, Timestamp};
 use mutirao_queues::QueueSpec;
 
-use super::maps::Map;
 use super::order::{Order, Rank};
 use super::pace::Pace;
 use super::usage::Spent;
@@ -32,11 +31,14 @@ pub struct Line {
     out_max: Option<usize>,
     pace: Option<Pace>,
     waits: BTreeSet<(Mono, TaskKey)>,
-    until: Map<TaskKey, Mono>,
+    /// The same by task: those of one job lie together.
+    until: BTreeMap<TaskKey, Mono>,
     /// Tasks of jobs just taken in, which wait for a date: how long that is, the next look at the clock will tell.
-    dated: Map<TaskKey, Timestamp>,
+    dated: BTreeMap<TaskKey, Timestamp>,
     /// Tasks handed out and not ended.
     pub out: usize,
+    /// Attempts that are still with a worker though their task has ended.
+    pub dying: usize,
     /// Tasks that have not ended.
     pub open: u64,
     /// Times that parcels were lost since one was last taken.
@@ -85,13 +87,23 @@ impl Line {
         self.gate
     }
 
+    /// Places that are taken, by tasks that are wanted or by what still stops.
+    pub fn occupied(&self) -> usize {
+        self.out + self.dying
+    }
+
+    /// Tasks that no worker has.
+    pub fn waiting(&self) -> u64 {
+        self.open.saturating_sub(self.out as u64)
+    }
+
     /// How many more may go out now to these workers.
     pub fn room(&mut self, seats: Seats, now: Mono) -> usize {
         if self.gate == Gate::Paused || now < self.rests_until {
             return 0;
         }
-        let room = self.window.room(seats, self.out, now);
-        let room = self.out_max.map_or(room, |most| room.min(most.saturating_sub(self.out)));
+        let room = self.window.room(seats, self.occupied(), now);
+        let room = self.out_max.map_or(room, |most| room.min(most.saturating_sub(self.occupied())));
         self.pace.as_mut().map_or(room, |pace| room.min(pace.room(now)))
     }
 
@@ -124,7 +136,7 @@ impl Line {
 
     /// When the limit on starts lets the next task go, if there is one that only waits for that.
     pub fn next_start(&self) -> Option<Mono> {
-        let may_go = self.gate == Gate::Open && self.out_max.is_none_or(|most| self.out < most);
+        let may_go = self.gate == Gate::Open && self.out_max.is_none_or(|most| self.occupied() < most);
         self.pace.and_then(|pace| pace.next()).filter(|_| may_go && !self.order.is_empty())
     }
 
@@ -138,7 +150,7 @@ impl Line {
     }
 
     /// Those who wait for a date, for the desk to say how long.
-    pub fn take_dated(&mut self) -> Map<TaskKey, Timestamp> {
+    pub fn take_dated(&mut self) -> BTreeMap<TaskKey, Timestamp> {
         std::mem::take(&mut self.dated)
     }
 
@@ -155,10 +167,12 @@ impl Line {
         }
     }
 
+    /// Of a whole job, at the price of those that it has.
     pub fn forget_waits(&mut self, job: JobKey) {
-        self.dated.retain(|task, _| task.job != job);
-        let tasks: Vec<TaskKey> = self.until.keys().filter(|t| t.job == job).copied().collect();
-        for task in tasks {
+        let of_job = TaskKey { job, index: 0 }..=TaskKey { job, index: u32::MAX };
+        let dated: Vec<TaskKey> = self.dated.range(of_job.clone()).map(|(task, _)| *task).collect();
+        let until: Vec<TaskKey> = self.until.range(of_job).map(|(task, _)| *task).collect();
+        for task in dated.into_iter().chain(until) {
             self.forget_wait(task);
         }
     }
@@ -182,5 +196,26 @@ impl Line {
     /// When something will happen by itself.
     pub fn next_due(&self) -> Option<Mono> {
         self.next_retry().into_iter().chain(self.next_start()).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_is_dropped_takes_its_own_waits_along_and_no_others() {
+        let mut line = Line::default();
+        let task = |job, index| TaskKey { job: JobKey(job), index };
+        let at = |s| Mono(Duration::from_secs(s));
+        for job in 1..=3 {
+            line.wait(task(job, 1), at(job));
+            line.wait(task(job, u32::MAX), at(10 + job));
+            line.wait_for_date(task(job, 2), Timestamp(1));
+        }
+        line.forget_waits(JobKey(2));
+        assert_eq!(line.retrying(), 6);
+        assert_eq!(line.due(at(100)), [task(1, 1), task(3, 1), task(1, u32::MAX), task(3, u32::MAX)]);
+        assert_eq!(line.take_dated().into_keys().collect::<Vec<_>>(), [task(1, 2), task(3, 2)]);
     }
 }

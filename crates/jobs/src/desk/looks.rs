@@ -61,6 +61,11 @@ impl Desk {
         self.lines.get(queue).map_or(0, |line| line.out)
     }
 
+    /// The same, and attempts that still stop though their task has ended.
+    pub fn occupied(&self, queue: &QueueName) -> usize {
+        self.lines.get(queue).map_or(0, Line::occupied)
+    }
+
     /// Whether a worker may write the log of an attempt: it holds it, or held it until it was cancelled or given up.
     pub fn holds(&self, worker: &WorkerId, task: TaskKey, attempt: Attempt) -> bool {
         self.sessions.holds_or_held(worker, task, attempt)

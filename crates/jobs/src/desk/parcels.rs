@@ -39,6 +39,14 @@ impl Posted {
         Self { queue, picks, since, passed: None, doubted: None, missing: None }
     }
 
+    pub fn queue(&self) -> &QueueName {
+        &self.queue
+    }
+
+    pub fn picks(&self) -> &[Pick] {
+        &self.picks
+    }
+
     fn is_overdue(&self, patience: Duration, now: Mono) -> bool {
         let doubted = |since: Mono| now.since(since) > DOUBT_PATIENCE;
         now.since(self.since) > patience || self.doubted.is_some_and(doubted)
@@ -46,12 +54,13 @@ impl Posted {
 }
 
 impl Desk {
-    /// A parcel could not be published: its tasks go back in line.
+    /// A parcel could not be published, as far as is known: its tasks go back in line.
     pub fn unpost(&mut self, parcel: ParcelId, now: Now) {
         let Some(posted) = self.posted.remove(&parcel) else { return };
-        for pick in posted.picks {
+        for pick in &posted.picks {
             self.finish(pick.task, pick.attempt, Verdict::Returned, None, None, now);
         }
+        self.lost.remember(parcel, posted);
     }
 
     /// A parcel was too long for the broker: its tasks go out again in smaller ones, and one that is alone never can.
@@ -130,10 +139,11 @@ impl Desk {
         let mut queues = BTreeSet::new();
         for parcel in &parcels {
             let Some(posted) = self.posted.remove(parcel) else { continue };
-            for pick in posted.picks {
-                self.miss(pick, &posted.queue, now);
+            for pick in &posted.picks {
+                self.miss(*pick, &posted.queue, now);
             }
-            queues.insert(posted.queue);
+            queues.insert(posted.queue.clone());
+            self.lost.remember(*parcel, posted);
         }
         for queue in queues {
             let Some(line) = self.lines.get_mut(&queue) else { continue };
@@ -159,7 +169,17 @@ impl Desk {
         self.give_up(pick, &reason, now);
     }
 
+    /// Whether it can be that a session has a parcel: it is of its queue, as far as that is known.
+    pub(super) fn may_take(&self, session: &SessionId, posted: &Posted) -> bool {
+        self.sessions.get(session).is_none_or(|known| known.queue == posted.queue)
+    }
+
+    /// A session has a parcel. It says so again with whatever it says of the tasks in it.
     pub(super) fn taken(&mut self, session: &SessionId, worker: &WorkerId, parcel: ParcelId, now: Now) {
+        let Some(posted) = self.posted.get(&parcel) else { return self.taken_after_all(session, parcel) };
+        if !self.may_take(session, posted) {
+            return;
+        }
         let Some(posted) = self.posted.remove(&parcel) else { return };
         for (id, other) in &mut self.posted {
             if other.queue == posted.queue && *id < parcel {
@@ -180,6 +200,7 @@ impl Desk {
                 self.sessions.hold(session, pick.task, pick.attempt);
             } else {
                 // Cancelled, or ended by an older attempt, while the parcel was on its way.
+                self.dying.taken(pick.task, pick.attempt, session);
                 self.effects.stop.push((posted.queue.clone(), pick.task));
             }
         }

@@ -29,6 +29,8 @@ struct World {
     jobs: u64,
     priorities: BTreeMap<JobKey, i32>,
     held: Vec<(QueueName, TaskKey, Attempt)>,
+    /// Held by workers though it was cancelled.
+    dying: Vec<(QueueName, TaskKey, Attempt)>,
     /// What went out since the queue got its limit on starts.
     went: BTreeMap<QueueName, Vec<(Mono, usize)>>,
 }
@@ -76,6 +78,7 @@ impl World {
             jobs: 0,
             priorities: BTreeMap::new(),
             held: Vec::new(),
+            dying: Vec::new(),
             went: BTreeMap::new(),
         };
         for queue in QUEUES.map(|name| name.parse::<QueueName>().unwrap()) {
@@ -149,8 +152,8 @@ impl World {
     /// After some of a queue went out.
     fn check(&mut self, queue: &QueueName, tasks: usize, lowest: i32) {
         let spec = self.specs[queue].clone();
-        let out = self.held.iter().filter(|(of, ..)| of == queue).count();
-        assert_eq!(out, self.desk.out(queue));
+        let out = self.held.iter().chain(&self.dying).filter(|(of, ..)| of == queue).count();
+        assert_eq!(out, self.desk.occupied(queue));
         if let Some(running) = spec.limits.running {
             assert!(out <= running as usize, "{out} out of {running}");
         }
@@ -177,12 +180,44 @@ impl World {
             }
             let (queue, task, attempt) = self.held.swap_remove(self.dice.below(self.held.len() as u64) as usize);
             let verdict = if self.dice.below(10) == 0 { Verdict::Returned } else { Verdict::Ok };
-            let mut outcome = Outcome::new(verdict, self.now.wall);
-            outcome.usage.wall_us = self.dice.below(2_000_000);
-            let mut reports = Reports::new(session_of(&queue), worker());
-            reports.done.push(Done { task, attempt, trace: String::new(), outcome });
-            self.desk.report(reports, self.now);
+            self.said(&queue, task, attempt, verdict);
         }
+    }
+
+    /// Somebody cancels a job, or one task, that a worker has some of.
+    fn cancel_some(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let (_, task, _) = self.held[self.dice.below(self.held.len() as u64) as usize];
+        let whole = self.dice.below(2) == 0;
+        if whole {
+            let at_work = self.desk.cancel_jobs(&[task.job]);
+            assert_eq!(at_work.into_values().collect::<Vec<_>>(), [[task.job]]);
+        } else {
+            assert!(self.desk.cancel_task(task, self.now));
+        }
+        let cancelled = |other: &TaskKey| if whole { other.job == task.job } else { *other == task };
+        self.dying.extend(self.held.extract_if(.., |(_, other, _)| cancelled(other)));
+    }
+
+    /// Workers say that what was cancelled has stopped.
+    fn stop_some(&mut self) {
+        for _ in 0..self.dice.below(6) {
+            if self.dying.is_empty() {
+                return;
+            }
+            let (queue, task, attempt) = self.dying.swap_remove(self.dice.below(self.dying.len() as u64) as usize);
+            self.said(&queue, task, attempt, Verdict::Cancelled);
+        }
+    }
+
+    fn said(&mut self, queue: &QueueName, task: TaskKey, attempt: Attempt, verdict: Verdict) {
+        let mut outcome = Outcome::new(verdict, self.now.wall);
+        outcome.usage.wall_us = self.dice.below(2_000_000);
+        let mut reports = Reports::new(session_of(queue), worker());
+        reports.done.push(Done { task, attempt, trace: String::new(), outcome });
+        self.desk.report(reports, self.now);
     }
 
     fn pass(&mut self, by: Duration) {
@@ -202,6 +237,8 @@ fn what_a_definition_says_holds_at_every_moment_and_nothing_is_forgotten() {
                     world.define(&queue);
                 }
                 1..4 => world.submit(),
+                4 => world.cancel_some(),
+                5 => world.stop_some(),
                 _ => world.finish_some(),
             }
             world.hand_out();
@@ -218,11 +255,15 @@ fn what_a_definition_says_holds_at_every_moment_and_nothing_is_forgotten() {
         while world.desk.open_tasks() > 0 {
             world.hand_out();
             world.finish_some();
+            world.stop_some();
             world.pass(Duration::from_millis(50));
             rounds += 1;
             assert!(rounds < 20_000, "seed {seed}: {} tasks never run", world.desk.open_tasks());
         }
-        assert!(world.desk.lines.values().all(|line| line.out == 0 && line.open == 0), "seed {seed}");
+        while !world.dying.is_empty() {
+            world.stop_some();
+        }
+        assert!(world.desk.lines.values().all(|line| line.occupied() == 0 && line.open == 0), "seed {seed}");
     }
 }
 

@@ -139,6 +139,12 @@ impl Sessions {
         }
     }
 
+    /// It turns out that this session has what was thought to be lost.
+    pub fn had(&mut self, session: &SessionId, task: TaskKey, attempt: Attempt) {
+        let id = self.sessions.get(session).map_or_else(|| Arc::new(session.clone()), |known| known.id.clone());
+        self.remember(task, attempt, id);
+    }
+
     fn remember(&mut self, task: TaskKey, attempt: Attempt, session: Arc<SessionId>) {
         if self.ghosts.insert((task, attempt), session).is_none() {
             self.ghosts_order.push_back((task, attempt));
@@ -154,6 +160,11 @@ impl Sessions {
         let key = (task, attempt);
         let session = self.holders.get(&key).or_else(|| self.ghosts.get(&key));
         session.and_then(|session| self.worker_of(session)) == Some(worker)
+    }
+
+    /// The same, to be kept.
+    pub fn holder_id(&self, task: TaskKey, attempt: Attempt) -> Option<Arc<SessionId>> {
+        self.holders.get(&(task, attempt)).cloned()
     }
 
     pub fn holder(&self, task: TaskKey, attempt: Attempt) -> Option<&SessionId> {

@@ -277,7 +277,7 @@ impl World {
             10 if self.chance(5) => {
                 self.settle();
                 self.written.cancelled.insert(JobKey(2));
-                self.desk.cancel_job(JobKey(2));
+                self.desk.cancel_jobs(&[JobKey(2)]);
             }
             11 => self.now.wall = Timestamp(self.now.wall.0 + self.dice.below(20_000) as i64 - 10_000),
             _ => {}

@@ -37,7 +37,13 @@ impl<A> Foreman<A> {
                     false => self.pending.answer(asker, Answer::CancelTask(false)),
                 };
             }
-            Question::CancelJob { job, queue } => self.cancel_job(job, queue),
+            Question::CancelJob { job, queue } => {
+                // Also when it is not known here: a former owner may have handed some of it out.
+                if !self.desk.knows_job(job) {
+                    self.pending.tell_to_stop(queue, vec![job]);
+                }
+                self.cancel_jobs(&[job]);
+            }
             Question::Admit { job } => self.hear_of(job),
             Question::Define { queue } => {
                 define(&mut self.desk, vec![*queue], now);

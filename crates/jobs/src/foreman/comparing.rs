@@ -106,11 +106,7 @@ impl<A> Foreman<A> {
             Found::Nothing => {}
             Found::Jobs(jobs) => round.take_in(&mut self.desk, jobs),
             Found::Keys(open) => {
-                for job in round.cancelled(&self.desk, &open) {
-                    if let Some(queue) = self.desk.queue_of(job).cloned() {
-                        self.cancel_job(job, queue);
-                    }
-                }
+                self.cancel_jobs(&round.cancelled(&self.desk, &open));
                 let unknown = round.unknown(&self.desk, &open);
                 if !unknown.is_empty() {
                     (self.comparing.round, self.comparing.errand) = (Some(round), Some(Errand::Jobs(unknown)));

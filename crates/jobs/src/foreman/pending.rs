@@ -86,6 +86,11 @@ impl<A> Pending<A> {
         self.outgoing.extend(controls.into_iter().map(|(queue, control)| Outgoing::Control(queue, control)));
     }
 
+    /// The workers of a queue shall stop what they have of these jobs.
+    pub fn tell_to_stop(&mut self, queue: QueueName, cancel_jobs: Vec<JobKey>) {
+        self.outgoing.push_back(Outgoing::Control(queue, Control { cancel_jobs, ..Control::default() }));
+    }
+
     /// Has a queue looked at, once: while the broker is away nobody looks, and what is wanted does not pile up.
     pub fn look_at(&mut self, queue: QueueName) {
         let is_wanted = |waiting: &Outgoing| matches!(waiting, Outgoing::Look(other) if *other == queue);

@@ -318,3 +318,27 @@ fn of_former_attempts_only_sessions_of_the_queue_that_were_alive_then_are_believ
     assert_eq!(said_by("alive", 2, 2), 0, "that is not its queue");
     assert_eq!(said_by("alive", 1, 3), 0, "this owner handed it to nobody");
 }
+
+#[test]
+fn however_many_jobs_are_cancelled_at_once_workers_hear_one_word_of_those_they_have() {
+    let (mut scene, picks) = Scene::at_work();
+    for job in 2..5_000 {
+        let ledger = Ledger::new(QueueName::default(), 1, 3, Retry::default(), Needs::default());
+        scene.tell(Input::Asked(Ask::Admit(JobKey(job), Box::new(ledger))));
+    }
+    scene.turn();
+    scene.pass(Duration::from_secs(6));
+    scene.tell(Input::Tick(Reach::Near));
+    assert!(scene.turn().iter().any(|effect| matches!(effect, Effect::Read(Errand::Keys))));
+    scene.tell(Input::Found(Found::Keys(Vec::new())));
+    let told: Vec<Vec<JobKey>> = scene.turn().into_iter().filter_map(stops).collect();
+    assert_eq!(told, [[picks[0].task.job, JobKey(2)]], "of the thousands only two have tasks out");
+    assert_eq!(scene.foreman.desk().open_tasks(), 0);
+}
+
+fn stops(effect: Effect<u32>) -> Option<Vec<JobKey>> {
+    match effect {
+        Effect::Send(Outgoing::Control(_, control)) => Some(control.cancel_jobs),
+        _ => None,
+    }
+}

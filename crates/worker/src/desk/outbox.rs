@@ -2,6 +2,9 @@
 //!
 //! What was taken out stays counted as held until it is confirmed: a heartbeat made in between must not let the manager
 //! believe that the task vanished.
+//!
+//! Every message names the parcels in which what it speaks of came, not only the first: were the word of their taking lost
+//! or late, the manager would not know whose the outcomes are.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,13 +23,14 @@ const MESSAGE_OUTPUT_BYTES_MAX: usize = 2 << 20;
 pub(crate) enum Report {
     Taken(ParcelId),
     Started(Started),
-    Done(Box<Done>),
+    /// And the parcel that it came in.
+    Done(Box<Done>, ParcelId),
 }
 
 impl Report {
     fn output_bytes(&self) -> usize {
         match self {
-            Report::Done(done) => done.outcome.stdout.tail.len() + done.outcome.stderr.tail.len(),
+            Report::Done(done, _) => done.outcome.stdout.tail.len() + done.outcome.stderr.tail.len(),
             _ => 0,
         }
     }
@@ -75,13 +79,18 @@ impl Outbox {
             match self.waiting.pop_front() {
                 Some((_, Report::Taken(parcel))) => reports.taken.push(parcel),
                 Some((_, Report::Started(started))) => reports.started.push(started),
-                Some((_, Report::Done(done))) => {
+                Some((_, Report::Done(done, parcel))) => {
                     self.in_flight.push((done.task, done.attempt));
                     reports.done.push(*done);
+                    // Tasks of a parcel mostly end together.
+                    if reports.taken.last() != Some(&parcel) {
+                        reports.taken.push(parcel);
+                    }
                 }
                 None => {}
             }
         }
+        each_once(&mut reports.taken);
         self.output_bytes -= output_bytes;
         Some((to, reports))
     }
@@ -102,11 +111,24 @@ impl Outbox {
     /// Tries whose outcome the manager may not have yet.
     pub fn unconfirmed(&self) -> impl Iterator<Item = Try> {
         let waiting = self.waiting.iter().filter_map(|(_, report)| match report {
-            Report::Done(done) => Some((done.task, done.attempt)),
+            Report::Done(done, _) => Some((done.task, done.attempt)),
             _ => None,
         });
         self.in_flight.iter().copied().chain(waiting)
     }
+
+    /// The parcels of outcomes that wait.
+    pub fn parcels(&self) -> impl Iterator<Item = ParcelId> {
+        self.waiting.iter().filter_map(|(_, report)| match report {
+            Report::Done(_, parcel) => Some(*parcel),
+            _ => None,
+        })
+    }
+}
+
+pub(super) fn each_once(parcels: &mut Vec<ParcelId>) {
+    parcels.sort_unstable();
+    parcels.dedup();
 }
 
 #[cfg(test)]
@@ -118,7 +140,8 @@ mod tests {
         let mut outcome = Outcome::new(Verdict::Ok, Timestamp(0));
         outcome.stdout.tail = vec![0; output_bytes];
         let task = TaskKey { job: JobKey(1), index };
-        Report::Done(Box::new(Done { task, attempt: Attempt::default(), trace: String::new(), outcome }))
+        let done = Done { task, attempt: Attempt::default(), trace: String::new(), outcome };
+        Report::Done(Box::new(done), ParcelId { generation: 1, n: u64::from(index / 2) })
     }
 
     fn outbox() -> Outbox {
@@ -138,6 +161,16 @@ mod tests {
         }
         assert_eq!(outbox.message().number, Some(4), "each has its number");
         assert_eq!(left, [("a".into(), vec![1, 2]), ("b".into(), vec![3]), ("a".into(), vec![4])]);
+    }
+
+    #[test]
+    fn a_message_names_the_parcels_of_what_it_speaks_of_once() {
+        let mut outbox = outbox();
+        for index in [4, 5, 0, 1, 4] {
+            outbox.push("a".into(), done(index, 0));
+        }
+        let (_, reports) = outbox.take().unwrap();
+        assert_eq!(reports.taken.iter().map(|parcel| parcel.n).collect::<Vec<_>>(), [0, 2]);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub type Try = (TaskKey, Attempt);
 pub(crate) struct Task {
     pub key: TaskKey,
     pub attempt: Attempt,
+    /// In which it came.
+    pub parcel: ParcelId,
     pub reply_to: Arc<str>,
     pub trace: Arc<str>,
     pub spec: Arc<TaskSpec>,
@@ -88,6 +90,7 @@ pub(crate) fn unpack(parcel: Parcel) -> Result<Unpacked, BadParcel> {
         tasks.push(Task {
             key: TaskKey { job: template.job, index: handout.index },
             attempt: Attempt { generation: parcel.id.generation, n: handout.n },
+            parcel: parcel.id,
             reply_to: reply_to.clone(),
             trace: traces[at].clone(),
             spec: template.spec.clone(),

@@ -87,6 +87,23 @@ fn a_parcel_delivered_twice_runs_once() {
 }
 
 #[test]
+fn every_message_says_again_which_parcels_what_it_speaks_of_came_in() {
+    let mut desk = desk();
+    desk.accept(parcel(1, 1, exec(), 1), Timestamp(0));
+    desk.accept(parcel(2, 2, exec(), 2), Timestamp(0));
+    let parcels = |reports: Reports| reports.taken.into_iter().map(|parcel| parcel.n).collect::<Vec<_>>();
+    assert_eq!(parcels(desk.take_reports().unwrap().1), [1, 2]);
+    desk.confirm_reports();
+    let first = next(&mut desk).unwrap();
+    assert_eq!(parcels(desk.message()), [1, 2], "one runs, the others wait");
+    finish(&mut desk, &first, Verdict::Ok);
+    assert_eq!(parcels(desk.message()), [1, 2], "its outcome waits");
+    assert_eq!(parcels(desk.take_reports().unwrap().1), [1]);
+    desk.confirm_reports();
+    assert_eq!(parcels(desk.message()), [2]);
+}
+
+#[test]
 fn a_task_that_can_never_fit_is_refused_with_the_reason() {
     let mut desk = desk();
     let mut spec = TaskSpec::new(exec());

@@ -98,9 +98,10 @@ impl Checks {
         if out as usize != line {
             h.ground.oracle.fail(|| format!("{out} tasks of {queue} are out, and its line counts {line}"));
         }
-        if line > most {
+        let occupied = desk.occupied(queue);
+        if occupied > most {
             h.ground.oracle.fail(|| {
-                format!("{line} tasks of {queue} are out, {most} may be with {slots} slots of {sessions} sessions")
+                format!("{occupied} tasks of {queue} are out, {most} may be with {slots} slots of {sessions} sessions")
             });
         }
     }
