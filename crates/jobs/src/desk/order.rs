@@ -2,9 +2,10 @@
 //! balanced tree of the jobs, or of those who share, is high: a million waiting tasks cost what a thousand do.
 //!
 //! Every job is in one account. First come first served and priority have a single one; a fair share has one for each owner
-//! or label. Accounts go by what they used lately ([`super::usage`]), least first, and whoever has been passed over for a
-//! half-life goes before all others. Within an account jobs go by priority (but for first come first served), then as
-//! they came.
+//! or label. Accounts go by what they used lately ([`super::usage`]), least first, among equals those who have waited
+//! longest. Whoever comes anew begins with a little used, and what is used later is written larger: so somebody who
+//! waits has, after so many half-lives as what it used can be halved, nobody before it who came later than that.
+//! Within an account jobs go by priority (but for first come first served), then as they came.
 //!
 //! Usage is the owner's own: a next owner of the queue begins with even accounts.
 
@@ -58,9 +59,8 @@ pub struct Order {
     fading: Fading,
     accounts: HashMap<Name, Account>,
     places: HashMap<JobKey, (Name, Spot)>,
-    /// Accounts with jobs: by what they used, those who wait longest first among equals; and by how long they wait.
+    /// Accounts with jobs, by what they used, those who wait longest first among equals.
     by_usage: BTreeSet<Step<(u64, Mono, Name)>>,
-    by_wait: BTreeSet<Step<(Mono, Name)>>,
     now: Mono,
     /// So many accounts, and those that are idle are forgotten.
     crowded_at: usize,
@@ -84,7 +84,6 @@ impl Order {
             accounts: HashMap::new(),
             places: HashMap::new(),
             by_usage: BTreeSet::new(),
-            by_wait: BTreeSet::new(),
             now,
             crowded_at: ACCOUNTS_MAX,
         }
@@ -139,13 +138,13 @@ impl Order {
         let name = self.open_account(rank);
         let priority = if self.policy == Policy::Fifo { 0 } else { rank.priority };
         let spot = Step((Reverse(priority), job));
-        let since = self.now;
+        let (since, factor) = (self.now, self.fading.factor(self.now));
         self.places.insert(job, (name.clone(), spot.clone()));
         let Some(account) = self.accounts.get_mut(&name) else { return };
         if account.jobs.is_empty() {
             account.since = since;
-            self.by_usage.insert(Step((account.usage.place(account.weight), since, name.clone())));
-            self.by_wait.insert(Step((since, name)));
+            account.usage.came_in(account.weight, factor);
+            self.by_usage.insert(Step((account.usage.place(account.weight), since, name)));
         }
         account.jobs.insert(spot);
     }
@@ -155,18 +154,14 @@ impl Order {
         let Some(account) = self.accounts.get_mut(&name) else { return };
         account.jobs.remove(&spot);
         if account.jobs.is_empty() {
-            self.by_usage.remove(&Step((account.usage.place(account.weight), account.since, name.clone())));
-            self.by_wait.remove(&Step((account.since, name)));
+            self.by_usage.remove(&Step((account.usage.place(account.weight), account.since, name)));
         }
     }
 
     /// Whose turn it is.
     pub fn first(&self) -> Option<JobKey> {
         let Step((_, _, least)) = self.by_usage.first()?;
-        let Step((since, longest)) = self.by_wait.first()?;
-        let overdue = self.is_shared() && self.now.since(*since) >= self.fading.half_life();
-        let account = self.accounts.get(if overdue { longest } else { least })?;
-        account.jobs.first().map(|Step((_, job))| *job)
+        self.accounts.get(least)?.jobs.first().map(|Step((_, job))| *job)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -221,10 +216,6 @@ impl Order {
         if !account.jobs.is_empty() {
             self.by_usage.remove(&Step((place, since, name.clone())));
             self.by_usage.insert(Step((account.usage.place(account.weight), account.since, name.clone())));
-            if account.since != since {
-                self.by_wait.remove(&Step((since, name.clone())));
-                self.by_wait.insert(Step((account.since, name.clone())));
-            }
         }
     }
 

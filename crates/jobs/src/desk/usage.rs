@@ -15,6 +15,8 @@ use mutirao_core::quantity::Cpus;
 const TASK_COST_MIN: f64 = 0.001;
 /// What a task is thought to take before any has come back.
 const FIRST_GUESS_S: f64 = 1.0;
+/// Cpu seconds that whoever comes is taken to have used.
+pub const ENTRANCE_CPU_S: f64 = 1.0;
 /// How much the last task says about the next.
 const NEWS_WEIGHT: f64 = 0.1;
 /// Half-lives after which everything is written smaller again; 2^64 is well inside a float.
@@ -97,6 +99,12 @@ impl Usage {
         }
     }
 
+    /// Somebody comes who had nothing in line. It cannot have used nothing: as this is written larger the later it is, those
+    /// who come later go, in the end, after those who came before, however much the latter had used.
+    pub fn came_in(&mut self, weight: u32, factor: f64) {
+        self.used = self.used.max(ENTRANCE_CPU_S * f64::from(weight.max(1)) * factor - self.pending);
+    }
+
     pub fn is_out(&self) -> bool {
         self.out > 0
     }
@@ -147,6 +155,21 @@ mod tests {
         usage.came_back(Cpus { milli: 2_000 }, Spent::Time(Duration::from_secs(5)), 1.0);
         assert_eq!(usage.place(1), 12f64.to_bits());
         assert!(!usage.is_out());
+    }
+
+    #[test]
+    fn whoever_comes_later_has_used_more_and_what_was_used_is_not_made_less() {
+        let fading = Fading::new(Duration::from_secs(10), at(0));
+        let come = |used_s, s, weight| {
+            let mut usage = Usage::default();
+            usage.came_back(Cpus::ONE, Spent::Time(Duration::from_secs(used_s)), fading.factor(at(0)));
+            usage.came_in(weight, fading.factor(at(s)));
+            usage.place(weight)
+        };
+        assert!(come(0, 0, 1) < come(0, 1, 1));
+        assert_eq!(come(0, 5, 1), come(0, 5, 7), "it is the place that is given, whatever the weight");
+        assert_eq!(come(100, 5, 1), 100f64.to_bits());
+        assert!(come(100, 67, 1) > 100f64.to_bits(), "after seven half-lives a hundred is less than one");
     }
 
     #[test]

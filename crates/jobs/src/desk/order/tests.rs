@@ -69,16 +69,14 @@ proptest! {
 }
 
 /// A queue with `slots` places, where tasks of each owner take as long as given, for `seconds`. Says how many cpu seconds
-/// each owner was given, and the longest that one who waited was passed over.
-fn live(policy: Policy, owners: &[(&str, f64)], slots: usize, seconds: f64, seed: u64) -> (Vec<f64>, f64) {
+/// each owner was given.
+fn live(policy: Policy, owners: &[(&str, f64)], slots: usize, seconds: f64, seed: u64) -> Vec<f64> {
     let dice = Dice::seeded(seed);
     let mut order = Order::new(policy, Mono::default());
     for (n, (owner, _)) in owners.iter().enumerate() {
         order.enter(JobKey(n as u64), &rank(0, owner));
     }
     let mut given = vec![0.0; owners.len()];
-    let mut served = vec![0.0; owners.len()];
-    let mut waited: f64 = 0.0;
     let mut out: Vec<(f64, usize, f64)> = Vec::new();
     let mut now = 0.0;
     while now < seconds {
@@ -89,8 +87,6 @@ fn live(policy: Policy, owners: &[(&str, f64)], slots: usize, seconds: f64, seed
             order.handed_out(job, 1, Cpus::ONE);
             let took = owners[who].1 * (0.5 + dice.below(1_000) as f64 / 1_000.0);
             out.push((now + took, who, took));
-            waited = waited.max(now - served[who]);
-            served[who] = now;
         }
         out.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (end, who, took) = out.remove(0);
@@ -99,8 +95,7 @@ fn live(policy: Policy, owners: &[(&str, f64)], slots: usize, seconds: f64, seed
         order.came_back(&rank(0, owners[who].0), Cpus::ONE, Spent::Time(Duration::from_secs_f64(took)));
         given[who] += took;
     }
-    let last = served.iter().map(|at| now - at).fold(0.0, f64::max);
-    (given, waited.max(last))
+    given
 }
 
 #[test]
@@ -108,7 +103,7 @@ fn shares_become_what_the_weights_say() {
     for seed in 0..20 {
         let policy = fair(Span::secs(3_600), &[("ana", 3), ("bob", 2)]);
         let owners = [("ana", 1.0), ("bob", 1.0), ("eva", 1.0)];
-        let (given, _) = live(policy, &owners, 4, 3_000.0, seed);
+        let given = live(policy, &owners, 4, 3_000.0, seed);
         let all: f64 = given.iter().sum();
         for (share, weight) in given.iter().zip([3.0, 2.0, 1.0]) {
             let got = share / all * 6.0;
@@ -120,20 +115,64 @@ fn shares_become_what_the_weights_say() {
 #[test]
 fn whoever_has_long_tasks_gets_no_more_time_than_whoever_has_short_ones() {
     for seed in 0..20 {
-        let (given, _) = live(fair(Span::secs(3_600), &[]), &[("ana", 8.0), ("bob", 0.2)], 4, 3_000.0, seed);
+        let given = live(fair(Span::secs(3_600), &[]), &[("ana", 8.0), ("bob", 0.2)], 4, 3_000.0, seed);
         let ratio = given[0] / given[1];
         assert!((0.85..1.18).contains(&ratio), "seed {seed}: {ratio}");
     }
 }
 
-#[test]
-fn nobody_is_passed_over_for_longer_than_a_half_life() {
-    for seed in 0..20 {
-        // One share in two million would come up once in days; the half-life is a minute.
-        let policy = fair(Span::secs(60), &[("ana", 1_000_000), ("bob", 1_000_000)]);
-        let (_, waited) = live(policy, &[("ana", 1.0), ("bob", 1.0), ("eva", 1.0)], 2, 1_000.0, seed);
-        // Until the next task ends, at most one and a half seconds, nobody can be served.
-        assert!(waited <= 60.0 + 1.6, "seed {seed}: passed over for {waited} s");
+proptest! {
+    /// One who has used much waits while others come in a stream, each with nothing on its account, faster than anybody can
+    /// be served: from the moment on when its usage would have faded to what a newcomer begins with, newcomers go after it.
+    #[test]
+    fn whoever_comes_after_usage_has_faded_goes_after_those_who_wait(
+        used_s in 2.0f64..1e6,
+        weight in 1u32..9,
+        gaps_ms in prop::collection::vec((0u64..4_000, 1u64..4), 50..300),
+    ) {
+        let half_life = 5.0;
+        let mut order = Order::new(fair(Span::secs(5), &[("eva", weight)]), at(0.0));
+        order.came_back(&rank(0, "eva"), Cpus::ONE, Spent::Time(Duration::from_secs_f64(used_s)));
+        order.enter(JobKey(0), &rank(0, "eva"));
+        let faded_s = half_life * (used_s / f64::from(weight)).log2().max(0.0);
+        let (mut now_ms, mut newcomers) = (0, 0);
+        let mut came_at = vec![0.0];
+        for (gap_ms, come) in gaps_ms {
+            now_ms += gap_ms;
+            order.pass(at(now_ms as f64 / 1e3));
+            for _ in 0..come {
+                newcomers += 1;
+                came_at.push(now_ms as f64 / 1e3);
+                order.enter(JobKey(newcomers), &rank(0, &format!("n{newcomers}")));
+            }
+            let served = order.first().unwrap();
+            if served == JobKey(0) {
+                return Ok(());
+            }
+            let came_s = came_at[served.0 as usize];
+            prop_assert!(came_s <= faded_s + 1e-3, "who came after {came_s} s went before, {faded_s} s were due");
+            order.handed_out(served, 1, Cpus::ONE);
+            order.leave(served);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// However many share, and however long their tasks are: where what was used is remembered for some rounds, time is
+    /// shared as the weights say; where it is forgotten within a round, whoever has more shares still gets more.
+    #[test]
+    fn many_with_long_tasks_are_served_by_their_weights_and_not_in_turns(seed: u64, others in 10usize..40) {
+        let names: Vec<String> = (0..=others).map(|n| format!("o{n}")).collect();
+        let owners: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 60.0)).collect();
+        let round_s = 60 * others as u64 / 2;
+        for (half_life_s, at_least) in [(10 * round_s, 4.0), (round_s / 4, 1.5)] {
+            let policy = fair(Span::secs(half_life_s), &[("o0", 5)]);
+            let given = live(policy, &owners, 2, 40.0 * round_s as f64, seed);
+            let mean = given[1..].iter().sum::<f64>() / others as f64;
+            prop_assert!(given[0] > at_least * mean, "{half_life_s} s: five shares gave {}, one {mean}", given[0]);
+        }
     }
 }
 
