@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use mutirao_core::blobs::LogStream;
 use mutirao_core::dice::os_random;
-use mutirao_core::job::{JobSpec, JobState, JobView, LogPiece, Page, TaskState, TaskView, WorkerView};
+use mutirao_core::job::{
+    DeadTask, JobSpec, JobState, JobView, Letter, LogPiece, Page, Retried, TaskState, TaskView, WorkerView,
+};
 use mutirao_core::shard::ShardView;
 use mutirao_core::{JobKey, QueueName, TaskKey};
 
@@ -68,6 +70,13 @@ pub struct JobFilter {
     pub name: Option<String>,
     /// `team=physics`
     pub label: Option<String>,
+}
+
+/// Which tasks that ended badly; every part that is given must fit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeadFilter {
+    pub queue: Option<QueueName>,
+    pub job: Option<JobKey>,
 }
 
 /// Where to begin reading a task's output.
@@ -181,6 +190,30 @@ impl Client {
             .arg("offset", Some(from.offset))
             .arg("follow", (reach == Reach::ToTheEnd).then_some(true));
         self.open_stream(Call::get(target)).await
+    }
+
+    /// Tasks that ended badly, over all jobs.
+    pub async fn dead_tasks(&self, filter: DeadFilter, page: PageArgs) -> Result<Page<DeadTask>, ClientError> {
+        let target = Target::new("/v1/tasks/dead").arg("queue", filter.queue).arg("job", filter.job);
+        self.fetch(Call::get(page.of(target))).await
+    }
+
+    pub async fn retry_job(&self, id: JobKey) -> Result<Retried, ClientError> {
+        self.fetch(Call::post(job(id).part("retry"), Repeat::Safe)).await
+    }
+
+    pub async fn retry_task(&self, key: TaskKey) -> Result<Retried, ClientError> {
+        self.fetch(Call::post(task(key).part("retry"), Repeat::Safe)).await
+    }
+
+    pub async fn retry_queue(&self, name: &QueueName) -> Result<Retried, ClientError> {
+        self.fetch(Call::post(Target::new("/v1/queues").part(name).part("retry"), Repeat::Safe)).await
+    }
+
+    /// What lies with the broker's dead letters on the ways of a queue.
+    pub async fn letters(&self, name: &QueueName, limit: u32) -> Result<Vec<Letter>, ClientError> {
+        let target = Target::new("/v1/queues").part(name).part("letters").arg("limit", Some(limit));
+        self.fetch(Call::get(target)).await
     }
 
     /// Who owns which share of the queues, as the manager that answers sees it.

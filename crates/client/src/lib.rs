@@ -35,6 +35,6 @@ pub use blobs::HttpBlobs;
 pub use credentials::{BadKey, Credentials, Signer, WorkerKey};
 pub use error::ClientError;
 pub use http::{ByteStream, Client};
-pub use jobs::{Heard, JobFilter, JobLogsFrom, JobStream, LogsFrom, PageArgs, PieceStream, Reach};
+pub use jobs::{DeadFilter, Heard, JobFilter, JobLogsFrom, JobStream, LogsFrom, PageArgs, PieceStream, Reach};
 pub use mutirao_tls::{Believe, Trust};
 pub use queues::Unfinished;

@@ -235,6 +235,36 @@ pub struct TaskView {
     pub usage: Option<Usage>,
 }
 
+/// A task that ended badly (failed, timed out, lost or dead), as shown among those of other jobs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct DeadTask {
+    #[serde(flatten)]
+    pub task: TaskView,
+    #[schema(value_type = String)]
+    pub queue: QueueName,
+    /// The job's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// How many tasks are tried anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Retried {
+    pub tasks: u64,
+    pub jobs: u64,
+}
+
+/// A message that somebody could not make sense of, as the broker keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Letter {
+    /// The broker's queue that it came by: `tasks.<queue>` or `results.jobs.<shard>`.
+    pub way: String,
+    pub reason: String,
+    pub bytes: u64,
+    /// How it begins.
+    pub text: String,
+}
+
 /// Some of what a task wrote to one of its streams: whole lines, unless the task has no more to say or the line is very long.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct LogPiece {

@@ -11,6 +11,7 @@
 //! - [`hearing`]: what workers say, and what their silence means.
 //! - [`parcels`]: what is on its way to a worker, and what was lost there; [`lost`]: who has it after all.
 //! - [`cancelling`]: ending what somebody does not want any more; [`dying`]: what still stops.
+//! - [`reviving`]: tasks that had ended, tried anew.
 //! - [`looks`], [`facts`]: what others may know of it, and why something does not run.
 
 mod cancelling;
@@ -26,6 +27,7 @@ pub mod maps;
 pub mod order;
 pub mod pace;
 pub mod parcels;
+mod reviving;
 mod sequence;
 pub mod sessions;
 pub mod usage;

@@ -12,6 +12,7 @@ use mutirao_queues::{QueueFacts, QueueLoad, TaskFacts};
 use serde::{Deserialize, Serialize};
 
 use crate::desk::{Desk, Now, Standing, UnderWay};
+use crate::store::dead::Tried;
 use crate::store::queues::QueueRow;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,6 +34,8 @@ pub enum Question {
     CancelJob { job: JobKey, queue: QueueName },
     /// Cancel one task. Answered once it is written.
     CancelTask { task: TaskKey },
+    /// Tasks of a job that had ended are to be tried anew, which the store has written.
+    Revive { job: JobKey, tasks: Vec<Tried> },
     /// A queue was made or changed, which the store has written.
     Define { queue: Box<QueueRow> },
     /// How do the queues stand?
@@ -138,6 +141,7 @@ impl Question {
             | Question::Define { .. }
             | Question::CancelJob { .. }
             | Question::CancelTask { .. }
+            | Question::Revive { .. }
             | Question::Bury { .. } => return None,
         })
     }

@@ -1,5 +1,6 @@
 //! Jobs over HTTP.
 
+mod dead;
 mod events;
 mod lines;
 mod logs;
@@ -39,6 +40,11 @@ pub fn routes(jobs: Jobs) -> OpenApiRouter {
         .routes(mutirao_surface::routes!(tasks::explain))
         .routes(mutirao_surface::routes!(logs::read))
         .routes(mutirao_surface::routes!(whole::read))
+        .routes(mutirao_surface::routes!(dead::list))
+        .routes(mutirao_surface::routes!(dead::retry_job))
+        .routes(mutirao_surface::routes!(dead::retry_task))
+        .routes(mutirao_surface::routes!(dead::retry_queue))
+        .routes(mutirao_surface::routes!(dead::letters))
         .routes(mutirao_surface::routes!(workers))
         .routes(mutirao_surface::routes!(shards))
         .with_state(jobs)

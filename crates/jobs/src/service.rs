@@ -2,6 +2,7 @@
 //!
 //! Any process accepts and answers; what only the owner of a shard knows is [asked](crate::asking) of it.
 
+mod dead;
 mod guard;
 mod looks;
 mod submit;

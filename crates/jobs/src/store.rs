@@ -5,6 +5,7 @@
 //! who both believed in themselves could not count a task twice; and whoever lost its shard writes nothing, since every
 //! settlement is fenced by the generation of its lease.
 
+pub mod dead;
 pub mod postgres;
 pub mod queues;
 pub mod sqlite;
@@ -25,6 +26,7 @@ use crate::desk::ledger::Trace;
 use crate::desk::order::Rank;
 use crate::desk::{Again, Ended, SessionChange};
 use crate::entries::{Kind, Segment};
+use dead::DeadStore;
 use queues::QueueStore;
 
 pub type Shared = Arc<dyn JobStore>;
@@ -163,7 +165,7 @@ pub struct OpenTasks {
 }
 
 #[async_trait]
-pub trait JobStore: QueueStore {
+pub trait JobStore: QueueStore + DeadStore {
     /// Gives every open job its shard that was written before there were shards.
     async fn place(&self) -> Result<(), StoreError>;
     async fn create(&self, job: NewJob) -> Result<Created, StoreError>;

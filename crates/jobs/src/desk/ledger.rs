@@ -174,6 +174,15 @@ impl Ledger {
         self.life_of(index).map_or(Duration::ZERO, |life| self.retry.wait(life.failures))
     }
 
+    /// A task that had ended is tried anew. False when it had not.
+    pub fn revive(&mut self, index: u32, tries: u32) -> bool {
+        let Some(offset) = self.offset(index).filter(|offset| self.ended.unset(*offset)) else { return false };
+        self.ended_count -= 1;
+        self.live.insert(offset, Live::new(Life { tries, ..Life::fresh() }));
+        self.again.push_back(offset);
+        true
+    }
+
     /// The task may go out now. The desk says so when its wait is over, and it is over for good: the clock may step back.
     pub fn back_in_line(&mut self, index: u32) {
         let Some(offset) = self.offset(index) else { return };
@@ -248,6 +257,15 @@ struct Bits(Vec<u64>);
 impl Bits {
     fn get(&self, at: u32) -> bool {
         self.0.get(at as usize / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+
+    /// True when it was set before.
+    fn unset(&mut self, at: u32) -> bool {
+        let before = self.get(at);
+        if before {
+            self.0[at as usize / 64] &= !(1 << (at % 64));
+        }
+        before
     }
 
     /// True when it was not set before.

@@ -7,6 +7,7 @@ use mutirao_core::id::JobKey;
 use super::{Ask, Foreman};
 use crate::desk::{Desk, Now};
 use crate::question::{Answer, Question};
+use crate::store::dead::Tried;
 use crate::store::queues::QueueRow;
 
 pub(super) fn define(desk: &mut Desk, queues: Vec<QueueRow>, now: Now) {
@@ -45,6 +46,7 @@ impl<A> Foreman<A> {
                 self.cancel_jobs(&[job]);
             }
             Question::Admit { job } => self.hear_of(job),
+            Question::Revive { job, tasks } => self.revive(job, &tasks),
             Question::Define { queue } => {
                 define(&mut self.desk, vec![*queue], now);
                 // It may have been deleted together with its jobs.
@@ -54,6 +56,14 @@ impl<A> Foreman<A> {
             _ => {}
         }
         self.pending.answer(asker, Answer::Noted);
+    }
+
+    fn revive(&mut self, job: JobKey, tasks: &[Tried]) {
+        if !self.desk.revive(job, tasks) {
+            // It was over, and is not any more.
+            self.pending.exhume(job);
+            self.comparing.ask_for(job);
+        }
     }
 
     fn hear_of(&mut self, job: JobKey) {

@@ -202,6 +202,12 @@ impl<A> Pending<A> {
         }
     }
 
+    pub fn exhume(&mut self, job: JobKey) {
+        if self.graves.remove(&job) {
+            self.graves_order.retain(|buried| *buried != job);
+        }
+    }
+
     pub fn is_buried(&self, job: JobKey) -> bool {
         self.graves.contains(&job)
     }

@@ -2,6 +2,7 @@
 //! connection. Several managers may write at once: rows decide, not who came first.
 
 mod columns;
+mod dead;
 mod firsts;
 mod look;
 mod queues;
@@ -31,6 +32,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "jobs", version: 1, sql: include_str!("postgres/001_jobs.sql") },
     Migration { component: "jobs", version: 2, sql: include_str!("postgres/002_shards.sql") },
     Migration { component: "jobs", version: 3, sql: include_str!("postgres/003_queues.sql") },
+    Migration { component: "jobs", version: 4, sql: include_str!("postgres/004_batch.sql") },
 ];
 
 /// Rows removed in one go by retention, of so many jobs: bounds how long their locks are held.

@@ -1,5 +1,6 @@
 //! Jobs in SQLite. Integer keys, rows without hidden row ids, statements prepared once.
 
+mod dead;
 mod look;
 mod queues;
 mod rows;
@@ -28,6 +29,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "jobs", version: 1, sql: include_str!("sqlite/001_jobs.sql") },
     Migration { component: "jobs", version: 2, sql: include_str!("sqlite/002_shards.sql") },
     Migration { component: "jobs", version: 3, sql: include_str!("sqlite/003_queues.sql") },
+    Migration { component: "jobs", version: 4, sql: include_str!("sqlite/004_batch.sql") },
 ];
 
 /// Rows removed in one go by retention: bounds how long other writers wait.

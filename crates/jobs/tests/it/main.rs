@@ -1,6 +1,7 @@
 //! Jobs against real databases and a real broker, with a worker played by the test.
 
 mod brokers;
+mod dead;
 mod dispatch;
 mod engine;
 mod house;

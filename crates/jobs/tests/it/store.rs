@@ -65,7 +65,7 @@ async fn define(store: &Shared, queue: &QueueName) {
     store.put_queue(QueueSpec::new(queue.clone()), Expected::Absent, by).await.unwrap();
 }
 
-async fn create(store: &Shared, total: u32) -> JobKey {
+pub async fn create(store: &Shared, total: u32) -> JobKey {
     match store.create(new_job(total)).await.unwrap() {
         Created::New(key) => key,
         other => panic!("{other:?}"),
@@ -76,12 +76,12 @@ fn home() -> ShardId {
     shard_of(&QueueName::default())
 }
 
-async fn open_jobs(store: &Shared) -> Vec<OpenJob> {
+pub async fn open_jobs(store: &Shared) -> Vec<OpenJob> {
     let keys = store.open_keys(home()).await.unwrap();
     store.open_jobs(keys).await.unwrap()
 }
 
-fn ended(job: JobKey, index: u32, how: Final) -> Ended {
+pub fn ended(job: JobKey, index: u32, how: Final) -> Ended {
     let mut outcome = Outcome::new(Verdict::Ok, Timestamp(5));
     outcome.stdout = Output { tail: b"hello".to_vec(), bytes: 5, ..Output::default() };
     Ended {
@@ -96,7 +96,7 @@ fn ended(job: JobKey, index: u32, how: Final) -> Ended {
     }
 }
 
-async fn settle(store: &Shared, ended: Vec<Ended>, again: Vec<Again>) {
+pub async fn settle(store: &Shared, ended: Vec<Ended>, again: Vec<Again>) {
     let settlement = Settlement { ended, again, at: Timestamp(10), ..Settlement::default() };
     assert_eq!(store.settle(Arc::new(settlement), fence()).await.unwrap(), Settling::Written);
 }

@@ -29,6 +29,8 @@ enum Verb {
     Wait { id: JobKey },
     /// Print what its tasks wrote
     Logs(LogsArgs),
+    /// Try those of its tasks anew that failed, timed out, were lost or given up
+    Retry { id: JobKey },
     /// Stop it: running tasks are ended, waiting ones never begin
     Cancel { id: JobKey },
 }
@@ -112,6 +114,14 @@ pub async fn run(globals: &Globals, args: JobArgs) -> Result<u8, Failure> {
             wait::with_bar(&client, &job, out).await
         }
         Verb::Logs(args) => logs_of(&client, args, out).await.map(|()| 0),
+        Verb::Retry { id } => {
+            let retried = client.retry_job(id).await?;
+            out.answer(&retried, |retried| match retried.tasks {
+                0 => format!("job {id} has no task to try anew"),
+                tasks => format!("{tasks} tasks of job {id} are tried anew"),
+            })?;
+            Ok(0)
+        }
         Verb::Cancel { id } => {
             let job = client.cancel_job(id).await?;
             out.answer(&job, |job| format!("job {} is {}: {}", job.id, job.state.as_str(), show::counts(&job.counts)))?;

@@ -1,5 +1,6 @@
 //! How things look on a terminal: tables without rulers, ages instead of dates, dashes for nothing. Pure.
 
+mod dead;
 mod job;
 mod queue;
 
@@ -12,6 +13,7 @@ use mutirao_core::job::{TaskState, TaskView, WorkerView};
 use mutirao_core::quantity::Bytes;
 use mutirao_core::shard::ShardView;
 
+pub use dead::{dead_tasks, letters};
 pub use job::{counts, job, jobs};
 pub use queue::{explanation, queue, queues};
 

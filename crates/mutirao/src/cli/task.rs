@@ -1,9 +1,9 @@
 //! `mutirao task …`
 
 use clap::{Args, Subcommand, ValueEnum};
-use mutirao_client::PageArgs;
-use mutirao_core::job::TaskState;
-use mutirao_core::{Clock, JobKey, SystemClock, TaskKey};
+use mutirao_client::{Client, DeadFilter, PageArgs};
+use mutirao_core::job::{Retried, TaskState};
+use mutirao_core::{Clock, JobKey, QueueName, SystemClock, TaskKey};
 
 use super::out::Out;
 use super::{Globals, reach, show};
@@ -23,6 +23,12 @@ enum Verb {
     Show { id: TaskKey },
     /// Say why it does not run, and what would let it
     Explain { id: TaskKey },
+    /// Show tasks of all jobs that failed, timed out, were lost or given up
+    Dead(DeadArgs),
+    /// Try tasks anew that failed, timed out, were lost or given up
+    Retry(RetryArgs),
+    /// Show what the broker keeps because a worker or a manager could not make sense of it
+    Letters(LettersArgs),
     /// Stop one task
     Cancel { id: TaskKey },
 }
@@ -39,6 +45,42 @@ struct ListArgs {
     /// Go on where a former page ended
     #[arg(long)]
     cursor: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct DeadArgs {
+    /// Only those of this queue
+    #[arg(long)]
+    queue: Option<QueueName>,
+    /// Only those of this job
+    #[arg(long)]
+    job: Option<JobKey>,
+    /// How many
+    #[arg(long, default_value_t = 100)]
+    limit: u32,
+    /// Go on where a former page ended
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct RetryArgs {
+    /// Tasks, by ids such as j7f3k9q2.17
+    #[arg(required_unless_present = "queue")]
+    ids: Vec<TaskKey>,
+    /// All of this queue
+    #[arg(long, conflicts_with = "ids")]
+    queue: Option<QueueName>,
+}
+
+#[derive(Debug, Args)]
+struct LettersArgs {
+    /// Of this queue
+    #[arg(long, default_value_t)]
+    queue: QueueName,
+    /// How many
+    #[arg(long, default_value_t = 100)]
+    limit: u32,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -83,6 +125,12 @@ pub async fn run(globals: &Globals, args: TaskArgs) -> Result<(), Failure> {
             }
             Ok(())
         }
+        Verb::Dead(args) => dead(&client, args, out).await,
+        Verb::Retry(args) => retry(&client, args, out).await,
+        Verb::Letters(LettersArgs { queue, limit }) => {
+            let letters = client.letters(&queue, limit).await?;
+            out.answer(&letters, |letters| show::letters(letters))
+        }
         Verb::Show { id } => {
             let task = client.task(id).await?;
             out.answer(&task, |task| show::task(task, SystemClock.now()))
@@ -93,4 +141,30 @@ pub async fn run(globals: &Globals, args: TaskArgs) -> Result<(), Failure> {
             out.answer(&task, |task| format!("task {} is {}", task.id, show::state(task.state)))
         }
     }
+}
+
+async fn dead(client: &Client, args: DeadArgs, out: Out) -> Result<(), Failure> {
+    let page = PageArgs { limit: Some(args.limit), cursor: args.cursor };
+    let dead = client.dead_tasks(DeadFilter { queue: args.queue, job: args.job }, page).await?;
+    let now = SystemClock.now();
+    out.answer(&dead, |dead| show::dead_tasks(&dead.items, now))?;
+    if let Some(cursor) = &dead.next {
+        out.note(format!("there are more: add --cursor {cursor}"));
+    }
+    Ok(())
+}
+
+async fn retry(client: &Client, args: RetryArgs, out: Out) -> Result<(), Failure> {
+    let mut sum = Retried::default();
+    if let Some(queue) = &args.queue {
+        sum = client.retry_queue(queue).await?;
+    }
+    for id in args.ids {
+        let one = client.retry_task(id).await?;
+        sum = Retried { tasks: sum.tasks + one.tasks, jobs: sum.jobs + one.jobs };
+    }
+    out.answer(&sum, |sum| match sum.tasks {
+        0 => "there is no such task to try anew".into(),
+        tasks => format!("{tasks} tasks are tried anew"),
+    })
 }

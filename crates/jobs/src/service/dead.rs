@@ -1,0 +1,108 @@
+//! Tasks that ended badly: tried anew, one, those of a job, or those of a queue; and what lies with the broker's dead letters.
+
+use mutirao_core::envelope::{results_of, shard_of, tasks_of};
+use mutirao_core::id::{JobKey, QueueName, TaskKey};
+use mutirao_core::job::{DeadTask, JobView, Letter, Retried};
+use mutirao_core::{Problem, Timestamp};
+
+use super::{Jobs, refused, unstoppable};
+use crate::question::Question;
+use crate::store::dead::{DeadFilter, Revived, Tried, Which};
+
+/// Jobs of a queue that are tried anew by one request; the rest needs another.
+const JOBS_MAX: u64 = 10_000;
+/// As much of a letter as is shown.
+const LETTER_BYTES_MAX: usize = 400;
+
+impl Jobs {
+    /// Tries tasks of a job anew that ended badly, and answers with how many.
+    pub async fn retry_job(&self, job: &JobView, which: Which) -> Result<u64, Problem> {
+        self.queue_named(&job.queue).await?;
+        // What fails from now on is not tried anew by this request: it would have no end.
+        let until = self.0.clock.now();
+        let mut tried = 0;
+        loop {
+            let tasks = self.revive(job.id, &job.queue, which, until).await?;
+            tried += tasks;
+            if tasks == 0 || which != Which::All {
+                return Ok(tried);
+            }
+        }
+    }
+
+    /// Tries all of a queue anew, the newest jobs first.
+    pub async fn retry_queue(&self, namespace: &str, queue: &QueueName) -> Result<Retried, Problem> {
+        self.queue_named(queue).await?;
+        let mut sum = Retried::default();
+        let mut filter = DeadFilter {
+            namespace: namespace.to_owned(),
+            queue: Some(queue.clone()),
+            limit: 1,
+            ..DeadFilter::default()
+        };
+        while sum.jobs < JOBS_MAX {
+            let Some(next) = self.dead(filter.clone()).await?.into_iter().next() else { break };
+            let job = next.task.id.job;
+            let (view, _) = self.written(job).await?;
+            // One that cannot be tried anew keeps none of the others from it.
+            match self.retry_job(&view, Which::All).await {
+                Ok(0) => {}
+                Ok(tasks) => sum = Retried { tasks: sum.tasks + tasks, jobs: sum.jobs + 1 },
+                Err(problem) if problem.status == 409 => {}
+                Err(problem) => return Err(problem),
+            }
+            filter.after = Some(TaskKey { job, index: u32::MAX });
+        }
+        Ok(sum)
+    }
+
+    pub async fn dead(&self, filter: DeadFilter) -> Result<Vec<DeadTask>, Problem> {
+        self.0.store.dead(filter).await.map_err(refused)
+    }
+
+    /// One step. What is written is told to the owner at once; were nobody to hear it, the owner would find it in the store.
+    async fn revive(&self, job: JobKey, queue: &QueueName, which: Which, until: Timestamp) -> Result<u64, Problem> {
+        let (jobs, shard) = (self.clone(), shard_of(queue));
+        let revived = unstoppable(async move {
+            let revived = jobs.0.store.revive(job, which, until).await.map_err(refused)?;
+            if let Revived::Tasks(tasks) = &revived
+                && !tasks.is_empty()
+            {
+                let tasks: Vec<Tried> = tasks.clone();
+                jobs.0.asking.tell(shard, Question::Revive { job, tasks }).await;
+                jobs.0.news.tell(vec![job]);
+            }
+            Ok(revived)
+        })
+        .await?;
+        match revived {
+            Revived::Tasks(tasks) => Ok(tasks.len() as u64),
+            Revived::Missing => Err(Problem::not_found(format!("there is no job {job}"))),
+            Revived::Cancelled => Err(Problem::conflict(format!("job {job} was cancelled as a whole"))
+                .remedy("submit it again: a cancelled job is not taken up")),
+            Revived::Taken(other) => {
+                Err(Problem::conflict(format!("job {other} is open, and has the unique key of job {job}"))
+                    .remedy("wait until that one has ended"))
+            }
+        }
+    }
+
+    /// What lies with the broker's dead letters on the ways of a queue, the oldest first.
+    pub async fn letters(&self, queue: &QueueName, limit: u32) -> Result<Vec<Letter>, Problem> {
+        self.queue_named(queue).await?;
+        let mut letters = Vec::new();
+        for way in [tasks_of(queue), results_of(queue)] {
+            let found = self.0.broker.dead_letters(&way, limit).await.map_err(|error| {
+                tracing::warn!(%error, way, "dead letters cannot be read");
+                Problem::unavailable(format!("the broker does not show its dead letters: {error}"))
+            })?;
+            letters.extend(found.into_iter().map(|letter| Letter {
+                way: way.clone(),
+                reason: letter.reason,
+                bytes: letter.body.len() as u64,
+                text: String::from_utf8_lossy(&letter.body[..letter.body.len().min(LETTER_BYTES_MAX)]).into_owned(),
+            }));
+        }
+        Ok(letters)
+    }
+}
