@@ -1,0 +1,18 @@
+//! Monitors: actions that are run every interval, and what is made of how they end.
+//!
+//! - [`grid`] says at which instants a monitor fires: a fixed grid, with a phase of its own.
+//! - [`agenda`] holds the monitors of one owner and says which firings lie between two moments. It remembers no next run.
+//! - [`health`] makes up and down of single outcomes: thresholds, flapping, silence; and what opens and closes an incident.
+//! - [`sketch`] keeps how long things took, small enough for every minute of a year, with its percentiles.
+//!
+//! All of it is pure: no clock, no store, no socket.
+
+pub mod agenda;
+pub mod grid;
+pub mod health;
+pub mod sketch;
+
+pub use agenda::{Agenda, Firing, Missed};
+pub use grid::{Grid, MonitorKey};
+pub use health::{Health, State};
+pub use sketch::Sketch;
