@@ -25,7 +25,7 @@ pub fn days_left(until: Timestamp, now: Timestamp) -> i64 {
 }
 
 /// When it ends.
-pub(crate) fn until(cert: &CertificateDer<'_>) -> Result<Timestamp, Error> {
+pub fn until(cert: &CertificateDer<'_>) -> Result<Timestamp, Error> {
     match judge(cert, UnixTime::since_unix_epoch(END_OF_TIME)) {
         Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => Ok(stamp(not_after)),
         Err(error) => Err(error),

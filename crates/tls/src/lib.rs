@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, ring};
 
-pub use certificate::{EXPIRES_SOON, days_left};
+pub use certificate::{EXPIRES_SOON, days_left, until as ends_at};
 pub use fault::Fault;
 pub use files::TlsError;
 pub use serving::Serving;

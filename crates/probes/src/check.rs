@@ -1,0 +1,244 @@
+//! What is asked of a service, as people write it: one key for each kind.
+//!
+//! ```yaml
+//! http: { url: https://shop.example.org/health, headers: { accept: application/json }, redirects: 2 }
+//! tcp: { address: "db.example.org:5432" }
+//! tls: { address: "shop.example.org:443" }
+//! ```
+
+use std::collections::BTreeMap;
+
+use mutirao_core::Problem;
+use mutirao_core::quantity::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Of an answer's body no more is read than this, whatever a check asks for.
+pub const BODY_MAX: u64 = 16 << 20;
+/// Redirects that may be followed.
+pub const REDIRECTS_MAX: u8 = 20;
+const HEADERS_MAX: usize = 64;
+const TEXT_CHARS_MAX: usize = 8_192;
+/// What a request may carry.
+const SENT_BYTES_MAX: usize = 1 << 20;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Check {
+    Http(Http),
+    Tcp(Tcp),
+    Tls(Tls),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    pub url: String,
+    #[serde(default = "Http::get", skip_serializing_if = "Http::is_get")]
+    pub method: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub body: String,
+    /// How many redirects are followed; then the redirect itself is the answer.
+    #[serde(default)]
+    pub redirects: u8,
+    /// How much of the answer is read. What is longer is cut, and counts as read.
+    #[serde(default = "Http::body_max")]
+    pub body_max: Bytes,
+    #[serde(default)]
+    pub version: Version,
+}
+
+impl Http {
+    /// Asks for a page, as a browser would that was given nothing else.
+    pub fn new(url: &str) -> Self {
+        Self {
+            url: url.into(),
+            method: Self::get(),
+            headers: BTreeMap::new(),
+            body: String::new(),
+            redirects: 0,
+            body_max: Self::body_max(),
+            version: Version::default(),
+        }
+    }
+
+    fn get() -> String {
+        "GET".into()
+    }
+
+    fn is_get(method: &String) -> bool {
+        method == "GET"
+    }
+
+    fn body_max() -> Bytes {
+        Bytes(1 << 20)
+    }
+}
+
+/// Which HTTP is spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Version {
+    /// The best that both know.
+    #[default]
+    #[serde(rename = "auto")]
+    Auto,
+    #[serde(rename = "1.1")]
+    One,
+    /// Without TLS, from the first byte on.
+    #[serde(rename = "2")]
+    Two,
+}
+
+/// Opens a connection, and closes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tcp {
+    /// `host:port`
+    pub address: String,
+}
+
+/// Looks at a certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// `host:port`
+    pub address: String,
+    /// The name to ask for and to check, when it is not the host's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl Check {
+    pub fn word(&self) -> &'static str {
+        match self {
+            Check::Http(_) => "http",
+            Check::Tcp(_) => "tcp",
+            Check::Tls(_) => "tls",
+        }
+    }
+
+    /// Whether it could work at all. Nothing is asked of anybody.
+    pub fn check(&self) -> Result<(), Problem> {
+        match self {
+            Check::Http(http) => check_http(http),
+            Check::Tcp(Tcp { address }) => split_address(address).map(drop).map_err(|why| wrong("tcp.address", why)),
+            Check::Tls(Tls { address, name }) => {
+                split_address(address).map_err(|why| wrong("tls.address", why))?;
+                match name {
+                    Some(name) if rustls::pki_types::ServerName::try_from(name.as_str()).is_err() => {
+                        Err(wrong("tls.name", format!("\"{}\" is not a host's name", short(name))))
+                    }
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+fn check_http(check: &Http) -> Result<(), Problem> {
+    let Http { url, method, headers, body, redirects, body_max, .. } = check;
+    target(url).map_err(|why| wrong("http.url", why))?;
+    http::Method::from_bytes(method.as_bytes())
+        .map_err(|_| wrong("http.method", format!("\"{}\" is not a method", short(method))))?;
+    if headers.len() > HEADERS_MAX {
+        return Err(wrong("http.headers", format!("{} are too many, the most is {HEADERS_MAX}", headers.len())));
+    }
+    for (name, value) in headers {
+        let field = format!("http.headers.{}", short(name));
+        http::HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(&field, "this is not a header's name"))?;
+        http::HeaderValue::from_str(value).map_err(|_| wrong(&field, "its value has signs that no header may have"))?;
+    }
+    if body.len() > SENT_BYTES_MAX {
+        return Err(wrong("http.body", format!("{} bytes are too many, the most is {SENT_BYTES_MAX}", body.len())));
+    }
+    if *redirects > REDIRECTS_MAX {
+        return Err(wrong("http.redirects", format!("{redirects} are too many, the most is {REDIRECTS_MAX}")));
+    }
+    if body_max.0 > BODY_MAX {
+        return Err(wrong("http.body_max", format!("{body_max} is too much, the most is {}", Bytes(BODY_MAX))));
+    }
+    Ok(())
+}
+
+/// Reads a URL that can be probed.
+pub(crate) fn target(url: &str) -> Result<http::Uri, String> {
+    let said = short(url);
+    let uri: http::Uri = url.parse().map_err(|_| format!("\"{said}\" is not a URL"))?;
+    if url.len() > TEXT_CHARS_MAX {
+        return Err(format!("it has {} characters, the most is {TEXT_CHARS_MAX}", url.len()));
+    }
+    match uri.scheme_str() {
+        Some("http" | "https") => {}
+        Some(other) => return Err(format!("{other} is not probed, http and https are")),
+        None => return Err(format!("\"{said}\" has no http:// or https:// in front")),
+    }
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    if authority.contains('@') {
+        return Err("it has a user or a password in it: give them as a header".into());
+    }
+    match uri.host() {
+        None | Some("") => Err(format!("\"{said}\" names no host")),
+        Some(_) => Ok(uri),
+    }
+}
+
+/// `host:port`, also `[::1]:443`.
+pub(crate) fn split_address(address: &str) -> Result<(String, u16), String> {
+    let wrong = || format!("\"{}\" is not an address: write it like db.example.org:5432", short(address));
+    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
+    if host.is_empty() || host.len() > 253 || (host.contains(':') && host.parse::<std::net::Ipv6Addr>().is_err()) {
+        return Err(wrong());
+    }
+    Ok((host.to_owned(), port))
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+fn wrong(field: &str, detail: impl Into<String>) -> Problem {
+    Problem::invalid(field, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(json: &str) -> String {
+        serde_json::from_str::<Check>(json).unwrap_or_else(|e| panic!("{json}: {e}")).check().expect_err(json).line()
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_its_place() {
+        for (json, words) in [
+            (r#"{"http": {"url": "shop.example.org/x"}}"#, "http.url: \"shop.example.org/x\" is not a URL"),
+            (r#"{"http": {"url": "/health"}}"#, "http.url: \"/health\" has no http:// or https:// in front"),
+            (r#"{"http": {"url": "ftp://x/y"}}"#, "http.url: ftp is not probed, http and https are"),
+            (r#"{"http": {"url": "http://ana:pw@x/"}}"#, "http.url: it has a user or a password in it"),
+            (r#"{"http": {"url": "http://x", "method": "G ET"}}"#, "http.method: \"G ET\" is not a method"),
+            (
+                r#"{"http": {"url": "http://x", "headers": {"a b": "c"}}}"#,
+                "http.headers.a b: this is not a header's name",
+            ),
+            (r#"{"http": {"url": "http://x", "redirects": 21}}"#, "http.redirects: 21 are too many, the most is 20"),
+            (r#"{"http": {"url": "http://x", "body_max": "1GiB"}}"#, "http.body_max: 1GiB is too much"),
+            (r#"{"tcp": {"address": "db.example.org"}}"#, "tcp.address: \"db.example.org\" is not an address"),
+            (r#"{"tcp": {"address": "db:0"}}"#, "tcp.address: \"db:0\" is not an address"),
+            (r#"{"tls": {"address": "x:443", "name": "a b"}}"#, "tls.name: \"a b\" is not a host's name"),
+        ] {
+            let line = refusal(json);
+            assert!(line.starts_with(words), "{line}");
+        }
+    }
+
+    #[test]
+    fn addresses_have_a_host_and_a_port() {
+        assert_eq!(split_address("[::1]:443"), Ok(("::1".into(), 443)));
+        assert_eq!(split_address("db:5432"), Ok(("db".into(), 5432)));
+        assert!(split_address("::1:443").is_ok(), "the last part is the port");
+        assert!(split_address("a:b:443").is_err());
+    }
+}

@@ -1,0 +1,5 @@
+//! Probes against servers of our own on the loopback, well-behaved and not.
+
+mod http;
+mod server;
+mod tls;

@@ -1,0 +1,60 @@
+//! Servers that say exactly what they are told to.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mutirao_core::SystemClock;
+use mutirao_probes::{Check, Observation, Probes, Reach, Strangers};
+use mutirao_tls::Believe;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+pub const SOON: Duration = Duration::from_secs(20);
+
+pub fn probes() -> Probes {
+    probes_believing(&Believe::default())
+}
+
+pub fn probes_believing(believe: &Believe) -> Probes {
+    mutirao_tls::install();
+    Probes::new(Reach::new(believe, Strangers::Refused).unwrap(), SystemClock::shared())
+}
+
+pub async fn run(json: &str, within: Duration) -> Observation {
+    let check: Check = serde_json::from_str(json).unwrap();
+    check.check().unwrap();
+    probes().run(&check, within).await
+}
+
+/// What follows the answer.
+#[derive(Clone, Copy)]
+pub enum Then {
+    Close,
+    /// The connection stays open and silent.
+    Hang,
+    /// The last byte is sent again and again.
+    ForEver,
+}
+
+/// Answers every connection with these bytes, once a request has come.
+pub async fn answering(bytes: &str, then: Then) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let bytes = bytes.to_owned();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let bytes = bytes.clone();
+            tokio::spawn(async move {
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request).await;
+                let _ = stream.write_all(bytes.as_bytes()).await;
+                match then {
+                    Then::Close => {}
+                    Then::Hang => std::future::pending().await,
+                    Then::ForEver => while stream.write_all(&[b'x'; 8192]).await.is_ok() {},
+                }
+            });
+        }
+    });
+    address
+}
