@@ -1,0 +1,299 @@
+//! What must hold of an answer for it to be good, in CEL: `status == 200`, `json.queue.length < 100`,
+//! `cert.days_left > 14`, `timings.total < 500.0`.
+//!
+//! | name | of which checks | what it is |
+//! |---|---|---|
+//! | `status` | http | the status code |
+//! | `headers` | http | by name in lower case: `headers["content-type"]` |
+//! | `body` | http | as text; what is not UTF-8 is replaced |
+//! | `json` | http | the body read as JSON; a condition on it fails when it is none |
+//! | `cert` | http, tls | `days_left`, `chain` (how many certificates were shown) |
+//! | `timings` | all | milliseconds of `dns`, `connect`, `tls`, `first_byte`, `body`, `total`; those of phases that were not entered are 0 |
+//! | `redirects` | http | how many were followed |
+//!
+//! Conditions are compiled once, when a monitor is taken in; whoever names something that its check never has is told so
+//! then. One that cannot be evaluated (a missing field, a division by zero) does not hold, and says why.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use cel::{Context, Program, Value};
+use mutirao_core::Problem;
+use mutirao_probes::{Check, Observation, Phase};
+
+pub const CONDITIONS_MAX: usize = 32;
+pub const CONDITION_CHARS_MAX: usize = 1_000;
+/// The parser goes one level of its stack deeper for each bracket and for each operator, and its levels are large.
+const NESTED_MAX: usize = 12;
+const SIGNS_MAX: usize = 100;
+/// What the parser is given for that: five times what the deepest condition was seen to need without optimisation.
+const PARSER_STACK_BYTES: usize = 64 << 20;
+/// Of a reason, this much is kept.
+const REASON_CHARS_MAX: usize = 300;
+
+#[derive(Debug)]
+pub struct Conditions(Vec<Condition>);
+
+struct Condition {
+    text: String,
+    program: Program,
+}
+
+impl fmt::Debug for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// A condition that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmet {
+    pub condition: String,
+    /// Why it could not be evaluated, if so.
+    pub why: Option<String>,
+}
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.why {
+            None => write!(f, "{} does not hold", self.condition),
+            Some(why) => write!(f, "{} cannot be evaluated: {why}", self.condition),
+        }
+    }
+}
+
+impl Conditions {
+    /// `check` says what there is to speak of.
+    pub fn compile(texts: &[String], check: &Check) -> Result<Self, Problem> {
+        if texts.len() > CONDITIONS_MAX {
+            let detail = format!("{} are too many, the most is {CONDITIONS_MAX}", texts.len());
+            return Err(Problem::invalid("when", detail).remedy("join them with &&"));
+        }
+        let names = names_of(check);
+        let compile = |(n, text): (usize, &String)| {
+            let field = format!("when[{n}]");
+            if text.chars().count() > CONDITION_CHARS_MAX {
+                let detail = format!("it has more than {CONDITION_CHARS_MAX} characters");
+                return Err(Problem::invalid(&field, detail).remedy("write several shorter ones"));
+            }
+            if is_deep(text) {
+                let detail = format!("it has more than {NESTED_MAX} brackets in each other, or {SIGNS_MAX} operators");
+                return Err(Problem::invalid(&field, detail).remedy("write several simpler ones"));
+            }
+            let program = parse(text).map_err(|why| {
+                Problem::invalid(&field, format!("{text} does not compile: {why}"))
+                    .remedy("conditions are CEL, like status == 200 && body.contains('ok')")
+            })?;
+            let unknown =
+                program.references().variables().into_iter().find(|name| !names.contains(name)).map(str::to_owned);
+            match unknown {
+                None => Ok(Condition { text: text.clone(), program }),
+                Some(name) => {
+                    Err(Problem::invalid(&field, format!("a check of kind {} has no \"{name}\"", check.word()))
+                        .remedy(format!("it has {}", names.join(", "))))
+                }
+            }
+        };
+        texts.iter().enumerate().map(compile).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Those that do not hold of what was seen.
+    pub fn unmet(&self, seen: &Observation) -> Vec<Unmet> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let context = context_of(seen);
+        let judge = |Condition { text, program }: &Condition| {
+            let why = match program.execute(&context) {
+                Ok(Value::Bool(true)) => return None,
+                Ok(Value::Bool(false)) => None,
+                Ok(other) => Some(format!("it is {}, which is neither true nor false", other.type_of())),
+                Err(error) => Some(error.to_string()),
+            };
+            let why = why.map(|why| why.chars().take(REASON_CHARS_MAX).collect());
+            Some(Unmet { condition: text.clone(), why })
+        };
+        self.0.iter().filter_map(judge).collect()
+    }
+}
+
+/// On a stack of its own: the parser's need is far beyond what a thread of the runtime has.
+fn parse(text: &str) -> Result<Program, String> {
+    let owned = text.to_owned();
+    let parsed = std::thread::Builder::new().stack_size(PARSER_STACK_BYTES).spawn(move || {
+        let first = |errors: cel::ParseErrors| errors.to_string().lines().next().unwrap_or_default().trim().to_owned();
+        Program::compile(&owned).map_err(first)
+    });
+    let parsed = parsed.map_err(|error| error.to_string())?.join();
+    parsed.unwrap_or_else(|_| Err("the parser cannot read it".into()))
+}
+
+/// Whether it is deeper than the parser can be trusted with. Counted from the text, quoted parts left out.
+fn is_deep(text: &str) -> bool {
+    let (mut nested, mut deepest, mut signs, mut quote) = (0usize, 0, 0, None);
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(_), '\\') => drop(chars.next()),
+            (Some(open), _) => quote = (c != open).then_some(open),
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '(' | '[' | '{') => {
+                nested += 1;
+                deepest = deepest.max(nested);
+                signs += 1;
+            }
+            (None, ')' | ']' | '}') => nested = nested.saturating_sub(1),
+            (None, '+' | '-' | '*' | '/' | '%' | '!' | '?' | '.' | '<' | '>' | '=' | '&' | '|') => signs += 1,
+            _ => {}
+        }
+    }
+    deepest > NESTED_MAX || signs > SIGNS_MAX
+}
+
+fn names_of(check: &Check) -> &'static [&'static str] {
+    match check {
+        Check::Http(_) => &["status", "headers", "body", "json", "cert", "timings", "redirects"],
+        Check::Tls(_) => &["cert", "timings"],
+        Check::Tcp(_) => &["timings"],
+    }
+}
+
+/// Everything that was seen. What was not is left out, so that a condition on it cannot be evaluated and does not hold.
+fn context_of(seen: &Observation) -> Context<'static, 'static> {
+    let mut context = Context::default();
+    let found = &seen.seen;
+    if let Some(status) = found.status {
+        context.add_variable_from_value("status", i64::from(status));
+        let headers: HashMap<String, String> = found.headers.clone().into_iter().collect();
+        context.add_variable_from_value("headers", headers);
+        context.add_variable_from_value("body", String::from_utf8_lossy(&found.body).into_owned());
+        context.add_variable_from_value("redirects", i64::from(found.redirects));
+        if let Some(json) =
+            serde_json::from_slice::<serde_json::Value>(&found.body).ok().and_then(|json| cel::to_value(json).ok())
+        {
+            context.add_variable_from_value("json", json);
+        }
+    }
+    if let Some(certificate) = &found.certificate {
+        let cert = [("days_left", certificate.days_left), ("chain", certificate.chain as i64)];
+        context.add_variable_from_value("cert", HashMap::from(cert.map(|(name, figure)| (name.to_owned(), figure))));
+    }
+    let millis = |micros: Option<u64>| micros.unwrap_or_default() as f64 / 1_000.0;
+    let phases = Phase::ALL.map(|phase| (name_of(phase).to_owned(), millis(seen.timings.of(phase))));
+    let timings: HashMap<String, f64> =
+        phases.into_iter().chain([("total".into(), millis(Some(seen.timings.total)))]).collect();
+    context.add_variable_from_value("timings", timings);
+    context
+}
+
+fn name_of(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Dns => "dns",
+        Phase::Connect => "connect",
+        Phase::Tls => "tls",
+        Phase::FirstByte => "first_byte",
+        Phase::Body => "body",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mutirao_core::Timestamp;
+    use mutirao_probes::observation::{Certificate, Seen};
+    use mutirao_probes::{Ended, Timings};
+
+    use super::*;
+
+    fn http() -> Check {
+        serde_json::from_str(r#"{"http": {"url": "http://x"}}"#).unwrap()
+    }
+
+    fn answer(body: &str) -> Observation {
+        let seen = Seen {
+            status: Some(200),
+            headers: [("content-type".to_owned(), "text/plain".to_owned())].into(),
+            body: body.into(),
+            certificate: Some(Certificate { until: Timestamp(0), days_left: 20, chain: 3 }),
+            ..Seen::default()
+        };
+        let mut timings = Timings::default();
+        timings.total = 12_500;
+        Observation { ended: Ended::Answered, timings, seen }
+    }
+
+    fn unmet(texts: &[&str], seen: &Observation) -> Vec<String> {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        let conditions = Conditions::compile(&texts, &http()).unwrap_or_else(|problem| panic!("{}", problem.line()));
+        conditions.unmet(seen).iter().map(Unmet::to_string).collect()
+    }
+
+    #[test]
+    fn all_that_was_seen_can_be_spoken_of() {
+        let good = [
+            "status == 200",
+            "status in [200, 204] && redirects == 0",
+            "headers['content-type'].startsWith('text/')",
+            "body.contains('\"ok\"')",
+            "json.ok == true && json.queue.size() == 2 && json.queue[1] < 10",
+            "cert.days_left > 14 && cert.chain == 3",
+            "timings.total < 500.0 && timings.tls == 0.0",
+            "body.matches('^[{].*[}]$')",
+        ];
+        assert_eq!(unmet(&good, &answer(r#"{"ok": true, "queue": [1, 2]}"#)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_does_not_hold_says_so_and_what_cannot_be_said_says_why() {
+        let found = unmet(&["status == 404", "json.ok", "status", "1 / (redirects) == 1"], &answer("no json"));
+        assert_eq!(found[0], "status == 404 does not hold");
+        assert!(found[1].starts_with("json.ok cannot be evaluated: "), "{}", found[1]);
+        assert!(found[2].contains("neither true nor false"), "{}", found[2]);
+        assert!(found[3].contains("cannot be evaluated"), "{}", found[3]);
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_its_place() {
+        let refusal = |text: &str, check: &Check| {
+            Conditions::compile(&["true".into(), text.into()], check).expect_err(text).line()
+        };
+        let line = refusal("status ==", &http());
+        assert!(line.starts_with("when[1]: status == does not compile"), "{line}");
+        let line = refusal("stat == 200", &http());
+        assert!(line.starts_with("when[1]: a check of kind http has no \"stat\"; it has status"), "{line}");
+        let tcp: Check = serde_json::from_str(r#"{"tcp": {"address": "x:1"}}"#).unwrap();
+        assert!(refusal("status == 200", &tcp).contains("kind tcp has no \"status\""));
+    }
+
+    #[test]
+    fn however_deep_it_goes_it_is_refused_and_nothing_breaks() {
+        let nested = |open: &str, close: &str, n: usize| format!("{}true{}", open.repeat(n), close.repeat(n));
+        for text in [
+            "(".repeat(900),
+            "[".repeat(900),
+            "-".repeat(900),
+            nested("(", ")", 400),
+            nested("!", "", 900),
+            nested("[", "]", 400),
+            format!("1{}", "+1".repeat(450)),
+            format!("status{}", ".x".repeat(450)),
+            format!("status{}", "[0]".repeat(300)),
+        ] {
+            assert!(Conditions::compile(&[text], &http()).is_err());
+        }
+        // As deep as may be: compiled, and evaluated on an ordinary thread.
+        for text in [
+            nested("(", ")", NESTED_MAX),
+            nested("!", "", SIGNS_MAX),
+            nested("true ? true : ", "", SIGNS_MAX),
+            format!("1{} == 101", "+1".repeat(SIGNS_MAX - 2)),
+            format!("[[[[[[[[[[[[1]]]]]]]]]]]]{} == 1", "[0]".repeat(NESTED_MAX)),
+            format!("json{} == 1", ".x".repeat(SIGNS_MAX - 2)),
+            format!("json{} == 1", "[0]".repeat(SIGNS_MAX - 2)),
+        ] {
+            let conditions = Conditions::compile(std::slice::from_ref(&text), &http());
+            let conditions = conditions.unwrap_or_else(|problem| panic!("{text}: {}", problem.line()));
+            let _ = conditions.unmet(&answer("{}"));
+        }
+        assert!(!is_deep(&format!("body.contains('{}')", "(".repeat(500))), "what is quoted is no depth");
+    }
+}

@@ -1,0 +1,170 @@
+//! A monitor's definition. Reading one only gives it its shape; [`MonitorSpec::check`] says whether it could work.
+//!
+//! ```yaml
+//! kind: Monitor
+//! name: shop
+//! every: 30s
+//! timeout: 5s
+//! http: { url: https://shop.example.org/health }
+//! when: [ "status == 200", "json.database == 'up'", "cert.days_left > 14" ]
+//! retries: 1
+//! thresholds: { failures: 3, successes: 2 }
+//! labels: { team: web }
+//! ```
+
+use std::collections::BTreeMap;
+
+use mutirao_core::Problem;
+use mutirao_core::quantity::Span;
+use mutirao_elastic::packing::Layer;
+use mutirao_probes::Check;
+use serde::{Deserialize, Serialize};
+
+use crate::agenda::Missed;
+use crate::condition::Conditions;
+use crate::grid::Grid;
+use crate::health::Thresholds;
+
+const NAME_CHARS_MAX: usize = 100;
+const RETRIES_MAX: u32 = 10;
+const THRESHOLD_MAX: u32 = 1_000;
+const LABELS_MAX: usize = 32;
+const LABEL_CHARS_MAX: usize = 200;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MonitorSpec {
+    pub name: String,
+    pub every: Span,
+    /// How long one check may take, its retries not counted.
+    #[serde(default = "MonitorSpec::timeout")]
+    pub timeout: Span,
+    #[serde(flatten)]
+    pub ask: Check,
+    /// What must hold of the answer. With none, any answer is good, but of HTTP only one below 400.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub when: Vec<String>,
+    /// How often a bad answer is asked for again before it counts.
+    #[serde(default)]
+    pub retries: u32,
+    #[serde(default)]
+    pub thresholds: Thresholds,
+    #[serde(default)]
+    pub missed: Missed,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Which workers run it.
+    #[serde(default, skip_serializing_if = "Place::is_anywhere")]
+    pub from: Place,
+    #[serde(default)]
+    pub paused: bool,
+}
+
+/// Where a check is made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<Layer>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Place {
+    fn is_anywhere(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl MonitorSpec {
+    fn timeout() -> Span {
+        Span::secs(5)
+    }
+
+    pub fn check(&self) -> Result<(), Problem> {
+        let Self { name, every, timeout, ask, when, retries, thresholds, labels, .. } = self;
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.chars().all(fits) {
+            let detail = format!("a name has 1 to {NAME_CHARS_MAX} letters, digits, dots, dashes and underscores");
+            return Err(wrong("name", detail));
+        }
+        if every.0 < Grid::EVERY_MIN || every.0 > Grid::EVERY_MAX {
+            return Err(wrong("every", format!("{every} is not between 1s and a year")));
+        }
+        if timeout.0.is_zero() {
+            return Err(wrong("timeout", "no service answers in no time").remedy("write a time like 5s"));
+        }
+        if *retries > RETRIES_MAX {
+            return Err(wrong("retries", format!("{retries} are too many, the most is {RETRIES_MAX}")));
+        }
+        let longest = timeout.0.saturating_mul(retries + 1);
+        if longest > every.0 {
+            let detail = format!("{every} is shorter than a check may take ({timeout}, tried {} times)", retries + 1);
+            return Err(wrong("every", detail).remedy("check less often, or give it less time or fewer retries"));
+        }
+        let Thresholds { failures, successes, silence } = thresholds;
+        for (field, figure) in [("failures", failures), ("successes", successes), ("silence", silence)] {
+            if !(1..=THRESHOLD_MAX).contains(figure) {
+                return Err(wrong(
+                    &format!("thresholds.{field}"),
+                    format!("{figure} is not between 1 and {THRESHOLD_MAX}"),
+                ));
+            }
+        }
+        if labels.len() > LABELS_MAX {
+            return Err(wrong("labels", format!("{} are too many, the most is {LABELS_MAX}", labels.len())));
+        }
+        let long = |text: &str| text.is_empty() || text.chars().count() > LABEL_CHARS_MAX;
+        if let Some((key, _)) = labels.iter().find(|(key, value)| long(key) || long(value)) {
+            let field = format!("labels.{}", key.chars().take(40).collect::<String>());
+            return Err(wrong(&field, format!("a label and its value have 1 to {LABEL_CHARS_MAX} characters")));
+        }
+        ask.check()?;
+        Conditions::compile(when, ask).map(drop)
+    }
+}
+
+fn wrong(field: &str, detail: impl Into<String>) -> Problem {
+    Problem::invalid(field, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(rest: &str) -> MonitorSpec {
+        let json = format!(r#"{{"name": "shop", "every": "30s", "http": {{"url": "http://x"}}{rest}}}"#);
+        serde_json::from_str(&json).unwrap_or_else(|e| panic!("{json}: {e}"))
+    }
+
+    #[test]
+    fn a_short_definition_is_whole() {
+        let spec = read("");
+        assert!(spec.check().is_ok());
+        assert_eq!((spec.timeout, spec.thresholds.failures, spec.missed), (Span::secs(5), 3, Missed::Skip));
+        let again: MonitorSpec = serde_json::from_str(&serde_json::to_string(&spec).unwrap()).unwrap();
+        assert_eq!(again, spec);
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_its_place_and_the_reason() {
+        for (rest, line) in [
+            (r#", "timeout": "31s""#, "every: 30s is shorter than a check may take (31s, tried 1 times)"),
+            (r#", "timeout": "11s", "retries": 2"#, "every: 30s is shorter than a check may take (11s, tried 3 times)"),
+            (r#", "timeout": "0s""#, "timeout: no service answers in no time"),
+            (r#", "retries": 11"#, "retries: 11 are too many"),
+            (
+                r#", "thresholds": {"failures": 0, "successes": 1, "silence": 3}"#,
+                "thresholds.failures: 0 is not between",
+            ),
+            (r#", "labels": {"": "x"}"#, "labels.: a label and its value"),
+            (r#", "when": ["status = 200"]"#, "when[0]: status = 200 does not compile"),
+        ] {
+            let said = read(rest).check().expect_err(rest).line();
+            assert!(said.starts_with(line), "{said}");
+        }
+        let short = MonitorSpec { every: Span(std::time::Duration::from_millis(500)), ..read("") };
+        assert!(short.check().unwrap_err().line().starts_with("every: 500ms is not between 1s"));
+        let bad = MonitorSpec { name: "a b".into(), ..read("") };
+        assert!(bad.check().unwrap_err().line().starts_with("name: a name has"));
+    }
+}
