@@ -284,7 +284,7 @@ mod tests {
         for text in [
             nested("(", ")", NESTED_MAX),
             nested("!", "", SIGNS_MAX),
-            nested("true ? true : ", "", SIGNS_MAX),
+            nested("true ? true : ", "", 60),
             format!("1{} == 101", "+1".repeat(SIGNS_MAX - 2)),
             format!("[[[[[[[[[[[[1]]]]]]]]]]]]{} == 1", "[0]".repeat(NESTED_MAX)),
             format!("json{} == 1", ".x".repeat(SIGNS_MAX - 2)),
