@@ -8,6 +8,8 @@
 //! | `body` | http | as text; what is not UTF-8 is replaced |
 //! | `json` | http | the body read as JSON; a condition on it fails when it is none |
 //! | `cert` | http, tls | `days_left`, `chain` (how many certificates were shown) |
+//! | `answers` | dns | what the name server said, as a list of texts in order |
+//! | `exit`, `output` | exec | how the program ended, and what it wrote |
 //! | `timings` | all | milliseconds of `dns`, `connect`, `tls`, `first_byte`, `body`, `total`; those of phases that were not entered are 0 |
 //! | `redirects` | http | how many were followed |
 //!
@@ -154,7 +156,9 @@ fn names_of(check: &Check) -> &'static [&'static str] {
     match check {
         Check::Http(_) => &["status", "headers", "body", "json", "cert", "timings", "redirects"],
         Check::Tls(_) => &["cert", "timings"],
-        Check::Tcp(_) => &["timings"],
+        Check::Dns(_) => &["answers", "timings"],
+        Check::Exec(_) => &["exit", "output", "timings"],
+        Check::Tcp(_) | Check::Icmp(_) => &["timings"],
     }
 }
 
@@ -174,6 +178,11 @@ fn context_of(seen: &Observation) -> Context<'static, 'static> {
             context.add_variable_from_value("json", json);
         }
     }
+    if let Some(exit) = found.exit {
+        context.add_variable_from_value("exit", i64::from(exit));
+        context.add_variable_from_value("output", String::from_utf8_lossy(&found.body).into_owned());
+    }
+    context.add_variable_from_value("answers", found.answers.clone());
     if let Some(certificate) = &found.certificate {
         let cert = [("days_left", certificate.days_left), ("chain", certificate.chain as i64)];
         context.add_variable_from_value("cert", HashMap::from(cert.map(|(name, figure)| (name.to_owned(), figure))));

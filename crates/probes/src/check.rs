@@ -4,6 +4,9 @@
 //! http: { url: https://shop.example.org/health, headers: { accept: application/json }, redirects: 2 }
 //! tcp: { address: "db.example.org:5432" }
 //! tls: { address: "shop.example.org:443" }
+//! dns: { name: shop.example.org, record: AAAA, server: "192.0.2.53:53" }
+//! icmp: { host: gateway.example.org }
+//! exec: { command: [ /usr/lib/nagios/plugins/check_load, -w, "4", -c, "8" ] }
 //! ```
 
 use std::collections::BTreeMap;
@@ -18,6 +21,8 @@ pub const BODY_MAX: u64 = 16 << 20;
 pub const REDIRECTS_MAX: u8 = 20;
 const HEADERS_MAX: usize = 64;
 const TEXT_CHARS_MAX: usize = 8_192;
+const HOST_CHARS_MAX: usize = 253;
+const COMMAND_BYTES_MAX: usize = 64 << 10;
 /// What a request may carry.
 const SENT_BYTES_MAX: usize = 1 << 20;
 
@@ -27,6 +32,9 @@ pub enum Check {
     Http(Http),
     Tcp(Tcp),
     Tls(Tls),
+    Dns(Dns),
+    Icmp(Icmp),
+    Exec(Exec),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,12 +117,59 @@ pub struct Tls {
     pub name: Option<String>,
 }
 
+/// Asks a name server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dns {
+    pub name: String,
+    #[serde(default)]
+    pub record: RecordKind,
+    /// `address:port`; without it, the system's name servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum RecordKind {
+    #[default]
+    A,
+    Aaaa,
+    Cname,
+    Mx,
+    Ns,
+    Ptr,
+    Soa,
+    Srv,
+    Txt,
+}
+
+/// Sends one echo.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Icmp {
+    pub host: String,
+}
+
+/// Runs a program on the worker, by the convention of Nagios plugins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exec {
+    pub command: Vec<String>,
+    /// All that it finds in its environment, besides a plain `PATH`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+}
+
 impl Check {
     pub fn word(&self) -> &'static str {
         match self {
             Check::Http(_) => "http",
             Check::Tcp(_) => "tcp",
             Check::Tls(_) => "tls",
+            Check::Dns(_) => "dns",
+            Check::Icmp(_) => "icmp",
+            Check::Exec(_) => "exec",
         }
     }
 
@@ -123,6 +178,12 @@ impl Check {
         match self {
             Check::Http(http) => check_http(http),
             Check::Tcp(Tcp { address }) => split_address(address).map(drop).map_err(|why| wrong("tcp.address", why)),
+            Check::Dns(dns) => check_dns(dns),
+            Check::Icmp(Icmp { host }) if host.is_empty() || host.len() > HOST_CHARS_MAX => {
+                Err(wrong("icmp.host", format!("a host's name has 1 to {HOST_CHARS_MAX} characters")))
+            }
+            Check::Icmp(_) => Ok(()),
+            Check::Exec(exec) => check_exec(exec),
             Check::Tls(Tls { address, name }) => {
                 split_address(address).map_err(|why| wrong("tls.address", why))?;
                 match name {
@@ -134,6 +195,36 @@ impl Check {
             }
         }
     }
+}
+
+fn check_dns(Dns { name, server, .. }: &Dns) -> Result<(), Problem> {
+    let label = |label: &str| (1..=63).contains(&label.len());
+    if name.len() > HOST_CHARS_MAX || !name.trim_end_matches('.').split('.').all(label) {
+        return Err(wrong("dns.name", format!("\"{}\" is not a name that a name server could know", short(name))));
+    }
+    let Some(server) = server else { return Ok(()) };
+    let (host, _) = split_address(server).map_err(|why| wrong("dns.server", why))?;
+    match host.parse::<std::net::IpAddr>() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(wrong("dns.server", format!("\"{}\" is a name: a name server has an address", short(&host)))
+            .remedy("write it like 192.0.2.53:53")),
+    }
+}
+
+fn check_exec(Exec { command, env }: &Exec) -> Result<(), Problem> {
+    if command.first().is_none_or(String::is_empty) {
+        return Err(wrong("exec.command", "there is no program to run").remedy("write it like [ /bin/check, -v ]"));
+    }
+    let sent: usize =
+        command.iter().map(String::len).sum::<usize>() + env.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
+    if sent > COMMAND_BYTES_MAX {
+        return Err(wrong("exec.command", format!("{sent} bytes are too many, the most is {COMMAND_BYTES_MAX}")));
+    }
+    let broken = |text: &String| text.contains('\0');
+    if command.iter().any(broken) || env.iter().any(|(key, value)| broken(key) || broken(value) || key.contains('=')) {
+        return Err(wrong("exec.command", "no argument or variable may have a zero byte, nor a variable's name a ="));
+    }
+    Ok(())
 }
 
 fn check_http(check: &Http) -> Result<(), Problem> {
@@ -189,7 +280,10 @@ pub(crate) fn split_address(address: &str) -> Result<(String, u16), String> {
     let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
-    if host.is_empty() || host.len() > 253 || (host.contains(':') && host.parse::<std::net::Ipv6Addr>().is_err()) {
+    if host.is_empty()
+        || host.len() > HOST_CHARS_MAX
+        || (host.contains(':') && host.parse::<std::net::Ipv6Addr>().is_err())
+    {
         return Err(wrong());
     }
     Ok((host.to_owned(), port))
@@ -227,6 +321,11 @@ mod tests {
             (r#"{"http": {"url": "http://x", "body_max": "1GiB"}}"#, "http.body_max: 1GiB is too much"),
             (r#"{"tcp": {"address": "db.example.org"}}"#, "tcp.address: \"db.example.org\" is not an address"),
             (r#"{"tcp": {"address": "db:0"}}"#, "tcp.address: \"db:0\" is not an address"),
+            (r#"{"dns": {"name": "a..b"}}"#, "dns.name: \"a..b\" is not a name"),
+            (r#"{"dns": {"name": "a", "server": "ns.example.org:53"}}"#, "dns.server: \"ns.example.org\" is a name"),
+            (r#"{"icmp": {"host": ""}}"#, "icmp.host: a host's name has 1 to 253"),
+            (r#"{"exec": {"command": []}}"#, "exec.command: there is no program to run"),
+            (r#"{"exec": {"command": ["x"], "env": {"a=b": "c"}}}"#, "exec.command: no argument or variable"),
             (r#"{"tls": {"address": "x:443", "name": "a b"}}"#, "tls.name: \"a b\" is not a host's name"),
         ] {
             let line = refusal(json);

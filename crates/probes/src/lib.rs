@@ -3,7 +3,7 @@
 //! - [`check`] is what a user writes: one kind of check with its particulars.
 //! - [`observation`] is what came of it: how far it got, how long each phase took, what was seen.
 //! - [`reach`] finds and opens the way: names, addresses that may not be probed, connections, TLS.
-//! - [`http`], [`tcp`] (which also looks at certificates): the kinds.
+//! - [`http`], [`tcp`] (which also looks at certificates), [`dns`], [`icmp`], [`exec`]: the kinds.
 //!
 //! A probe never panics, never outlives its deadline, and never reads more than it was allowed to, whatever the other side
 //! does. It makes no judgement: whether what was seen is good is for whoever asked.
@@ -11,7 +11,10 @@
 //! Not here: when to probe, how many at once, conditions, history.
 
 pub mod check;
+pub mod dns;
+pub mod exec;
 pub mod http;
+pub mod icmp;
 pub mod observation;
 pub mod reach;
 pub mod tcp;
@@ -46,6 +49,9 @@ impl Probes {
             match check {
                 Check::Http(http) => http::probe(http, &self.reach, &mut seen).await,
                 Check::Tcp(tcp) => tcp::connect(tcp, &self.reach, &mut seen).await,
+                Check::Dns(dns) => dns::ask(dns, &self.reach, &mut seen).await,
+                Check::Icmp(icmp) => icmp::ping(icmp, &self.reach, &mut seen).await,
+                Check::Exec(exec) => exec::run(exec, &mut seen).await,
                 Check::Tls(tls) => tcp::certificate(tls, &self.reach, &mut seen).await,
             }
         };

@@ -91,6 +91,12 @@ pub struct Seen {
     #[serde(default)]
     pub body_cut: bool,
     pub certificate: Option<Certificate>,
+    /// What a name server answered, in order of the alphabet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<String>,
+    /// How a program of one's own ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<i32>,
     /// Redirects that were followed.
     #[serde(default)]
     pub redirects: u8,

@@ -65,9 +65,7 @@ impl Reach {
         watch.enter(Phase::Connect);
         let mut last = None;
         for ip in addresses.into_iter().take(TRIED_MAX) {
-            if self.strangers == Strangers::Refused && is_stranger(ip) {
-                return Err(Fault::Forbidden(ip));
-            }
+            self.allow(ip)?;
             let address = SocketAddr::new(ip, port);
             watch.seen.address = Some(address);
             match TcpStream::connect(address).await {
@@ -104,6 +102,17 @@ impl Reach {
             Some(Certificate { until, days_left, chain: chain.len() })
         });
         Ok(stream)
+    }
+
+    /// Where a name leads, if one may go there.
+    pub async fn first_address(&self, host: &str) -> Result<IpAddr, Fault> {
+        let none = || Fault::NoAddress { name: host.into(), why: "none was found".into() };
+        let ip = self.addresses(host).await?.into_iter().next().ok_or_else(none)?;
+        self.allow(ip).map(|()| ip)
+    }
+
+    pub fn allow(&self, ip: IpAddr) -> Result<(), Fault> {
+        if self.strangers == Strangers::Refused && is_stranger(ip) { Err(Fault::Forbidden(ip)) } else { Ok(()) }
     }
 
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, Fault> {
