@@ -4,7 +4,8 @@
 //! - [`grid`] says at which instants a monitor fires: a fixed grid, with a phase of its own.
 //! - [`agenda`] holds the monitors of one owner and says which firings lie between two moments. It remembers no next run.
 //! - [`health`] makes up and down of single outcomes: thresholds, flapping, silence; and what opens and closes an incident.
-//! - [`sketch`] keeps how long things took, small enough for every minute of a year, with its percentiles.
+//! - [`maintenance`] says when a service may be away.
+//! - [`rollup`] adds outcomes up to minutes, hours and days; [`sketch`] keeps how long things took, small enough for every minute of a year, with its percentiles.
 //!
 //! All of it is pure: no clock, no store, no socket.
 
@@ -12,6 +13,8 @@ pub mod agenda;
 pub mod condition;
 pub mod grid;
 pub mod health;
+pub mod maintenance;
+pub mod rollup;
 pub mod sketch;
 pub mod spec;
 

@@ -24,6 +24,7 @@ use crate::agenda::Missed;
 use crate::condition::Conditions;
 use crate::grid::Grid;
 use crate::health::Thresholds;
+use crate::maintenance::{self, Window};
 
 const NAME_CHARS_MAX: usize = 100;
 const RETRIES_MAX: u32 = 10;
@@ -50,6 +51,9 @@ pub struct MonitorSpec {
     pub thresholds: Thresholds,
     #[serde(default)]
     pub missed: Missed,
+    /// When it may be away.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub maintenance: Vec<Window>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Which workers run it.
@@ -118,6 +122,7 @@ impl MonitorSpec {
             let field = format!("labels.{}", key.chars().take(40).collect::<String>());
             return Err(wrong(&field, format!("a label and its value have 1 to {LABEL_CHARS_MAX} characters")));
         }
+        maintenance::check(&self.maintenance)?;
         ask.check()?;
         Conditions::compile(when, ask).map(drop)
     }
