@@ -1,6 +1,8 @@
-//! Who is it, and may they come in: bearer tokens for people, signed requests for workers, one-time tokens to enrol.
+//! Who is it, and may they come in: bearer tokens for people, signed requests for workers and resource managers, one-time
+//! tokens to enrol.
 //!
-//! - [`registry`]: what must be remembered, as a trait, implemented in [`sqlite`] and [`postgres`].
+//! - [`registry`]: what must be remembered, as a trait, implemented in [`sqlite`] and [`postgres`]; [`keys`]: the same for
+//!   resource managers, which [`elastic`] lets in.
 //! - [`secret`]: the texts, and what is kept of them. [`signature`] and [`nonces`]: one signed request, and whether it was
 //!   seen before. [`cache`]: what was looked up a moment ago. [`admin`]: the token of the first start.
 //!
@@ -8,6 +10,8 @@
 
 mod admin;
 pub mod cache;
+mod elastic;
+pub mod keys;
 pub mod nonces;
 pub mod postgres;
 pub mod registry;
@@ -26,6 +30,7 @@ use mutirao_core::{Clock, Problem, QueueName, Timestamp, WorkerId};
 
 use crate::error::{ApiError, store_problem};
 use cache::Cache;
+use keys::ElasticKey;
 use nonces::{Nonces, Seen};
 use registry::{By, Newcomer, Registry, Token, Worker};
 use secret::Digest;
@@ -44,7 +49,32 @@ pub struct Auth {
     clock: Arc<dyn Clock>,
     tokens: Cache<String, Token>,
     workers: Cache<WorkerId, Worker>,
+    elastic: Cache<String, ElasticKey>,
     nonces: Nonces,
+}
+
+/// Who signs a request.
+#[derive(Clone, Debug)]
+pub enum Signatory {
+    Worker(Worker),
+    /// A resource manager, by one of its keys.
+    Elastic(ElasticKey),
+}
+
+impl Signatory {
+    pub fn principal(&self) -> Principal {
+        match self {
+            Self::Worker(worker) => worker.principal(),
+            Self::Elastic(key) => key.principal(),
+        }
+    }
+
+    fn public_key(&self) -> &[u8; 32] {
+        match self {
+            Self::Worker(worker) => &worker.public_key,
+            Self::Elastic(key) => &key.public_key,
+        }
+    }
 }
 
 impl Auth {
@@ -53,6 +83,7 @@ impl Auth {
             registry,
             tokens: Cache::new(clock.clone()),
             workers: Cache::new(clock.clone()),
+            elastic: Cache::new(clock.clone()),
             nonces: Nonces::remembering(NONCES_MAX),
             clock,
         }
@@ -96,14 +127,18 @@ impl Auth {
     }
 
     /// Who claims to have signed, if the claim is worth a look: known, not revoked, and in time.
-    pub async fn claimant(&self, claim: &Claim) -> Result<Worker, Problem> {
+    pub async fn claimant(&self, claim: &Claim) -> Result<Signatory, Problem> {
         if !claim.is_timely(self.clock.now()) {
             return Err(Problem::unauthenticated(format!(
                 "the request's time is more than {SIGNATURE_WINDOW_S} s away from the server's"
             ))
             .remedy("set the clock of this machine"));
         }
-        self.enrolled(&claim.worker).await?.ok_or_else(not_signed)
+        let found = match secret::is_elastic_key_id(&claim.key) {
+            true => self.good_elastic_key(&claim.key).await?.map(Signatory::Elastic),
+            false => self.enrolled(&WorkerId(claim.key.clone())).await?.map(Signatory::Worker),
+        };
+        found.ok_or_else(not_signed)
     }
 
     /// The worker of this id, unless its key was revoked.
@@ -144,17 +179,17 @@ impl Auth {
     /// Whether the claimant did sign this request, and for the first time.
     pub fn prove(
         &self,
-        worker: &Worker,
+        signatory: &Signatory,
         claim: &Claim,
         method: &str,
         path_and_query: &str,
         body: &[u8],
     ) -> Result<(), Problem> {
-        if !claim.is_signed_by(&worker.public_key, method, path_and_query, body) {
+        if !claim.is_signed_by(signatory.public_key(), method, path_and_query, body) {
             return Err(not_signed());
         }
         // Last, so that nobody without a key can fill the memory of nonces.
-        match self.nonces.see(&worker.id, &claim.nonce, self.clock.monotonic()) {
+        match self.nonces.see(&claim.key, &claim.nonce, self.clock.monotonic()) {
             Seen::First => Ok(()),
             Seen::Again => Err(Problem::unauthenticated("this signed request was already used")
                 .remedy("sign each request with a new nonce")),
@@ -164,9 +199,11 @@ impl Auth {
 
     pub async fn create_token(&self, spec: &TokenSpec, by: &str) -> Result<TokenCreated, Problem> {
         check_name(&spec.name)?;
-        if spec.role == Role::Node {
-            return Err(Problem::invalid("role", "node is for enrolled keys, not for tokens")
-                .remedy("choose viewer, operator or admin, or make an enrolment"));
+        if matches!(spec.role, Role::Node | Role::Elastic) {
+            let detail = format!("{} is for enrolled keys, not for tokens", spec.role.as_str());
+            return Err(
+                Problem::invalid("role", detail).remedy("choose viewer, operator or admin, or make an enrolment")
+            );
         }
         let now = self.clock.now();
         let minted = secret::mint_token();
@@ -207,7 +244,7 @@ impl Auth {
         let expires_at = now.plus(ENROLMENT_GOOD_FOR);
         let by = By { who: by.into(), at: now };
         self.registry
-            .add_enrolment(digest, queue.clone(), DEFAULT_NAMESPACE, expires_at, by)
+            .add_enrolment(digest, queue.clone(), None, DEFAULT_NAMESPACE, expires_at, by)
             .await
             .map_err(store_problem)?;
         Ok(Enrolment { token, queue: queue.clone(), expires_at })
@@ -225,6 +262,10 @@ impl Auth {
         let digest: Digest = secret::read_enrolment(&enrol.token).ok_or_else(refused)?;
         let newcomer = Newcomer { id: WorkerId(secret::mint_worker_id()), public_key, name: enrol.name.clone() };
         let enrolled = self.registry.enrol(digest, newcomer, self.now()).await.map_err(store_problem)?;
+        // Whoever comes in again with an id given out before has another key now.
+        if let Some(worker) = &enrolled {
+            self.workers.forget(&worker.id);
+        }
         enrolled.ok_or_else(refused)
     }
 
@@ -243,8 +284,7 @@ impl Auth {
 }
 
 fn not_signed() -> Problem {
-    Problem::unauthenticated("the signature is not that of an enrolled worker")
-        .remedy("enrol with a new one-time token")
+    Problem::unauthenticated("the signature is not that of an enrolled key").remedy("enrol with a new one-time token")
 }
 
 fn check_name(name: &str) -> Result<(), Problem> {

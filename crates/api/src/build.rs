@@ -27,9 +27,10 @@ use crate::routes::{self, Parts};
 use crate::throttle::Throttle;
 use crate::{ApiError, Serve, Settings, Ways, openapi, serve};
 
-/// What the API is made of. The store has had [`crate::MIGRATIONS`] or [`crate::POSTGRES_MIGRATIONS`] applied.
+/// What the API is made of.
 pub struct ApiParts {
-    pub store: Database,
+    /// Made before, because others ask it as well ([`auth_of`]).
+    pub auth: Arc<Auth>,
     pub broker: mutirao_broker::Shared,
     pub blobs: Arc<dyn Blobs>,
     pub clock: Arc<dyn Clock>,
@@ -70,9 +71,13 @@ impl Api {
     }
 }
 
+/// Who may come in, by what a database has had [`crate::MIGRATIONS`] or [`crate::POSTGRES_MIGRATIONS`] applied to.
+pub fn auth_of(store: &Database, clock: Arc<dyn Clock>) -> Arc<Auth> {
+    Arc::new(Auth::new(registry::open(store), clock))
+}
+
 pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
-    let ApiParts { store, broker, blobs, clock, capabilities, ways, settings, shutdown } = parts;
-    let auth = Arc::new(Auth::new(registry::open(&store), clock.clone()));
+    let ApiParts { auth, broker, blobs, clock, capabilities, ways, settings, shutdown } = parts;
     let gate = Gate {
         auth: auth.clone(),
         rate: Arc::new(Throttle::new(settings.rate, clock.clone())),

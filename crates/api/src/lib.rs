@@ -22,7 +22,7 @@ mod ways;
 pub use auth::Auth;
 pub use auth::postgres::MIGRATIONS as POSTGRES_MIGRATIONS;
 pub use auth::sqlite::MIGRATIONS;
-pub use build::{Api, ApiParts, build};
+pub use build::{Api, ApiParts, auth_of, build};
 pub use error::ApiError;
 pub use mutirao_surface::Capability;
 pub use mutirao_tls::Serving;

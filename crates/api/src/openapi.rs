@@ -42,8 +42,8 @@ fn add_security(document: &mut OpenApi) {
         HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("A token of `/v1/tokens`.")).build();
     schemes.insert(BEARER.into(), SecurityScheme::Http(bearer).into());
     let how = format!(
-        "`{SIGNATURE_SCHEME} key=<worker id>,time=<ms>,nonce=<hex>,sig=<base64>`: an Ed25519 signature with the key that \
-         the worker enrolled, good for one use within a minute."
+        "`{SIGNATURE_SCHEME} key=<worker or key id>,time=<ms>,nonce=<hex>,sig=<base64>`: an Ed25519 signature with the key that \
+         the worker or resource manager enrolled, good for one use within a minute."
     );
     let signature = ApiKey::Header(ApiKeyValue::with_description("Authorization", &how));
     schemes.insert(SIGNATURE.into(), SecurityScheme::ApiKey(signature).into());

@@ -2,6 +2,7 @@
 //! anybody, [`closed`] ones only a proved caller.
 
 pub mod blobs;
+pub mod elastic;
 pub mod health;
 pub mod link;
 pub mod tokens;
@@ -48,6 +49,7 @@ pub fn open() -> OpenApiRouter<SharedParts> {
         .routes(routes!(health::readyz))
         .routes(routes!(health::openapi))
         .routes(routes!(workers::enrol))
+        .routes(routes!(elastic::enrol))
 }
 
 pub fn closed() -> OpenApiRouter<SharedParts> {
@@ -59,6 +61,9 @@ pub fn closed() -> OpenApiRouter<SharedParts> {
         .routes(routes!(workers::broker))
         .routes(routes!(workers::keys))
         .routes(routes!(workers::revoke_key))
+        .routes(routes!(elastic::invite))
+        .routes(routes!(elastic::add_key, elastic::keys))
+        .routes(routes!(elastic::revoke_key))
         .routes(routes!(blobs::put, blobs::get))
         .routes(routes!(link::link))
 }

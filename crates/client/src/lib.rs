@@ -24,6 +24,7 @@ mod credentials;
 mod elastic;
 mod error;
 mod events;
+mod fleet;
 mod http;
 mod jobs;
 mod queues;

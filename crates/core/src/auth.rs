@@ -5,12 +5,14 @@ use sha2::{Digest, Sha256};
 
 use crate::Timestamp;
 
-/// What a principal may do. Ordered: each role may do all that the ones before it may, but for `Node`, which stands
-/// aside: it reaches the link, the blobs of its own tasks and nothing else.
+/// What a principal may do. Ordered: each role may do all that the ones before it may, but for the two that stand aside:
+/// `Node` reaches the link, the blobs of its own tasks and nothing else, `Elastic` what a resource manager needs under
+/// `/v1/elastic` and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     Node,
+    Elastic,
     Viewer,
     Operator,
     Admin,
@@ -19,8 +21,7 @@ pub enum Role {
 impl Role {
     pub fn may(self, needed: Role) -> bool {
         match (self, needed) {
-            (Role::Node, Role::Node) => true,
-            (Role::Node, _) | (_, Role::Node) => false,
+            (Role::Node | Role::Elastic, _) | (_, Role::Node | Role::Elastic) => self == needed,
             (have, need) => have as u8 >= need as u8,
         }
     }
@@ -28,6 +29,7 @@ impl Role {
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Node => "node",
+            Role::Elastic => "elastic",
             Role::Viewer => "viewer",
             Role::Operator => "operator",
             Role::Admin => "admin",
@@ -39,7 +41,7 @@ impl std::str::FromStr for Role {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        [Role::Node, Role::Viewer, Role::Operator, Role::Admin]
+        [Role::Node, Role::Elastic, Role::Viewer, Role::Operator, Role::Admin]
             .into_iter()
             .find(|role| role.as_str() == text)
             .ok_or_else(|| format!("\"{text}\" is not a role: choose viewer, operator or admin"))
@@ -65,7 +67,7 @@ pub const DEFAULT_NAMESPACE: &str = "default";
 pub const SIGNATURE_WINDOW_S: i64 = 60;
 
 /// The scheme's name in the `Authorization` header:
-/// `Mutirao-Ed25519 key=<worker id>,time=<ms>,nonce=<hex>,sig=<base64>`.
+/// `Mutirao-Ed25519 key=<worker or key id>,time=<ms>,nonce=<hex>,sig=<base64>`.
 pub const SIGNATURE_SCHEME: &str = "Mutirao-Ed25519";
 
 /// The bytes that an Ed25519 signature of a request covers. The body enters by its SHA-256.
@@ -196,6 +198,52 @@ pub struct KeyView {
     pub revoked_at: Option<Timestamp>,
 }
 
+/// The answer to `POST /v1/elastic/invitations`: a one-time token that lets one resource manager in.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ElasticInvitation {
+    pub token: String,
+    pub expires_at: Timestamp,
+}
+
+// Written by hand so that no secret can slip into a log.
+impl std::fmt::Debug for ElasticInvitation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ElasticInvitation").field("expires_at", &self.expires_at).finish_non_exhaustive()
+    }
+}
+
+/// The answer to a resource manager's [`Enrol`] (`POST /v1/elastic/enrol`) and to its [`NewKey`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ElasticEnrolled {
+    /// What it signs with: `key=` of its requests.
+    pub key: String,
+}
+
+/// A further key of the resource manager that signs the request. `POST /v1/elastic/keys`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewKey {
+    /// The Ed25519 public key, base64.
+    pub public_key: String,
+}
+
+/// A resource manager's key as shown. Several of one resource manager may be good at once, so that it changes them
+/// without a pause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ElasticKeyView {
+    pub key: String,
+    /// The first key of the same resource manager.
+    pub manager: String,
+    /// The name it enrolled with.
+    pub name: String,
+    pub created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Timestamp>,
+    /// To the minute or so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_used_at: Option<Timestamp>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,6 +251,8 @@ mod tests {
     #[test]
     fn roles_are_ordered_and_nodes_stand_aside() {
         assert!(Role::Admin.may(Role::Viewer) && Role::Operator.may(Role::Operator) && Role::Node.may(Role::Node));
+        assert!(Role::Elastic.may(Role::Elastic) && !Role::Elastic.may(Role::Node) && !Role::Elastic.may(Role::Viewer));
+        assert!(!Role::Admin.may(Role::Elastic) && !Role::Node.may(Role::Elastic));
         assert!(!Role::Viewer.may(Role::Operator) && !Role::Node.may(Role::Viewer) && !Role::Admin.may(Role::Node));
     }
 }

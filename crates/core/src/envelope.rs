@@ -252,6 +252,10 @@ pub struct Control {
     /// These sessions finish what they hold and go home.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drain: Vec<SessionId>,
+    /// These workers take nothing new, finish what they hold, and stay until they are ended. A version that does not know
+    /// this goes on as before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rest: Vec<WorkerId>,
 }
 
 /// The broker's names for a queue's three paths.

@@ -298,4 +298,29 @@ pub struct WorkerView {
     pub draining: bool,
     /// Since the last heartbeat.
     pub silent_ms: u64,
+    /// Since when it has held nothing, as seen with its heartbeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_since: Option<Timestamp>,
+    #[serde(default)]
+    pub state: WorkerState,
+    /// Since when it is idle, or takes nothing new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// The node that a resource manager put it on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+}
+
+/// What a worker is at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkerState {
+    #[default]
+    Idle,
+    /// It has tasks.
+    Busy,
+    /// It takes nothing new, and finishes what it has.
+    Draining,
+    /// It takes nothing new, and has nothing left.
+    Drained,
 }

@@ -9,6 +9,7 @@
 //! - [`packing`] puts workers on nodes, and says who goes first when there are too many.
 //! - [`protocol`] is what the resource manager and the manager say to each other.
 //! - [`steady`] is the time all of it is told: one that never jumps while a process lives.
+//! - [`view`] is what people are shown of it.
 //!
 //! Words: a *target* is whatever is counted (workers of a queue, schedulers, replicas of the API, nodes). They are called
 //! workers throughout, because that is what nearly all of them are.
@@ -27,6 +28,7 @@ pub mod packing;
 pub mod policy;
 pub mod protocol;
 pub mod steady;
+pub mod view;
 
 pub use decide::{Change, Decision, Removal, State, decide};
 pub use fleet::{Action, Aim, Fleet, Listing, Member, Seen, Terms};

@@ -12,8 +12,10 @@
 //! - [`parcels`]: what is on its way to a worker, and what was lost there; [`lost`]: who has it after all.
 //! - [`cancelling`]: ending what somebody does not want any more; [`dying`]: what still stops.
 //! - [`reviving`]: tasks that had ended, tried anew.
+//! - [`balance`]: how queues stand for whoever decides how many workers they get, and which workers are to be handed nothing.
 //! - [`looks`], [`facts`]: what others may know of it, and why something does not run.
 
+mod balance;
 mod cancelling;
 mod depths;
 mod dying;
@@ -38,7 +40,7 @@ mod queueing;
 #[cfg(test)]
 mod simulation;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -98,6 +100,8 @@ pub struct Effects {
     pub again: Vec<Again>,
     /// Tasks that workers must stop.
     pub stop: Vec<(QueueName, TaskKey)>,
+    /// Workers that are to take nothing new and have not said that they do.
+    pub rest: Vec<(QueueName, WorkerId)>,
     /// Sessions that came and went, to be remembered over a restart.
     pub sessions: Vec<SessionChange>,
     /// Jobs of which every task has ended.
@@ -145,6 +149,10 @@ pub struct Desk {
     admitted: u64,
     /// The latest that the clock has shown.
     seen: Mono,
+    /// Workers that are to be handed nothing.
+    resting: BTreeSet<WorkerId>,
+    /// From when on everybody who lives must have been heard.
+    settled_at: Mono,
 }
 
 impl Desk {
@@ -165,6 +173,8 @@ impl Desk {
             open: 0,
             admitted: 0,
             seen: Mono::default(),
+            resting: BTreeSet::new(),
+            settled_at: Mono::default(),
         }
     }
 
@@ -180,6 +190,7 @@ impl Desk {
         }
         self.admitted += 1;
         ledger.number = self.admitted;
+        ledger.since = self.seen;
         let line = self.lines.entry(ledger.queue.clone()).or_insert_with(|| {
             let mut line = Line::default();
             if let Some((_, spec)) = self.definitions.get(&ledger.queue) {

@@ -142,6 +142,7 @@ impl<A> Foreman<A> {
     /// queue. `now` is when anybody could first be heard: however long the reading took, it counts against no lease.
     pub fn new(recalled: Recalled, lease: Duration, patience: Duration, seed: u64, now: Now) -> Self {
         let mut desk = Desk::new(recalled.generation, lease, seed);
+        desk.begin(now);
         for (session, worker, queue) in recalled.sessions {
             desk.expect(session, worker, queue, now);
         }
@@ -183,6 +184,7 @@ impl<A> Foreman<A> {
     }
 
     pub fn handle(&mut self, input: Input<A>, now: Now) {
+        self.desk.see(now);
         match input {
             Input::Heard(Incoming { reports, mark }) => {
                 self.desk.report(reports, now);

@@ -46,7 +46,7 @@ pub mod waits;
 /// What the shards of queues are called together.
 pub const GROUP: &str = "jobs";
 
-pub use service::{Jobs, JobsError, JobsParts};
+pub use service::{Elasticity, Jobs, JobsError, JobsParts};
 pub use settings::JobsSettings;
 pub use store::postgres::MIGRATIONS as POSTGRES_MIGRATIONS;
 pub use store::sqlite::MIGRATIONS;

@@ -2,13 +2,15 @@
 //!
 //! Every question may be asked again: an answer can get lost.
 
+use std::collections::BTreeSet;
+
 use mutirao_core::envelope::Version;
 use mutirao_core::id::{Attempt, JobKey, QueueName, TaskKey, WorkerId};
 use mutirao_core::job::{TaskState, WorkerView};
 use mutirao_core::life::Phase;
 use mutirao_core::task::Needs;
 use mutirao_core::{ShardId, Timestamp};
-use mutirao_queues::{QueueFacts, QueueLoad, TaskFacts};
+use mutirao_queues::{QueueFacts, QueueLoad, QueueSight, TaskFacts};
 use serde::{Deserialize, Serialize};
 
 use crate::desk::{Desk, Now, Standing, UnderWay};
@@ -44,6 +46,10 @@ pub enum Question {
     Facts { queue: QueueName },
     /// What goes before this task?
     Place { task: TaskKey },
+    /// How do these queues stand, for whoever decides how many workers they get?
+    Sights { queues: Vec<QueueName> },
+    /// These workers of the shard, and no others, are to be handed nothing.
+    Rest { workers: BTreeSet<WorkerId> },
     /// This process of a worker has died, its tasks with it.
     Bury {
         /// Not said by a version that named the host instead: then the lease says it.
@@ -71,6 +77,7 @@ pub enum Answer {
     Loads(Vec<(QueueName, QueueLoad)>),
     Facts(Box<QueueFacts>),
     Place(Option<TaskFacts>),
+    Sights(Vec<QueueSight>),
     Noted,
 }
 
@@ -137,7 +144,9 @@ impl Question {
             Question::Loads => Answer::Loads(desk.loads()),
             Question::Facts { queue } => Answer::Facts(Box::new(desk.facts(queue, now))),
             Question::Place { task } => Answer::Place(desk.place(*task)),
+            Question::Sights { queues } => Answer::Sights(queues.iter().map(|queue| desk.sight(queue, now)).collect()),
             Question::Admit { .. }
+            | Question::Rest { .. }
             | Question::Define { .. }
             | Question::CancelJob { .. }
             | Question::CancelTask { .. }

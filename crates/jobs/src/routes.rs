@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use mutirao_core::auth::Principal;
 use mutirao_core::id::{JobKey, QueueName};
-use mutirao_core::job::{JobSpec, JobState, JobView, Page, WorkerView};
+use mutirao_core::job::{JobSpec, JobState, JobView, Page};
 use mutirao_core::{Problem, ShardId};
 use mutirao_shards::ShardView;
 use mutirao_surface::{
@@ -45,7 +45,6 @@ pub fn routes(jobs: Jobs) -> OpenApiRouter {
         .routes(mutirao_surface::routes!(dead::retry_task))
         .routes(mutirao_surface::routes!(dead::retry_queue))
         .routes(mutirao_surface::routes!(dead::letters))
-        .routes(mutirao_surface::routes!(workers))
         .routes(mutirao_surface::routes!(shards))
         .with_state(jobs)
 }
@@ -180,15 +179,6 @@ async fn cancel(
 ) -> Result<Json<JobView>, Rejection> {
     visible(&jobs, &caller, id).await?;
     Ok(Json(jobs.cancel_job(id).await?))
-}
-
-/// Worker processes that are alive.
-#[utoipa::path(get, path = "/v1/workers", tag = "workers",
-    responses((status = 200, description = "All of them.", body = Vec<WorkerView>,
-        headers(("mutirao-unheard" = String, description = "Shards whose owner did not answer: their workers are missing.")))))]
-async fn workers(State(jobs): State<Jobs>, _: only::Viewer) -> (HeaderMap, Json<Vec<WorkerView>>) {
-    let (workers, silent) = jobs.workers().await;
-    (unheard(&silent), Json(workers))
 }
 
 /// Who owns which share of the queues.

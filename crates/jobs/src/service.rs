@@ -3,13 +3,14 @@
 //! Any process accepts and answers; what only the owner of a shard knows is [asked](crate::asking) of it.
 
 mod dead;
+mod elastic;
 mod guard;
 mod looks;
 mod submit;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -36,6 +37,7 @@ use crate::queues;
 use crate::routes;
 use crate::settings::JobsSettings;
 use crate::store::{self, Forgotten, Shared as Store};
+pub use elastic::Elasticity;
 pub(crate) use looks::LOOK_PATIENCE;
 pub use submit::Submitted;
 
@@ -86,6 +88,9 @@ pub(crate) struct Inner {
     pub doors: Doors,
     pub shards: Shards,
     pub news: News,
+    /// Who knows of workers that come and go, once it was given.
+    elasticity: OnceLock<Arc<dyn Elasticity>>,
+    told: Mutex<elastic::Told>,
     /// The shards of jobs that were asked for.
     homes: Mutex<HashMap<JobKey, ShardId>>,
     /// No job is taken in any more.
@@ -142,6 +147,8 @@ impl Jobs {
             doors,
             shards,
             news,
+            elasticity: OnceLock::new(),
+            told: Mutex::default(),
             homes: Mutex::default(),
             closed: AtomicBool::new(false),
             ending: watch::Sender::new(false),

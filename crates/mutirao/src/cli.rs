@@ -5,11 +5,13 @@ mod apply;
 mod backup;
 mod completions;
 mod config;
+mod elastic;
 mod flags;
 mod job;
 mod logs;
 mod merged;
 mod misuse;
+mod node;
 mod out;
 mod pipes;
 mod progress;
@@ -117,6 +119,10 @@ pub enum Noun {
     Apply(apply::ApplyArgs),
     /// The workers that run tasks
     Worker(worker::WorkerArgs),
+    /// Nodes: the machines, or shares of them, that workers are put on
+    Node(node::NodeArgs),
+    /// How many workers queues get, and the resource managers that see to it
+    Elastic(elastic::ElasticArgs),
     /// The shares of the queues, and the managers that own them
     Shard(shard::ShardArgs),
     /// Tokens that let people and programs in
@@ -143,6 +149,8 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Noun::Queue(args) => queue::run(&globals, args).await.map(|()| 0),
         Noun::Apply(args) => apply::run(&globals, args).await.map(|()| 0),
         Noun::Worker(args) => worker::run(&globals, args).await.map(|()| 0),
+        Noun::Node(args) => node::run(&globals, args).await.map(|()| 0),
+        Noun::Elastic(args) => elastic::run(&globals, args).await.map(|()| 0),
         Noun::Shard(args) => shard::run(&globals, args).await.map(|()| 0),
         Noun::Token(args) => token::run(&globals, args).await.map(|()| 0),
         Noun::Config(args) => config::run(&globals, args).map(|()| 0),

@@ -60,11 +60,13 @@ fn files_beside(data: &Path) -> Vec<String> {
 /// Every table in PostgreSQL.
 pub fn postgres_steps() -> Vec<Migration> {
     let shards = mutirao_shards::store::postgres::MIGRATIONS;
-    [mutirao_api::POSTGRES_MIGRATIONS, shards, mutirao_jobs::POSTGRES_MIGRATIONS, BLOBS_MIGRATIONS].concat()
+    let fleet = mutirao_fleet::POSTGRES_MIGRATIONS;
+    [mutirao_api::POSTGRES_MIGRATIONS, shards, mutirao_jobs::POSTGRES_MIGRATIONS, fleet, BLOBS_MIGRATIONS].concat()
 }
 
 fn sqlite_steps() -> Vec<Migration> {
-    [mutirao_api::MIGRATIONS, mutirao_shards::store::sqlite::MIGRATIONS, mutirao_jobs::MIGRATIONS].concat()
+    let shards = mutirao_shards::store::sqlite::MIGRATIONS;
+    [mutirao_api::MIGRATIONS, shards, mutirao_jobs::MIGRATIONS, mutirao_fleet::MIGRATIONS].concat()
 }
 
 pub async fn open(settings: &Settings, data: &Path) -> Result<Database, StoreError> {

@@ -10,6 +10,7 @@ mod config;
 mod database;
 mod doctor;
 mod failure;
+mod fleet;
 mod leavers;
 mod logs;
 mod machine;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use mutirao_api::{Api, ApiError, ApiParts, Rate};
 use mutirao_broker::Rabbit;
 use mutirao_core::{Clock, Dice, QueueName, SystemClock};
+use mutirao_fleet::{Fleets, FleetsParts};
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
 use mutirao_store::{Database, FolderLock};
 use mutirao_tls::Serving;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::ADDRESS_FILE;
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::fleet::{Advice, Gatekeeper, JobsFloor};
 use crate::membership::{Membership, Reach};
 use crate::up::{Invite, Obituary};
 use crate::{broker, database, leavers, machine, tls};
@@ -68,7 +70,7 @@ impl Manager {
         let Membership { member, terms } = Membership::take_up(&leases, &store, reach, &data).await?;
         let jobs = Jobs::start(JobsParts {
             store: store.clone(),
-            leases,
+            leases: leases.clone(),
             terms,
             member,
             address: shown_url(settings, scheme, address),
@@ -84,12 +86,22 @@ impl Manager {
         if let Some(management) = management {
             tokio::spawn(leavers::watch(management, jobs.clone(), clock.clone(), shutdown.clone()));
         }
-        let api = mutirao_api::build(ApiParts {
+        let auth = mutirao_api::auth_of(&store, clock.clone());
+        let fleets = Fleets::start(FleetsParts {
             store: store.clone(),
+            leases,
+            floor: Arc::new(JobsFloor(jobs.clone())),
+            identities: Arc::new(Gatekeeper { auth: auth.clone(), ways: ways.clone() }),
+            clock: clock.clone(),
+            keep: settings.jobs_keep.0,
+        });
+        jobs.consult(Arc::new(Advice(fleets.clone())));
+        let api = mutirao_api::build(ApiParts {
+            auth,
             broker,
             blobs,
             clock,
-            capabilities: vec![jobs.capability()],
+            capabilities: vec![jobs.capability(), fleets.capability()],
             ways,
             settings: api_settings(settings, tls),
             shutdown: shutdown.clone(),

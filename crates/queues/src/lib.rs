@@ -19,4 +19,4 @@ pub mod view;
 
 pub use explain::{Explanation, QueueFacts, Reason, TaskFacts};
 pub use spec::{By, Defaults, FairShare, Limits, Policy, QueueSpec, Workers};
-pub use view::{QueueLoad, QueueView};
+pub use view::{QueueLoad, QueueSight, QueueView};

@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 
 use mutirao_core::QueueName;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
-use mutirao_core::task::Retry;
+use mutirao_core::task::{Needs, Retry};
 use mutirao_elastic::Elastic;
-use mutirao_elastic::packing::Layer;
+use mutirao_elastic::packing::{Amounts, Layer, Need};
 use serde::{Deserialize, Serialize};
 
 /// Where tasks wait, in which order they go, and what holds them back.
@@ -137,6 +137,16 @@ pub struct Workers {
 }
 
 impl Workers {
+    /// What each of them takes of a node. One that is not told its size has room for one ordinary task.
+    pub fn need(&self) -> Need {
+        let usual = Needs::default();
+        Need {
+            amounts: Amounts::of(self.cpus.unwrap_or(usual.cpus), self.memory.unwrap_or(usual.memory)),
+            labels: self.labels.clone(),
+            layer: self.layer,
+        }
+    }
+
     fn is_any(&self) -> bool {
         *self == Self::default()
     }

@@ -1,6 +1,10 @@
 //! What is shown of a queue.
 
-use mutirao_core::Timestamp;
+use std::collections::BTreeMap;
+
+use mutirao_core::{QueueName, Timestamp, WorkerId};
+use mutirao_elastic::fleet::Activity;
+use mutirao_elastic::measure::Tasks;
 use serde::{Deserialize, Serialize};
 
 use crate::spec::QueueSpec;
@@ -29,4 +33,13 @@ pub struct QueueLoad {
     pub out: u64,
     /// Worker processes that are alive.
     pub workers: u64,
+}
+
+/// A queue as its owner sees it, for whoever decides how many workers it gets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueueSight {
+    pub queue: QueueName,
+    pub tasks: Tasks,
+    /// Its workers that are alive. None while its owner has only just taken over and may not have heard everybody yet.
+    pub sessions: Option<BTreeMap<WorkerId, Activity>>,
 }

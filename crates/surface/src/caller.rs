@@ -20,6 +20,7 @@ impl Caller {
         let problem = Problem::forbidden(format!("this needs the role {need}, and yours is {have}"));
         let remedy = match needed {
             Role::Node => "nodes and workers sign with the key they enrolled".to_owned(),
+            Role::Elastic => "a resource manager signs with the key it enrolled".to_owned(),
             _ => format!("ask an admin for a token: mutirao token create --role {need}"),
         };
         Err(problem.remedy(remedy).into())

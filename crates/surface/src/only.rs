@@ -25,4 +25,4 @@ macro_rules! only {
         }
     )* };
 }
-only!(Viewer, Operator, Admin, Node);
+only!(Viewer, Operator, Admin, Node, Elastic);

@@ -47,6 +47,9 @@ fn obey(shop: &Arc<Shop>, stopper: &Stopper, body: &[u8]) {
         let (now, mono) = (shop.clock.now(), shop.clock.monotonic());
         shop.with_desk(|desk| desk.cancel(&control, now, mono));
     }
+    if control.rest.contains(&shop.config.worker) {
+        stopper.rest();
+    }
     if control.drain.contains(&shop.config.session) {
         stopper.drain();
     }

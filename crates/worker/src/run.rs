@@ -177,6 +177,13 @@ impl Shop {
         Err(WorkerError::Unreported { tasks: self.desk().held_count() })
     }
 
+    /// Nothing more is taken: gives back what has not begun, and says so.
+    pub fn rest(self: &Arc<Self>) {
+        tracing::info!(held = self.desk().held_count(), "resting: nothing new is taken");
+        self.with_desk(|desk| desk.drain(self.clock.now()));
+        self.bells.beat.notify_one();
+    }
+
     /// Ends when nothing has been held or unreported for as long as a goodbye may take. The session's lease says the
     /// rest to the manager, should it ever come back.
     async fn goodbye_unheard(&self) {

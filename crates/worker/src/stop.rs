@@ -1,5 +1,5 @@
 //! Asking a worker to go home, in two steps: first *drain* (finish what runs, give back the rest), then *now* (stop
-//! what runs, give that back too).
+//! what runs, give that back too). Before that it may be asked to *rest*: the same as to drain, only that it stays.
 
 use tokio::sync::watch;
 
@@ -8,6 +8,7 @@ use tokio::sync::watch;
 pub(crate) enum Urgency {
     #[default]
     Stay,
+    Rest,
     Drain,
     Now,
 }
@@ -32,7 +33,12 @@ pub fn stop() -> (Stopper, Stop) {
 }
 
 impl Stopper {
-    /// Finish what runs, give back what waits, take nothing new.
+    /// Finish what runs, give back what waits, take nothing new; and stay until asked to go.
+    pub fn rest(&self) {
+        self.raise(Urgency::Rest);
+    }
+
+    /// Finish what runs, give back what waits, take nothing new; and go.
     pub fn drain(&self) {
         self.raise(Urgency::Drain);
     }

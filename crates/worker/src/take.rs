@@ -15,31 +15,40 @@ use crate::stop::{Stop, Urgency};
 /// How long a worker without room keeps what the broker may have sent ahead; after that it goes back to whoever has room.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// Takes parcels until told to drain.
+/// Takes parcels until told to rest; then only waits to be told to drain.
 pub(crate) async fn take(shop: Arc<Shop>, mut stop: Stop) -> Result<(), WorkerError> {
+    take_until_rest(&shop, &mut stop).await?;
+    if stop.urgency() < Urgency::Drain {
+        shop.rest();
+        stop.reached(Urgency::Drain).await;
+    }
+    Ok(())
+}
+
+async fn take_until_rest(shop: &Arc<Shop>, stop: &mut Stop) -> Result<(), WorkerError> {
     let queue = tasks_of(&shop.config.queue);
     let mut patience = Patience::new();
     loop {
         tokio::select! {
             biased;
-            () = stop.reached(Urgency::Drain) => return Ok(()),
-            () = room(&shop) => {}
+            () = stop.reached(Urgency::Rest) => return Ok(()),
+            () = room(shop) => {}
         }
         let consumed = tokio::select! {
             biased;
-            () = stop.reached(Urgency::Drain) => return Ok(()),
+            () = stop.reached(Urgency::Rest) => return Ok(()),
             consumed = shop.broker.consume(&queue, shop.config.limits.credit_parcels) => consumed,
         };
         let result = match consumed {
             Ok(mut consumer) => {
                 patience.reset();
-                take_from(&shop, &mut *consumer, &mut stop).await
+                take_from(shop, &mut *consumer, stop).await
             }
             Err(error) => Err(error),
         };
         match result {
             Ok(Paused::NoRoom) => {}
-            Ok(Paused::Draining) => return Ok(()),
+            Ok(Paused::Resting) => return Ok(()),
             Err(error @ (BrokerError::Unreachable(_) | BrokerError::Full { .. })) => {
                 tracing::warn!(%error, "no parcels for now");
                 patience.wait(&*shop.clock, &shop.dice).await;
@@ -51,20 +60,20 @@ pub(crate) async fn take(shop: Arc<Shop>, mut stop: Stop) -> Result<(), WorkerEr
 
 enum Paused {
     NoRoom,
-    Draining,
+    Resting,
 }
 
 async fn take_from(shop: &Arc<Shop>, consumer: &mut dyn Consumer, stop: &mut Stop) -> Result<Paused, BrokerError> {
     loop {
         tokio::select! {
             biased;
-            () = stop.reached(Urgency::Drain) => return Ok(Paused::Draining),
+            () = stop.reached(Urgency::Rest) => return Ok(Paused::Resting),
             () = room(shop) => {}
             () = shop.clock.sleep(LINGER) => return Ok(Paused::NoRoom),
         }
         let deliveries = tokio::select! {
             biased;
-            () = stop.reached(Urgency::Drain) => return Ok(Paused::Draining),
+            () = stop.reached(Urgency::Rest) => return Ok(Paused::Resting),
             deliveries = consumer.next() => deliveries?,
         };
         let parcels = receive(consumer, deliveries).await?;

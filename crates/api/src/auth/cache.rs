@@ -47,6 +47,11 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
         }
     }
 
+    /// A lookup that begins now.
+    pub fn began(&self) -> Began {
+        Began(self.inner.lock().forgotten)
+    }
+
     pub fn keep(&self, began: Began, key: K, value: V) {
         let now = self.clock.monotonic();
         let mut inner = self.inner.lock();

@@ -2,13 +2,14 @@
 //! can still be in the window.
 //!
 //! The memory does not outlive the process. A request recorded less than a window before a restart could be replayed
-//! after it; what nodes may send is repeatable without harm (a blob's bytes at their place), or useless without the key.
+//! after it; what nodes may send is repeatable without harm (a blob's bytes at their place), or useless without the key, and
+//! what a resource manager changes is fenced and the same when it is said twice.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
+use mutirao_core::Mono;
 use mutirao_core::auth::SIGNATURE_WINDOW_S;
-use mutirao_core::{Mono, WorkerId};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
@@ -39,8 +40,8 @@ impl Nonces {
         Self { nonces_max, inner: Mutex::default() }
     }
 
-    pub fn see(&self, worker: &WorkerId, nonce: &str, now: Mono) -> Seen {
-        let mark = mark(worker, nonce);
+    pub fn see(&self, key: &str, nonce: &str, now: Mono) -> Seen {
+        let mark = mark(key, nonce);
         let mut inner = self.inner.lock();
         while let Some((at, old)) = inner.oldest_first.front().copied() {
             if now.since(at) < KEPT_FOR {
@@ -61,9 +62,9 @@ impl Nonces {
     }
 }
 
-/// Sixteen bytes stand for worker and nonce, however long they are.
-fn mark(worker: &WorkerId, nonce: &str) -> u128 {
-    let digest = Sha256::new().chain_update(&worker.0).chain_update([0]).chain_update(nonce).finalize();
+/// Sixteen bytes stand for key and nonce, however long they are.
+fn mark(key: &str, nonce: &str) -> u128 {
+    let digest = Sha256::new().chain_update(key).chain_update([0]).chain_update(nonce).finalize();
     digest.iter().take(16).fold(0, |mark, byte| (mark << 8) | u128::from(*byte))
 }
 
@@ -76,22 +77,22 @@ mod tests {
     }
 
     #[test]
-    fn a_nonce_is_good_once_for_each_worker_while_its_window_is_open() {
+    fn a_nonce_is_good_once_for_each_key_while_its_window_is_open() {
         let nonces = Nonces::remembering(10);
-        let (a, b) = (WorkerId("a".into()), WorkerId("b".into()));
-        assert_eq!(nonces.see(&a, "n", at(0)), Seen::First);
-        assert_eq!(nonces.see(&b, "n", at(0)), Seen::First);
-        assert_eq!(nonces.see(&a, "n", at(119)), Seen::Again);
-        assert_eq!(nonces.see(&a, "n", at(120)), Seen::First);
+        let (a, b) = ("a", "b");
+        assert_eq!(nonces.see(a, "n", at(0)), Seen::First);
+        assert_eq!(nonces.see(b, "n", at(0)), Seen::First);
+        assert_eq!(nonces.see(a, "n", at(119)), Seen::Again);
+        assert_eq!(nonces.see(a, "n", at(120)), Seen::First);
     }
 
     #[test]
     fn a_full_memory_refuses_instead_of_forgetting() {
         let nonces = Nonces::remembering(2);
-        let a = WorkerId("a".into());
-        assert_eq!((nonces.see(&a, "1", at(0)), nonces.see(&a, "2", at(0))), (Seen::First, Seen::First));
-        assert_eq!(nonces.see(&a, "3", at(1)), Seen::Full);
-        assert_eq!(nonces.see(&a, "1", at(1)), Seen::Again);
-        assert_eq!(nonces.see(&a, "3", at(120)), Seen::First);
+        let a = "a";
+        assert_eq!((nonces.see(a, "1", at(0)), nonces.see(a, "2", at(0))), (Seen::First, Seen::First));
+        assert_eq!(nonces.see(a, "3", at(1)), Seen::Full);
+        assert_eq!(nonces.see(a, "1", at(1)), Seen::Again);
+        assert_eq!(nonces.see(a, "3", at(120)), Seen::First);
     }
 }

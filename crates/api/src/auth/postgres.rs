@@ -8,8 +8,10 @@ use mutirao_store::{Migration, Postgres, StoreError};
 use super::registry::{By, ENROLMENT_KEPT_MS, Newcomer, Registry, Token, Worker};
 use super::secret::Digest;
 
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { component: "api", version: 1, sql: include_str!("001_auth.postgres.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { component: "api", version: 1, sql: include_str!("001_auth.postgres.sql") },
+    Migration { component: "api", version: 2, sql: include_str!("002_elastic.postgres.sql") },
+];
 
 #[async_trait]
 impl Registry for Postgres {
@@ -81,9 +83,12 @@ impl Registry for Postgres {
         let id = text(&id.0);
         let mut connection = self.connection().await?;
         let tx = connection.begin().await?;
+        tx.run("DELETE FROM api_enrolments WHERE worker = $1 AND used_at IS NULL", &[&id]).await?;
         let revoke = "UPDATE api_workers SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL";
         if tx.run(revoke, &[&id, &by.at.0]).await? == 0 {
-            return Ok(tx.row("SELECT 1 FROM api_workers WHERE id = $1", &[&id]).await?.is_some());
+            let known = tx.row("SELECT 1 FROM api_workers WHERE id = $1", &[&id]).await?.is_some();
+            tx.commit().await?;
+            return Ok(known);
         }
         audit(&tx, &by, "worker.revoke", &id).await?;
         tx.commit().await?;
@@ -94,6 +99,7 @@ impl Registry for Postgres {
         &self,
         token: Digest,
         queue: QueueName,
+        worker: Option<WorkerId>,
         namespace: &str,
         expires_at: Timestamp,
         by: By,
@@ -102,12 +108,16 @@ impl Registry for Postgres {
         let tx = connection.begin().await?;
         let old = by.at.0 - ENROLMENT_KEPT_MS;
         tx.run("DELETE FROM api_enrolments WHERE expires_at < $1", &[&old]).await?;
+        let worker = worker.map(|worker| text(&worker.0).into_owned());
+        if let Some(worker) = &worker {
+            tx.run("DELETE FROM api_enrolments WHERE worker = $1 AND used_at IS NULL", &[worker]).await?;
+        }
         tx.run(
-            "INSERT INTO api_enrolments (token_hash, namespace, queue, expires_at) VALUES ($1, $2, $3, $4)",
-            &[&token.0.as_slice(), &namespace, &queue.as_str(), &expires_at.0],
+            "INSERT INTO api_enrolments (token_hash, namespace, queue, worker, expires_at) VALUES ($1, $2, $3, $4, $5)",
+            &[&token.0.as_slice(), &namespace, &queue.as_str(), &worker, &expires_at.0],
         )
         .await?;
-        audit(&tx, &by, "enrolment.create", queue.as_str()).await?;
+        audit(&tx, &by, "enrolment.create", worker.as_deref().unwrap_or(queue.as_str())).await?;
         Ok(tx.commit().await?)
     }
 
@@ -118,19 +128,27 @@ impl Registry for Postgres {
         let spent = tx
             .row(
                 "UPDATE api_enrolments SET used_at = $2
-                 WHERE token_hash = $1 AND used_at IS NULL AND expires_at > $2 RETURNING namespace, queue",
+                 WHERE token_hash = $1 AND used_at IS NULL AND expires_at > $2 RETURNING namespace, queue, worker",
                 &[&token.0.as_slice(), &at.0],
             )
             .await?;
         let Some(spent) = spent else { return Ok(None) };
         let (namespace, queue): (String, _) = (spent.try_get(0)?, queue_in(&spent, 1)?);
         let Newcomer { id, public_key, name } = newcomer;
-        tx.run(
-            "INSERT INTO api_workers (id, public_key, name, namespace, queue, enrolled_at)
-             VALUES ($1, $2, $3, $4, $5, $6)",
-            &[&id.0, &public_key.as_slice(), &name, &namespace, &queue.as_str(), &at.0],
-        )
-        .await?;
+        let id = spent.try_get::<_, Option<String>>(2)?.map_or(id, WorkerId);
+        // Only an id that was given out before can be there already.
+        let let_in = tx
+            .run(
+                "INSERT INTO api_workers AS w (id, public_key, name, namespace, queue, enrolled_at)
+                 VALUES ($1, $2, $3, $4, $5, $6)
+                 ON CONFLICT (id) DO UPDATE SET public_key = excluded.public_key, name = excluded.name,
+                     enrolled_at = excluded.enrolled_at WHERE w.revoked_at IS NULL",
+                &[&id.0, &public_key.as_slice(), &name, &namespace, &queue.as_str(), &at.0],
+            )
+            .await?;
+        if let_in == 0 {
+            return Ok(None);
+        }
         audit(&tx, &By { who: id.0.clone(), at }, "worker.enrol", queue.as_str()).await?;
         tx.commit().await?;
         Ok(Some(Worker { id, public_key, name, namespace, queue, enrolled_at: at, revoked_at: None }))
@@ -141,7 +159,7 @@ impl Registry for Postgres {
     }
 }
 
-async fn audit(tx: &Transaction<'_>, by: &By, what: &str, target: &str) -> Result<(), StoreError> {
+pub(super) async fn audit(tx: &Transaction<'_>, by: &By, what: &str, target: &str) -> Result<(), StoreError> {
     let line = "INSERT INTO api_audit (at, who, what, target) VALUES ($1, $2, $3, $4)";
     tx.run(line, &[&by.at.0, &by.who, &what, &target]).await?;
     Ok(())
@@ -184,7 +202,7 @@ fn queue_in(row: &Row, column: usize) -> Result<QueueName, StoreError> {
     row.try_get::<_, &str>(column)?.parse().map_err(unreadable)
 }
 
-fn bytes(row: &Row, column: usize) -> Result<[u8; 32], StoreError> {
+pub(super) fn bytes(row: &Row, column: usize) -> Result<[u8; 32], StoreError> {
     row.try_get::<_, &[u8]>(column)?.try_into().map_err(unreadable)
 }
 

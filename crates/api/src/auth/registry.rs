@@ -1,5 +1,5 @@
 //! What must be remembered about tokens and workers, as a trait: one implementation for each engine. Each change writes
-//! its audit line in the same transaction.
+//! its audit line in the same transaction. The keys of resource managers are in [`keys`](super::keys).
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use mutirao_core::auth::{KeyView, Principal, Role, TokenView};
 use mutirao_core::{QueueName, Timestamp, WorkerId};
 use mutirao_store::{Database, StoreError};
 
+use super::keys::ElasticKeys;
 use super::secret::Digest;
 
 /// Spent and expired one-time tokens are kept this long, for whoever wonders why one was refused.
@@ -106,7 +107,7 @@ pub struct By {
 }
 
 #[async_trait]
-pub trait Registry: Send + Sync + 'static {
+pub trait Registry: ElasticKeys {
     async fn add_token(&self, token: Token, by: By) -> Result<(), StoreError>;
 
     async fn token(&self, id: &str) -> Result<Option<Token>, StoreError>;
@@ -125,19 +126,23 @@ pub trait Registry: Send + Sync + 'static {
     /// In the order in which they enrolled, with the number that the next page starts after.
     async fn workers(&self, after: i64, rows: u32) -> Result<Vec<(i64, Worker)>, StoreError>;
 
-    /// Whether there is such a worker. Revoking again changes nothing.
+    /// Whether there is such a worker. Revoking again changes nothing. A one-time token made for it is worthless from then
+    /// on, also when it never came.
     async fn revoke_worker(&self, id: &WorkerId, by: By) -> Result<bool, StoreError>;
 
+    /// For a worker whose id was given out before, it replaces the one made before.
     async fn add_enrolment(
         &self,
         token: Digest,
         queue: QueueName,
+        worker: Option<WorkerId>,
         namespace: &str,
         expires_at: Timestamp,
         by: By,
     ) -> Result<(), StoreError>;
 
-    /// Spends a one-time token. None when there is no such token, or it is spent or too old.
+    /// Spends a one-time token. None when there is no such token, or it is spent or too old, or made for a worker that was
+    /// revoked meanwhile. The worker has the id that the token was made for, if any.
     async fn enrol(&self, token: Digest, newcomer: Newcomer, at: Timestamp) -> Result<Option<Worker>, StoreError>;
 
     /// Whether the store answers at all.

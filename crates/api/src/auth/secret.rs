@@ -64,6 +64,26 @@ pub fn read_enrolment(text: &str) -> Option<Digest> {
     (text.len() <= SECRET_CHARS_MAX && text.starts_with("enr_")).then(|| Digest::of(text))
 }
 
+/// A one-time token for a resource manager: `ela_<secret>`.
+pub fn mint_elastic_enrolment() -> (String, Digest) {
+    let text = format!("ela_{}", random_hex::<SECRET_BYTES>());
+    let digest = Digest::of(&text);
+    (text, digest)
+}
+
+pub fn read_elastic_enrolment(text: &str) -> Option<Digest> {
+    (text.len() <= SECRET_CHARS_MAX && text.starts_with("ela_")).then(|| Digest::of(text))
+}
+
+/// Of a resource manager's key; no worker's id begins like this.
+pub fn mint_elastic_key_id() -> String {
+    format!("e{}", random_hex::<ID_BYTES>())
+}
+
+pub fn is_elastic_key_id(id: &str) -> bool {
+    id.starts_with('e')
+}
+
 pub fn mint_worker_id() -> String {
     format!("w{}", random_hex::<ID_BYTES>())
 }

@@ -5,15 +5,16 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signature, VerifyingKey};
+use mutirao_core::Timestamp;
 use mutirao_core::auth::{SIGNATURE_SCHEME, SIGNATURE_WINDOW_S, signed_bytes};
-use mutirao_core::{Timestamp, WorkerId};
 
 const FIELD_CHARS_MAX: usize = 128;
 
 /// What the header says; nothing of it is proved yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    pub worker: WorkerId,
+    /// A worker's id, or that of a resource manager's key.
+    pub key: String,
     pub time: Timestamp,
     pub nonce: String,
     signature: [u8; 64],
@@ -41,7 +42,7 @@ impl Claim {
             }
         }
         Some(Self {
-            worker: WorkerId(key?.to_owned()),
+            key: key?.to_owned(),
             time: Timestamp(time?.parse().ok()?),
             nonce: nonce?.to_owned(),
             signature: STANDARD.decode(sig?).ok()?.try_into().ok()?,

@@ -9,7 +9,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::registry::{By, ENROLMENT_KEPT_MS, Newcomer, Registry, Token, Worker};
 use super::secret::Digest;
 
-pub const MIGRATIONS: &[Migration] = &[Migration { component: "api", version: 1, sql: include_str!("001_auth.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { component: "api", version: 1, sql: include_str!("001_auth.sql") },
+    Migration { component: "api", version: 2, sql: include_str!("002_elastic.sql") },
+];
 
 #[async_trait]
 impl Registry for Sqlite {
@@ -98,6 +101,7 @@ impl Registry for Sqlite {
     async fn revoke_worker(&self, id: &WorkerId, by: By) -> Result<bool, StoreError> {
         let id = id.0.clone();
         self.write(move |sql| {
+            sql.prepare_cached("DELETE FROM api_enrolments WHERE worker = ?1 AND used_at IS NULL")?.execute([&id])?;
             let revoked = sql
                 .prepare_cached("UPDATE api_workers SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL")?
                 .execute(params![id, by.at.0])?;
@@ -114,6 +118,7 @@ impl Registry for Sqlite {
         &self,
         token: Digest,
         queue: QueueName,
+        worker: Option<WorkerId>,
         namespace: &str,
         expires_at: Timestamp,
         by: By,
@@ -122,11 +127,17 @@ impl Registry for Sqlite {
         self.write(move |sql| {
             sql.prepare_cached("DELETE FROM api_enrolments WHERE expires_at < ?1")?
                 .execute([by.at.0 - ENROLMENT_KEPT_MS])?;
+            let worker = worker.map(|worker| worker.0);
+            if let Some(worker) = &worker {
+                sql.prepare_cached("DELETE FROM api_enrolments WHERE worker = ?1 AND used_at IS NULL")?
+                    .execute([worker])?;
+            }
             sql.prepare_cached(
-                "INSERT INTO api_enrolments (token_hash, namespace, queue, expires_at) VALUES (?1, ?2, ?3, ?4)",
+                "INSERT INTO api_enrolments (token_hash, namespace, queue, worker, expires_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
-            .execute(params![token.0, namespace, queue.as_str(), expires_at.0])?;
-            audit(sql, &by, "enrolment.create", queue.as_str())
+            .execute(params![token.0, namespace, queue.as_str(), worker, expires_at.0])?;
+            audit(sql, &by, "enrolment.create", worker.as_deref().unwrap_or(queue.as_str()))
         })
         .await
     }
@@ -136,17 +147,27 @@ impl Registry for Sqlite {
             let spent = sql
                 .prepare_cached(
                     "UPDATE api_enrolments SET used_at = ?2
-                     WHERE token_hash = ?1 AND used_at IS NULL AND expires_at > ?2 RETURNING namespace, queue",
+                     WHERE token_hash = ?1 AND used_at IS NULL AND expires_at > ?2 RETURNING namespace, queue, worker",
                 )?
-                .query_row(params![token.0, at.0], |row| Ok((row.get::<_, String>(0)?, queue_in(row, 1)?)))
+                .query_row(params![token.0, at.0], |row| {
+                    Ok((row.get::<_, String>(0)?, queue_in(row, 1)?, row.get::<_, Option<String>>(2)?))
+                })
                 .optional()?;
-            let Some((namespace, queue)) = spent else { return Ok(None) };
+            let Some((namespace, queue, worker)) = spent else { return Ok(None) };
             let Newcomer { id, public_key, name } = newcomer;
-            sql.prepare_cached(
-                "INSERT INTO api_workers (id, public_key, name, namespace, queue, enrolled_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )?
-            .execute(params![id.0, public_key, name, namespace, queue.as_str(), at.0])?;
+            let id = worker.map_or(id, WorkerId);
+            // Only an id that was given out before can be there already.
+            let let_in = sql
+                .prepare_cached(
+                    "INSERT INTO api_workers (id, public_key, name, namespace, queue, enrolled_at)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                     ON CONFLICT (id) DO UPDATE SET public_key = excluded.public_key, name = excluded.name,
+                         enrolled_at = excluded.enrolled_at WHERE revoked_at IS NULL",
+                )?
+                .execute(params![id.0, public_key, name, namespace, queue.as_str(), at.0])?;
+            if let_in == 0 {
+                return Ok(None);
+            }
             audit(sql, &By { who: id.0.clone(), at }, "worker.enrol", queue.as_str())?;
             Ok(Some(Worker { id, public_key, name, namespace, queue, enrolled_at: at, revoked_at: None }))
         })
@@ -158,7 +179,7 @@ impl Registry for Sqlite {
     }
 }
 
-fn audit(sql: &Connection, by: &By, what: &str, target: &str) -> rusqlite::Result<()> {
+pub(super) fn audit(sql: &Connection, by: &By, what: &str, target: &str) -> rusqlite::Result<()> {
     sql.prepare_cached("INSERT INTO api_audit (at, who, what, target) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![by.at.0, by.who, what, target])?;
     Ok(())

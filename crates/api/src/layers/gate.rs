@@ -14,8 +14,8 @@ use mutirao_core::auth::Principal;
 use mutirao_surface::Rejection;
 
 use super::bodies::{SMALL_BODY_BYTES_MAX, too_large};
-use crate::auth::Auth;
 use crate::auth::signature::Claim;
+use crate::auth::{Auth, Signatory};
 use crate::recorder::STRANGERS;
 use crate::throttle::{Throttle, household};
 
@@ -72,15 +72,21 @@ impl Gate {
         let claim = Claim::read(header).ok_or_else(|| {
             Problem::unauthenticated("the Authorization header cannot be read").remedy("send Bearer <token>")
         })?;
-        let worker = self.auth.claimant(&claim).await?;
+        let signatory = self.auth.claimant(&claim).await?;
         let (parts, body) = request.into_parts();
         let body =
             axum::body::to_bytes(body, SMALL_BODY_BYTES_MAX).await.map_err(|_| too_large(SMALL_BODY_BYTES_MAX))?;
         let path = parts.uri.path_and_query().map_or(parts.uri.path(), |path| path.as_str());
-        self.auth.prove(&worker, &claim, parts.method.as_str(), path, &body)?;
+        self.auth.prove(&signatory, &claim, parts.method.as_str(), path, &body)?;
         let mut request = Request::from_parts(parts, Body::from(body));
-        let principal = worker.principal();
-        request.extensions_mut().insert(worker);
+        let principal = signatory.principal();
+        match signatory {
+            Signatory::Worker(worker) => drop(request.extensions_mut().insert(worker)),
+            Signatory::Elastic(key) => {
+                self.auth.mark_elastic_used(&key).await;
+                request.extensions_mut().insert(key);
+            }
+        }
         self.note(request, principal)
     }
 

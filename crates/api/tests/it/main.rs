@@ -3,6 +3,7 @@
 mod bounds;
 mod capability;
 mod document;
+mod elastic;
 mod enrolment;
 mod link;
 mod problems;

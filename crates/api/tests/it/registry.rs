@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mutirao_api::auth::keys::{Added, ElasticKey, KEYS_GOOD_MAX};
 use mutirao_api::auth::registry::{By, Newcomer, Registry, Token, Worker, open};
 use mutirao_api::auth::secret::Digest;
 use mutirao_api::{MIGRATIONS, POSTGRES_MIGRATIONS};
@@ -28,16 +29,19 @@ async fn postgres_keeps_the_registry() {
     let audit = store.connection().await.unwrap().rows("SELECT what FROM api_audit ORDER BY seq", &[]).await.unwrap();
     let audit: Vec<String> = audit.iter().map(|row| row.get(0)).collect();
     assert_eq!(
-        audit,
+        audit[..6],
         ["token.create", "token.create", "token.revoke", "enrolment.create", "worker.enrol", "worker.revoke"]
     );
+    assert_eq!(audit[6..8], ["elastic.invite", "elastic.enrol"]);
+    assert_eq!(audit.last().unwrap(), "elastic.key.revoke");
     schema.remove().await;
 }
 
 async fn all_of_it(registry: Arc<dyn Registry>) {
     registry.ping().await.unwrap();
     tokens_come_back_as_they_were_kept(&*registry).await;
-    a_one_time_token_lets_one_worker_in(registry).await;
+    a_one_time_token_lets_one_worker_in(registry.clone()).await;
+    a_resource_manager_has_several_keys(&*registry).await;
 }
 
 fn by(who: &str, at: i64) -> By {
@@ -83,7 +87,7 @@ async fn tokens_come_back_as_they_were_kept(registry: &dyn Registry) {
 async fn a_one_time_token_lets_one_worker_in(registry: Arc<dyn Registry>) {
     let digest = Digest::of("once");
     let queue: QueueName = "gpu".parse().unwrap();
-    registry.add_enrolment(digest, queue.clone(), "default", Timestamp(100), by("ana", 10)).await.unwrap();
+    registry.add_enrolment(digest, queue.clone(), None, "default", Timestamp(100), by("ana", 10)).await.unwrap();
     let newcomer = |n: u8| Newcomer { id: WorkerId(format!("w{n}")), public_key: [n; 32], name: "w".into() };
     assert!(registry.enrol(digest, newcomer(9), Timestamp(100)).await.unwrap().is_none(), "too late");
     assert!(registry.enrol(Digest::of("other"), newcomer(9), Timestamp(50)).await.unwrap().is_none());
@@ -111,4 +115,39 @@ async fn a_revoked_worker_stays_in_the_list(registry: &dyn Registry, worker: &Wo
     let all = registry.workers(0, 9).await.unwrap();
     assert_eq!(all.iter().map(|(_, worker)| worker.revoked_at).collect::<Vec<_>>(), [Some(Timestamp(60))]);
     assert!(registry.workers(all[0].0, 9).await.unwrap().is_empty());
+}
+
+fn elastic_key(id: &str) -> ElasticKey {
+    ElasticKey {
+        id: id.into(),
+        manager: "e0".into(),
+        public_key: [7; 32],
+        name: "lab".into(),
+        created_at: Timestamp(50),
+        revoked_at: None,
+        last_used_at: None,
+    }
+}
+
+async fn a_resource_manager_has_several_keys(registry: &dyn Registry) {
+    let digest = Digest::of("once for elastic");
+    registry.add_elastic_enrolment(digest, Timestamp(100), by("ana", 10)).await.unwrap();
+    let late = ElasticKey { created_at: Timestamp(100), ..elastic_key("e9") };
+    assert!(!registry.enrol_elastic(digest, late).await.unwrap(), "too late");
+    assert!(registry.enrol_elastic(digest, elastic_key("e0")).await.unwrap());
+    assert!(!registry.enrol_elastic(digest, elastic_key("e9")).await.unwrap(), "spent");
+    assert_eq!(registry.elastic_key("e0").await.unwrap(), Some(elastic_key("e0")));
+    assert_eq!(registry.elastic_key("e9\0").await.unwrap(), None);
+    for n in 1..KEYS_GOOD_MAX {
+        assert_eq!(registry.add_elastic_key(elastic_key(&format!("e{n}")), by("e0", 60)).await.unwrap(), Added::Added);
+    }
+    assert_eq!(registry.add_elastic_key(elastic_key("e8"), by("e0", 60)).await.unwrap(), Added::TooMany);
+    registry.elastic_key_used("e1", Timestamp(70)).await.unwrap();
+    assert!(registry.revoke_elastic_key("e0", by("e1", 80)).await.unwrap());
+    assert!(registry.revoke_elastic_key("e0", by("e1", 90)).await.unwrap(), "revoking again changes nothing");
+    assert!(!registry.revoke_elastic_key("e9", by("e1", 90)).await.unwrap());
+    let page = registry.elastic_keys(0, 2).await.unwrap();
+    assert_eq!(page[0].1.revoked_at, Some(Timestamp(80)));
+    assert_eq!(page[1].1.last_used_at, Some(Timestamp(70)));
+    assert_eq!(registry.elastic_keys(page[1].0, 99).await.unwrap().len() as u32, KEYS_GOOD_MAX - 2);
 }

@@ -46,7 +46,7 @@ impl Server {
         let shutdown = CancellationToken::new();
         let api = build(ApiParts {
             ways: Arc::new(mutirao_api::OnlyLink),
-            store: store.clone().into(),
+            auth: mutirao_api::auth_of(&store.clone().into(), clock.clone()),
             broker: broker.clone(),
             blobs: Arc::new(FileBlobs::open(&data.path().join("blobs")).unwrap()),
             clock: clock.clone(),

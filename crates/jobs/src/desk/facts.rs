@@ -44,7 +44,7 @@ impl Desk {
         };
         for (_, session) in self.sessions.iter().filter(|(_, session)| session.queue == *queue) {
             facts.workers += 1;
-            facts.leaving += u64::from(session.draining);
+            facts.leaving += u64::from(session.draining || session.resting);
         }
         let Some(line) = self.lines.get(queue) else { return facts };
         let until = |at: Mono| at.since(now.mono).as_millis() as u64;

@@ -117,7 +117,8 @@ impl Desk {
         for held in &beat.held {
             self.adopt(session, held.task, held.attempt, now);
         }
-        let believed = self.sessions.beaten(session, beat, now.mono.plus(self.lease));
+        let believed = self.sessions.beaten(session, beat, now.mono.plus(self.lease), now.wall);
+        self.remind(session);
         // After a gap, what the beat does not list may have been taken or ended in what was not heard yet.
         if order == Order::Whole {
             let listed: Set<TaskKey> = beat.held.iter().map(|h| h.task).collect();
@@ -187,6 +188,7 @@ impl Desk {
     /// Time during which nobody could be heard, because we were frozen or could not write, counts against no lease.
     pub fn forgive(&mut self, by: Duration) {
         self.sessions.forgive(by);
+        self.settled_at = self.settled_at.plus(by);
     }
 
     /// A session is in the store: a next owner will wait for it, so it may be given work.

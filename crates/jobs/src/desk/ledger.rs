@@ -8,7 +8,7 @@ use mutirao_core::id::{Attempt, QueueName};
 use mutirao_core::life::{Change, Event, Life, Phase};
 use mutirao_core::limits::PARCEL_TASKS_MAX;
 use mutirao_core::task::{Needs, Retry};
-use mutirao_core::{Dice, Timestamp};
+use mutirao_core::{Dice, Mono, Timestamp};
 
 use super::maps::Map;
 use super::order::Rank;
@@ -22,6 +22,8 @@ pub struct Ledger {
     pub rank: Rank,
     /// Which of the jobs that the desk took in it is, from 1.
     pub number: u64,
+    /// When the desk took it in.
+    pub since: Mono,
     /// Tasks in one parcel, when they turned out to be so large that fewer must do.
     pub parcel_max: usize,
     ended: Bits,
@@ -64,6 +66,7 @@ impl Ledger {
             needs,
             rank: Rank::default(),
             number: 0,
+            since: Mono::default(),
             parcel_max: PARCEL_TASKS_MAX,
             ended: Bits::default(),
             ended_count: 0,

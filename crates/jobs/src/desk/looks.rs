@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mutirao_core::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId};
-use mutirao_core::job::WorkerView;
+use mutirao_core::job::{WorkerState, WorkerView};
 use mutirao_core::life::{Life, Phase};
 use mutirao_core::task::Needs;
 use mutirao_core::{Mono, Timestamp};
@@ -114,6 +114,10 @@ impl Desk {
             running: session.held.iter().filter(|(task, _)| self.is_running(**task)).count() as u64,
             held: session.held.len() as u64,
             draining: session.draining,
+            idle_since: session.idle_since,
+            state: WorkerState::default(),
+            since: None,
+            node: None,
             silent_ms: self.lease().saturating_sub(session.until.since(now.mono)).as_millis() as u64,
         };
         self.sessions().map(view).collect()

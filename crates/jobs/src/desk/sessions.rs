@@ -2,14 +2,14 @@
 //! clock neither kills the living nor keeps the dead. Whoever goes, goes in order: the same history makes the same
 //! decisions, so that a seed of a simulation replays them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mutirao_core::Mono;
 use mutirao_core::envelope::Beat;
 use mutirao_core::id::{Attempt, QueueName, SessionId, TaskKey, WorkerId};
 use mutirao_core::task::Needs;
+use mutirao_core::{Mono, Timestamp};
 
 use super::maps::Map;
 use super::sequence::{Order, Sequence};
@@ -28,6 +28,12 @@ pub struct Session {
     pub pid: u32,
     pub capacity: Needs,
     pub draining: bool,
+    /// It is to be handed nothing, whether it has heard that or not.
+    pub resting: bool,
+    /// Since when it has held nothing, as far as its beats show.
+    pub idle_since: Option<Timestamp>,
+    /// It was given something since its last beat.
+    touched: bool,
     /// It said goodbye. What it had said before may still come.
     pub left: bool,
     sequence: Sequence,
@@ -82,6 +88,9 @@ impl Sessions {
             pid: 0,
             capacity: Needs::default(),
             draining: false,
+            resting: false,
+            idle_since: None,
+            touched: false,
             left: false,
             sequence: Sequence::default(),
             held: Map::default(),
@@ -101,7 +110,7 @@ impl Sessions {
     }
 
     /// Renews the lease and takes over what the beat says; returns what the session was believed to hold.
-    pub fn beaten(&mut self, session: &SessionId, beat: &Beat, until: Mono) -> Vec<(TaskKey, Attempt)> {
+    pub fn beaten(&mut self, session: &SessionId, beat: &Beat, until: Mono, at: Timestamp) -> Vec<(TaskKey, Attempt)> {
         let Some(known) = self.sessions.get_mut(session) else { return Vec::new() };
         known.until = until;
         known.heard = true;
@@ -110,6 +119,10 @@ impl Sessions {
         known.capacity = beat.capacity;
         known.draining = beat.draining || beat.leaving;
         known.left = beat.leaving;
+        // What came and went since the last beat was work all the same.
+        let since = known.idle_since.filter(|_| !known.touched).unwrap_or(at);
+        known.idle_since = known.held.is_empty().then_some(since);
+        known.touched = false;
         let mut held: Vec<_> = known.held.iter().map(|(task, attempt)| (*task, *attempt)).collect();
         held.sort_unstable();
         held
@@ -118,6 +131,7 @@ impl Sessions {
     pub fn hold(&mut self, session: &SessionId, task: TaskKey, attempt: Attempt) {
         if let Some(known) = self.sessions.get_mut(session) {
             known.held.insert(task, attempt);
+            known.touched = true;
             self.holders.insert((task, attempt), known.id.clone());
         }
     }
@@ -230,12 +244,26 @@ impl Sessions {
         let mut seats = Seats::default();
         for session in self.sessions.values().filter(|s| s.queue == *queue) {
             seats.awaited |= !session.heard;
-            if session.heard && session.known_to_store && !session.draining {
+            if session.heard && session.known_to_store && !session.draining && !session.resting {
                 seats.sessions += 1;
                 seats.slots += slots(session.capacity, needs);
             }
         }
         seats
+    }
+
+    /// These workers are to be handed nothing, and no others.
+    pub fn rest(&mut self, workers: &BTreeSet<WorkerId>) {
+        for session in self.sessions.values_mut() {
+            session.resting = workers.contains(&session.worker);
+        }
+    }
+
+    /// A session is to be handed nothing. Its queue, if it has not said that it takes nothing.
+    pub fn set_resting(&mut self, session: &SessionId) -> Option<QueueName> {
+        let known = self.sessions.get_mut(session)?;
+        known.resting = true;
+        (!known.draining).then(|| known.queue.clone())
     }
 
     /// Sessions of a queue that were alive under an earlier owner and have not spoken yet.

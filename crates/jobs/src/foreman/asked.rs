@@ -52,6 +52,7 @@ impl<A> Foreman<A> {
                 // It may have been deleted together with its jobs.
                 self.comparing.soon();
             }
+            Question::Rest { workers } => self.desk.rest(workers),
             Question::Bury { worker: Some(worker), pid, .. } => self.desk.bury(&worker, pid, now),
             _ => {}
         }

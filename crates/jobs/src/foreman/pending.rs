@@ -73,7 +73,7 @@ impl<A> Default for Pending<A> {
 
 impl<A> Pending<A> {
     pub fn absorb(&mut self, effects: Effects) {
-        let Effects { ended, late, again, stop, sessions, closed } = effects;
+        let Effects { ended, late, again, stop, rest, sessions, closed } = effects;
         self.settlement.ended.extend(ended);
         self.settlement.late.extend(late);
         self.settlement.again.extend(again);
@@ -82,6 +82,9 @@ impl<A> Pending<A> {
         let mut controls: BTreeMap<QueueName, Control> = BTreeMap::new();
         for (queue, task) in stop {
             controls.entry(queue).or_default().cancel_tasks.push(task);
+        }
+        for (queue, worker) in rest {
+            controls.entry(queue).or_default().rest.push(worker);
         }
         self.outgoing.extend(controls.into_iter().map(|(queue, control)| Outgoing::Control(queue, control)));
     }

@@ -43,10 +43,12 @@ impl Jobs {
 
     pub async fn explain_queue(&self, name: &QueueName) -> Result<Explanation, Problem> {
         let row = self.0.store.queue(name.clone()).await.map_err(refused)?.ok_or_else(|| self.missing(name))?;
-        Ok(match self.facts(name).await {
+        let mut explanation = match self.facts(name).await {
             Some(facts) => explain::queue(&row.spec, &facts),
             None => explain::silent(&row.spec, self.broker_trouble().as_deref()),
-        })
+        };
+        explanation.reasons.extend(self.staffing(&row.spec).await);
+        Ok(explanation)
     }
 
     /// As this process sees it. Its workers may have a way of their own, but what they report comes by the same broker.

@@ -47,6 +47,7 @@ impl Jobs {
 
     pub async fn create_queue(&self, caller: &Principal, spec: QueueSpec) -> Result<QueueRow, Problem> {
         spec.check()?;
+        self.can_be_staffed(&spec).await?;
         let name = spec.name.clone();
         match self.put_queue(caller, spec, Expected::Absent).await? {
             Put::Created(row) | Put::Changed(row) => Ok(row),
@@ -63,6 +64,7 @@ impl Jobs {
         precondition: Precondition,
     ) -> Result<Put, Problem> {
         spec.check()?;
+        self.can_be_staffed(&spec).await?;
         let expected = match precondition {
             Precondition::None => Expected::Anything,
             Precondition::Revision(revision) => Expected::Revision(revision),

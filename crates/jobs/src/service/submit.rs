@@ -64,7 +64,9 @@ impl Jobs {
                 _ => Err(clash(before.job)),
             };
         }
-        let QueueSpec { limits, defaults, workers, .. } = self.queue_named(&spec.queue).await?.spec;
+        let definition = self.queue_named(&spec.queue).await?.spec;
+        self.can_be_staffed(&definition).await?;
+        let QueueSpec { limits, defaults, workers, .. } = definition;
         let total = spec.spread.count() as u32;
         let (queue, needs) = (spec.queue.clone(), spec.task.needs);
         let retry = spec.task.retry.or(defaults.retry).unwrap_or_default();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use comfy_table::{ContentArrangement, Row, Table, presets};
 use mutirao_core::Timestamp;
 use mutirao_core::auth::{KeyView, TokenView};
-use mutirao_core::job::{TaskState, TaskView, WorkerView};
+use mutirao_core::job::{TaskState, TaskView};
 use mutirao_core::quantity::Bytes;
 use mutirao_core::shard::ShardView;
 
@@ -129,28 +129,6 @@ pub fn task(task: &TaskView, now: Timestamp) -> String {
         ("cpu", or_dash(cpu)),
         ("memory", or_dash(memory)),
     ])
-}
-
-pub fn workers(workers: &[WorkerView]) -> String {
-    if workers.is_empty() {
-        return "no workers; `mutirao up` starts some, `mutirao worker invite` lets one in from elsewhere".into();
-    }
-    let row = |worker: &WorkerView| {
-        [
-            worker.worker.to_string(),
-            worker.queue.to_string(),
-            worker.host.clone(),
-            worker.pid.to_string(),
-            worker.capacity.cpus.to_string(),
-            size(worker.capacity.memory.0),
-            worker.running.to_string(),
-            worker.held.to_string(),
-            if worker.draining { "draining".into() } else { "working".into() },
-            rough(Duration::from_millis(worker.silent_ms)),
-        ]
-    };
-    let heading = ["ID", "QUEUE", "HOST", "PID", "CPUS", "MEMORY", "RUNNING", "HELD", "STATE", "LAST HEARD"];
-    table(heading, workers.iter().map(row))
 }
 
 pub fn shards(shards: &[ShardView]) -> String {

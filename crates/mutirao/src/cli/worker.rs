@@ -1,5 +1,7 @@
 //! `mutirao worker …`
 
+mod shown;
+
 use clap::{Args, Subcommand};
 use mutirao_client::PageArgs;
 use mutirao_core::auth::EnrolmentSpec;
@@ -19,6 +21,21 @@ pub struct WorkerArgs {
 enum Verb {
     /// Show the workers that are there
     List,
+    /// Show all that is known of one worker
+    Show {
+        /// The worker's id
+        worker: String,
+    },
+    /// Hand a worker nothing more: it finishes what it has, and waits to be stopped
+    Drain {
+        /// The worker's id
+        worker: String,
+    },
+    /// Let a worker that was drained be handed tasks again, from its next start on
+    Resume {
+        /// The worker's id
+        worker: String,
+    },
     /// Make a one-time token with which one worker may join
     Invite {
         /// The queue it will take tasks of
@@ -45,7 +62,24 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
     let out = Out::new(globals.shape());
     let client = reach::client(&globals.config(vec![])?)?;
     match args.verb {
-        Verb::List => out.answer(&client.workers().await?, |workers| show::workers(workers)),
+        Verb::List => {
+            let now = SystemClock.now();
+            out.answer(&client.workers().await?, |workers| shown::workers(workers, now))
+        }
+        Verb::Show { worker } => {
+            let now = SystemClock.now();
+            out.answer(&client.worker(&worker).await?, |worker| shown::worker(worker, now))
+        }
+        Verb::Drain { worker } => {
+            let now = SystemClock.now();
+            out.answer(&client.drain_worker(&worker).await?, |worker| shown::worker(worker, now))
+        }
+        Verb::Resume { worker } => {
+            let now = SystemClock.now();
+            out.answer(&client.resume_worker(&worker).await?, |worker| shown::worker(worker, now))?;
+            out.note("a process that has drained stays so: start it again");
+            Ok(())
+        }
         Verb::Invite { queue } => {
             // A worker for a queue that does not exist would wait for ever.
             client.queue(&queue).await?;

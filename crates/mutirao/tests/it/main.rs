@@ -4,6 +4,7 @@ mod answers;
 mod attending;
 mod backup;
 mod database;
+mod elastic;
 mod faults;
 mod merging;
 mod metrics;

@@ -8,4 +8,5 @@ mod keeping;
 mod limiting;
 mod output;
 mod parcels;
+mod resting;
 mod stage;

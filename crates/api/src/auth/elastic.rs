@@ -1,0 +1,131 @@
+//! Resource managers: let in by a one-time token, each with keys of its own that it changes without a pause, by adding a
+//! second one signed with the first and then revoking the first. Also the identities of the workers they start, whose ids
+//! are given out before the workers exist.
+
+use mutirao_core::auth::{DEFAULT_NAMESPACE, ElasticEnrolled, ElasticInvitation, Enrol, Enrolment, NewKey};
+use mutirao_core::{Problem, QueueName, WorkerId};
+
+use super::keys::{Added, ElasticKey, KEYS_GOOD_MAX};
+use super::registry::By;
+use super::{Auth, ENROLMENT_GOOD_FOR, LAST_USED_STEP, check_name, secret, signature};
+use crate::error::store_problem;
+
+impl Auth {
+    /// Makes a one-time token that lets one resource manager in. Also for `mutirao up`, which runs one itself.
+    pub async fn invite_elastic(&self, by: &str) -> Result<ElasticInvitation, Problem> {
+        let now = self.clock.now();
+        let (token, digest) = secret::mint_elastic_enrolment();
+        let expires_at = now.plus(ENROLMENT_GOOD_FOR);
+        let by = By { who: by.into(), at: now };
+        self.registry.add_elastic_enrolment(digest, expires_at, by).await.map_err(store_problem)?;
+        Ok(ElasticInvitation { token, expires_at })
+    }
+
+    /// Spends a one-time token. Whoever sends it again is refused.
+    pub async fn enrol_elastic(&self, enrol: &Enrol) -> Result<ElasticEnrolled, Problem> {
+        check_name(&enrol.name)?;
+        let refused = || {
+            Problem::unauthenticated("the one-time token is unknown, spent or too old")
+                .remedy("have an admin make a new one: mutirao elastic invite")
+        };
+        let public_key = read_key(&enrol.public_key)?;
+        let digest = secret::read_elastic_enrolment(&enrol.token).ok_or_else(refused)?;
+        let id = secret::mint_elastic_key_id();
+        let key = self.new_key(id.clone(), id.clone(), public_key, enrol.name.clone());
+        let enrolled = self.registry.enrol_elastic(digest, key).await.map_err(store_problem)?;
+        if enrolled { Ok(ElasticEnrolled { key: id }) } else { Err(refused()) }
+    }
+
+    /// A further key of the resource manager whose key this is.
+    pub async fn add_elastic_key(&self, first: &ElasticKey, new: &NewKey) -> Result<ElasticEnrolled, Problem> {
+        let public_key = read_key(&new.public_key)?;
+        let id = secret::mint_elastic_key_id();
+        let key = self.new_key(id.clone(), first.manager.clone(), public_key, first.name.clone());
+        let by = By { who: first.id.clone(), at: key.created_at };
+        match self.registry.add_elastic_key(key, by).await.map_err(store_problem)? {
+            Added::Added => Ok(ElasticEnrolled { key: id }),
+            Added::TooMany => {
+                Err(Problem::conflict(format!("this resource manager has {KEYS_GOOD_MAX} good keys already"))
+                    .remedy("revoke those that it does not use: mutirao elastic key revoke"))
+            }
+        }
+    }
+
+    fn new_key(&self, id: String, manager: String, public_key: [u8; 32], name: String) -> ElasticKey {
+        let created_at = self.clock.now();
+        ElasticKey { id, manager, public_key, name, created_at, revoked_at: None, last_used_at: None }
+    }
+
+    /// A page of keys, and the number that the next page starts after.
+    pub async fn elastic_keys(&self, after: i64, rows: u32) -> Result<Vec<(i64, ElasticKey)>, Problem> {
+        self.registry.elastic_keys(after, rows).await.map_err(store_problem)
+    }
+
+    /// The key, by what is written, revoked ones among them.
+    pub async fn elastic_key(&self, id: &str) -> Result<Option<ElasticKey>, Problem> {
+        self.registry.elastic_key(id).await.map_err(store_problem)
+    }
+
+    /// Takes effect at once in this process, and within [`cache::BELIEVED_FOR`](super::cache::BELIEVED_FOR) in others.
+    pub async fn revoke_elastic_key(&self, id: &str, by: &str) -> Result<(), Problem> {
+        let by = By { who: by.into(), at: self.clock.now() };
+        let found = self.registry.revoke_elastic_key(id, by).await.map_err(store_problem)?;
+        self.elastic.forget(id);
+        let id: String = id.chars().take(64).collect();
+        if found { Ok(()) } else { Err(Problem::not_found(format!("there is no key \"{id}\" of a resource manager"))) }
+    }
+
+    /// The key of this id, unless it was revoked.
+    pub(super) async fn good_elastic_key(&self, id: &str) -> Result<Option<ElasticKey>, Problem> {
+        let key = match self.elastic.get(id) {
+            Ok(key) => Some(key),
+            Err(began) => {
+                let found = self.registry.elastic_key(id).await.map_err(store_problem)?;
+                if let Some(key) = &found {
+                    self.elastic.keep(began, key.id.clone(), key.clone());
+                }
+                found
+            }
+        };
+        Ok(key.filter(|key| key.revoked_at.is_none()))
+    }
+
+    /// Costs one write a minute at most, and a caller is not turned away because it failed.
+    pub async fn mark_elastic_used(&self, key: &ElasticKey) {
+        let now = self.clock.now();
+        if key.last_used_at.is_some_and(|at| now.since(at) < LAST_USED_STEP) {
+            return;
+        }
+        if let Err(error) = self.registry.elastic_key_used(&key.id, now).await {
+            tracing::warn!(key = key.id, %error, "the last use of a key was not noted");
+            return;
+        }
+        let began = self.elastic.get(&key.id).err().unwrap_or_else(|| self.elastic.began());
+        self.elastic.keep(began, key.id.clone(), ElasticKey { last_used_at: Some(now), ..key.clone() });
+    }
+
+    /// An id for a worker that does not exist yet.
+    pub fn mint_worker(&self) -> WorkerId {
+        WorkerId(secret::mint_worker_id())
+    }
+
+    /// The one-time token with which the worker of this id comes in. It replaces the one before; a worker that came in
+    /// with that one and comes again has the new key from then on.
+    pub async fn invite_worker(&self, worker: &WorkerId, queue: &QueueName, by: &str) -> Result<Enrolment, Problem> {
+        let now = self.clock.now();
+        let (token, digest) = secret::mint_enrolment();
+        let expires_at = now.plus(ENROLMENT_GOOD_FOR);
+        let by = By { who: by.into(), at: now };
+        let (queue, worker) = (queue.clone(), Some(worker.clone()));
+        self.registry
+            .add_enrolment(digest, queue.clone(), worker, DEFAULT_NAMESPACE, expires_at, by)
+            .await
+            .map_err(store_problem)?;
+        Ok(Enrolment { token, queue, expires_at })
+    }
+}
+
+fn read_key(text: &str) -> Result<[u8; 32], Problem> {
+    signature::read_public_key(text)
+        .ok_or_else(|| Problem::invalid("public_key", "is not an Ed25519 public key in base64"))
+}

@@ -1,0 +1,58 @@
+//! Keeps telling the owners of queues in this process who is to be handed nothing, so that a word that got lost, and an
+//! owner that is new, cost seconds.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutirao_core::{Clock, Timestamp, WorkerId};
+
+use crate::floor::Floor;
+use crate::identities::Identities;
+use crate::store::{By, Draining, Shared};
+
+const COMPARE: Duration = Duration::from_secs(2);
+/// Between two looks for what can be forgotten.
+const TIDY: Duration = Duration::from_secs(600);
+
+/// For as long as it is not dropped.
+pub async fn run(store: Shared, floor: Arc<dyn Floor>, identities: Arc<dyn Identities>, clock: Arc<dyn Clock>) {
+    let mut tidied = clock.monotonic();
+    loop {
+        match store.draining().await {
+            Ok(all) => {
+                let named: Vec<_> = all.iter().map(|row| (row.worker.clone(), row.queue.clone())).collect();
+                floor.drain(&named, None).await;
+                let now = clock.monotonic();
+                if now.since(tidied) >= TIDY {
+                    tidied = now;
+                    tidy(&store, &*floor, &*identities, all, clock.now()).await;
+                }
+            }
+            Err(error) => tracing::debug!(%error, "who is drained could not be read; the next round will"),
+        }
+        clock.sleep(COMPARE).await;
+    }
+}
+
+/// Forgets workers that are not let in any more and have no process.
+async fn tidy(store: &Shared, floor: &dyn Floor, identities: &dyn Identities, all: Vec<Draining>, now: Timestamp) {
+    let (alive, silent) = floor.workers().await;
+    if !silent.is_empty() {
+        return;
+    }
+    let alive: BTreeSet<WorkerId> = alive.into_iter().map(|view| view.worker).collect();
+    let mut gone = Vec::new();
+    for row in all.into_iter().filter(|row| !alive.contains(&row.worker)) {
+        let recorded = !matches!(store.member(&row.worker).await, Ok(None));
+        if !recorded && matches!(identities.queue_of(&row.worker).await, Ok(None)) {
+            gone.push(row.worker);
+        }
+    }
+    if gone.is_empty() {
+        return;
+    }
+    if let Err(error) = store.undrain(gone, By { who: "retention".into(), at: now }).await {
+        tracing::debug!(%error, "drained workers that are gone could not be forgotten; the next round will");
+    }
+}

@@ -1,0 +1,227 @@
+//! The fleet, as the routes and the rest of the program use it: [what a resource manager asks](Fleets::balance) and
+//! [what people ask](people).
+
+mod people;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutirao_core::limits::NAME_CHARS_MAX;
+use mutirao_core::{Clock, Mono, Problem, QueueName, Timestamp, WorkerId};
+use mutirao_elastic::packing::{Kind, Node};
+use mutirao_elastic::protocol::{
+    Balance, CHANGES_MAX, CREATE_MAX, Create, Created, Fenced, Invitation, LeaseAnswer, LeaseCall, NODES_MAX, Offer,
+    Record,
+};
+use mutirao_store::{Database, StoreError};
+use mutirao_surface::Capability;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use crate::floor::Floor;
+use crate::host::Machine;
+use crate::identities::Identities;
+use crate::store::{self, By, MemberRow, Request, Shared, Written, fence};
+use crate::{balance, draining, lease, routes};
+
+pub struct FleetsParts {
+    /// Has had [`crate::MIGRATIONS`] or [`crate::POSTGRES_MIGRATIONS`] applied, after those of `shards`.
+    pub store: Database,
+    pub leases: mutirao_shards::Shared,
+    pub floor: Arc<dyn Floor>,
+    pub identities: Arc<dyn Identities>,
+    pub clock: Arc<dyn Clock>,
+    /// How long history is kept.
+    pub keep: Duration,
+}
+
+/// The nodes that workers could be put on, and the sorts that could be had.
+pub(crate) struct Offered {
+    pub nodes: Vec<Node>,
+    pub kinds: Vec<Kind>,
+}
+
+/// A handle; clones share it.
+#[derive(Clone)]
+pub struct Fleets(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub store: Shared,
+    pub leases: mutirao_shards::Shared,
+    pub floor: Arc<dyn Floor>,
+    pub identities: Arc<dyn Identities>,
+    pub clock: Arc<dyn Clock>,
+    keep: Duration,
+    machine: Machine,
+    /// The last offer, and until when it is believed.
+    pub offered: Mutex<Option<(Mono, Arc<Offered>)>>,
+    /// Ends with the last handle.
+    _tasks: Mutex<JoinSet<()>>,
+}
+
+impl Fleets {
+    pub fn start(parts: FleetsParts) -> Self {
+        let FleetsParts { store, leases, floor, identities, clock, keep } = parts;
+        let store = store::open(&store);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(draining::run(store.clone(), floor.clone(), identities.clone(), clock.clone()));
+        let (machine, offered, _tasks) = (Machine::default(), Mutex::default(), Mutex::new(tasks));
+        Self(Arc::new(Inner { store, leases, floor, identities, clock, keep, machine, offered, _tasks }))
+    }
+
+    pub fn capability(&self) -> Capability {
+        Capability::new("fleet", routes::routes(self.clone()))
+    }
+
+    pub async fn lease(&self, call: LeaseCall) -> Result<LeaseAnswer, Problem> {
+        lease::call(&self.0.leases, call).await
+    }
+
+    /// The balance check. What does not answer is left out of it.
+    pub async fn balance(&self) -> Result<Balance, Problem> {
+        let (specs, kept) = tokio::join!(self.0.floor.queues(), self.0.store.kept());
+        let (specs, kept) = (specs?, kept.map_err(refused)?);
+        let queues = balance::elastic_queues(&specs, &kept);
+        let sights = self.0.floor.look(&queues).await;
+        Ok(balance::assemble(queues, &specs, kept, sights, self.0.machine.look(), self.now()))
+    }
+
+    /// Creation: identities and their records, in one step.
+    pub async fn create(&self, queue: QueueName, create: Create, by: &str) -> Result<Created, Problem> {
+        let count = create.nodes.len();
+        if !(1..=CREATE_MAX as usize).contains(&count) {
+            return Err(Problem::invalid("nodes", format!("{count} is not between 1 and {CREATE_MAX}")));
+        }
+        check_name("request", &create.request)?;
+        create.nodes.iter().try_for_each(|node| check_name("nodes", &node.0))?;
+        let workers = create.nodes.into_iter().map(|node| (self.0.identities.mint(), node)).collect();
+        let request = Request { queue, name: create.request, workers };
+        let created = self.0.store.create(fence(create.generation), request, self.by(by)).await;
+        let workers = unfenced(created)?;
+        Ok(Created { workers })
+    }
+
+    /// The one-time token to launch a worker with.
+    pub async fn invitation(&self, worker: &WorkerId, fenced: Fenced, by: &str) -> Result<Invitation, Problem> {
+        self.must_hold(fenced).await?;
+        let MemberRow { queue, .. } = self.recorded(worker).await?;
+        self.0.identities.invite(worker, &queue, by).await
+    }
+
+    /// Removal: nothing more is handed to it.
+    pub async fn drain_recorded(&self, worker: &WorkerId, fenced: Fenced, by: &str) -> Result<(), Problem> {
+        let MemberRow { queue, .. } = self.recorded(worker).await?;
+        let drained = self.0.store.drain(Some(fence(fenced.generation)), worker.clone(), queue.clone(), self.by(by));
+        unfenced(drained.await)?;
+        self.tell_draining(&queue).await;
+        Ok(())
+    }
+
+    /// What was decided and done. The identities of those who are gone are worth nothing from then on.
+    pub async fn record(&self, queue: QueueName, record: Record, by: &str) -> Result<(), Problem> {
+        if record.changes.len() > CHANGES_MAX {
+            return Err(Problem::invalid("changes", format!("{} are more than {CHANGES_MAX}", record.changes.len())));
+        }
+        let keep_from = Timestamp(self.now().0.saturating_sub(self.0.keep.as_millis() as i64));
+        let gone = record.gone.clone();
+        let recorded = self.0.store.record(fence(record.generation), queue, record, keep_from, self.by(by)).await;
+        unfenced(recorded)?;
+        for worker in gone {
+            self.0.identities.revoke(&worker, by).await?;
+        }
+        Ok(())
+    }
+
+    pub async fn offer(&self, offer: Offer, by: &str) -> Result<(), Problem> {
+        if offer.nodes.len() > NODES_MAX {
+            return Err(Problem::invalid("nodes", format!("{} are more than {NODES_MAX}", offer.nodes.len())));
+        }
+        offer.nodes.iter().try_for_each(|node| check_name("nodes", &node.name.0))?;
+        unfenced(self.0.store.offer(fence(offer.generation), offer, self.by(by)).await)?;
+        *self.0.offered.lock() = None;
+        Ok(())
+    }
+
+    async fn recorded(&self, worker: &WorkerId) -> Result<MemberRow, Problem> {
+        let found = self.0.store.member(worker).await.map_err(refused)?;
+        found.ok_or_else(|| Problem::not_found(format!("there is no record of a worker \"{}\"", short(&worker.0))))
+    }
+
+    /// For what changes nothing that is kept, so that there is no transaction to be fenced.
+    async fn must_hold(&self, fenced: Fenced) -> Result<(), Problem> {
+        let leases = self.0.leases.leases(mutirao_elastic::protocol::GROUP).await.map_err(refused)?;
+        let holds = leases.iter().any(|row| row.shard == store::SHARD && row.mark.generation == fenced.generation);
+        if holds { Ok(()) } else { Err(not_the_owner()) }
+    }
+
+    /// The owner of a queue hears at once who is drained; whoever does not, within seconds.
+    pub(crate) async fn tell_draining(&self, queue: &QueueName) {
+        match self.0.store.draining().await {
+            Ok(all) => {
+                let named: Vec<_> = all.into_iter().map(|row| (row.worker, row.queue)).collect();
+                self.0.floor.drain(&named, Some(queue)).await;
+            }
+            Err(error) => tracing::debug!(%error, "who is drained could not be read; the next round will"),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.0.clock.now()
+    }
+
+    pub(crate) fn by(&self, who: &str) -> By {
+        let who = who.chars().filter(|c| *c != '\0').take(NAME_CHARS_MAX).collect();
+        By { who, at: self.now() }
+    }
+
+    pub(crate) fn parts(&self) -> &Inner {
+        &self.0
+    }
+}
+
+fn unfenced<T>(written: Result<Written<T>, StoreError>) -> Result<T, Problem> {
+    match written.map_err(refused)? {
+        Written::Done(done) => Ok(done),
+        Written::Fenced => Err(not_the_owner()),
+    }
+}
+
+fn not_the_owner() -> Problem {
+    Problem::new(409, "not_the_owner", "not the owner")
+        .detail("another resource manager has taken over since this was decided; nothing was changed")
+        .remedy("claim the lease, and begin again from a balance check")
+}
+
+fn check_name(field: &str, name: &str) -> Result<(), Problem> {
+    let chars = name.chars().count();
+    if (1..=NAME_CHARS_MAX).contains(&chars) && !name.chars().any(char::is_control) {
+        return Ok(());
+    }
+    Err(Problem::invalid(
+        field,
+        format!("a name has 1 to {NAME_CHARS_MAX} characters, none of them control characters"),
+    ))
+}
+
+/// Of what somebody sent, as much as belongs into an answer.
+pub(crate) fn short(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+/// The store's refusal, as the caller should hear it.
+pub(crate) fn refused(error: StoreError) -> Problem {
+    match error {
+        StoreError::DiskFull { .. } => Problem::busy("the server's disk is full, nothing was written", 10)
+            .remedy("free some space there and try again"),
+        StoreError::Busy { waiting } => Problem::busy(format!("{waiting} writes wait for the store"), 1),
+        StoreError::Unreachable { why } => {
+            tracing::warn!(why, "the database cannot be reached");
+            Problem::unavailable("the server's database cannot be reached; try again")
+        }
+        StoreError::Closed => Problem::unavailable("the server is going down"),
+        error => {
+            tracing::error!(error = &error as &dyn std::error::Error, "the store failed");
+            Problem::internal()
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What people ask of the fleet: how it stands, what was decided and why, workers and nodes, and what they want of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutirao_core::job::{WorkerState, WorkerView};
+use mutirao_core::{Problem, QueueName, ShardId, Timestamp, WorkerId};
+use mutirao_elastic::fleet::Fleet;
+use mutirao_elastic::packing::{Door, Need, NoPlace, Node, NodeName, check_need};
+use mutirao_elastic::protocol::{GROUP, Wish};
+use mutirao_elastic::view::{
+    DrainView, ElasticStatus, HistoryLine, Holder, NodeView, NodeWorker, QueueStatus, WorkerDetail, WorkerRecord,
+};
+use mutirao_queues::QueueSpec;
+
+use super::{Fleets, Offered, refused, short, unfenced};
+use crate::balance;
+use crate::store::{Decided, Draining, Kept, MemberRow, NodeRow, SHARD};
+
+/// How long an offer that was read is believed.
+const OFFER_BELIEVED_FOR: Duration = Duration::from_secs(1);
+
+impl Fleets {
+    pub async fn status(&self) -> Result<ElasticStatus, Problem> {
+        let parts = self.parts();
+        let (specs, kept, leases, members) = tokio::join!(
+            parts.floor.queues(),
+            parts.store.kept(),
+            parts.leases.leases(GROUP),
+            parts.leases.members(GROUP)
+        );
+        let (specs, kept) = (specs?, kept.map_err(refused)?);
+        let (leases, members) = (leases.map_err(refused)?, members.map_err(refused)?);
+        let lease = leases.into_iter().find(|row| row.shard == SHARD);
+        let holder = lease.and_then(|row| Some((row.owner?, row.mark.generation))).map(|(owner, generation)| Holder {
+            address: members.iter().find(|row| row.member == owner).map(|row| row.address.clone()),
+            member: owner.0,
+            generation,
+        });
+        Ok(ElasticStatus { holder, members: members.len() as u32, queues: statuses(&specs, kept) })
+    }
+
+    /// The latest changes first, of one queue or all, with the number that the next page starts before.
+    pub async fn history(
+        &self,
+        queue: Option<QueueName>,
+        before: i64,
+        rows: u32,
+    ) -> Result<Vec<(i64, HistoryLine)>, Problem> {
+        self.parts().store.history(queue, before, rows).await.map_err(refused)
+    }
+
+    /// What was last decided about a queue, and the trouble of its provider, in words.
+    pub async fn standing(&self, queue: &QueueName) -> Result<Option<Decided>, Problem> {
+        self.parts().store.decided(queue).await.map_err(refused)
+    }
+
+    /// Why no node could ever hold a worker like this; none when one could, or when nobody has offered anything yet.
+    pub async fn impossible(&self, need: &Need) -> Result<Option<String>, Problem> {
+        let offered = self.offered().await?;
+        if offered.nodes.is_empty() && offered.kinds.is_empty() {
+            return Ok(None);
+        }
+        Ok(match check_need(need, &offered.nodes, &offered.kinds) {
+            Err(NoPlace::Never(why)) => Some(why),
+            Ok(()) | Err(NoPlace::NotNow) => None,
+        })
+    }
+
+    /// Read at most once a second, however many jobs are submitted.
+    async fn offered(&self) -> Result<Arc<Offered>, Problem> {
+        let now = self.parts().clock.monotonic();
+        if let Some((until, offered)) = &*self.parts().offered.lock()
+            && now < *until
+        {
+            return Ok(offered.clone());
+        }
+        let (nodes, kinds) = self.parts().store.nodes().await.map_err(refused)?;
+        let nodes = nodes.into_iter().filter(|row| row.offered_at.is_some()).map(place).collect();
+        let offered = Arc::new(Offered { nodes, kinds: kinds.unwrap_or_default() });
+        *self.parts().offered.lock() = Some((now.plus(OFFER_BELIEVED_FOR), offered.clone()));
+        Ok(offered)
+    }
+
+    pub async fn nodes(&self) -> Result<Vec<NodeView>, Problem> {
+        let mut kept = self.parts().store.kept().await.map_err(refused)?;
+        let nodes = std::mem::take(&mut kept.nodes);
+        let mut workers: BTreeMap<NodeName, Vec<NodeWorker>> = BTreeMap::new();
+        for (queue, members) in balance::fleets(&mut kept) {
+            for (worker, member) in members {
+                let Some(node) = member.node else { continue };
+                let on_it = NodeWorker { worker, queue: queue.clone(), life: member.life, since: member.since };
+                workers.entry(node).or_default().push(on_it);
+            }
+        }
+        let view = |row: NodeRow| {
+            let workers = workers.remove(&row.node.name).unwrap_or_default();
+            node_view(row, workers)
+        };
+        Ok(nodes.into_iter().map(view).collect())
+    }
+
+    pub async fn node(&self, name: &NodeName) -> Result<NodeView, Problem> {
+        let found = self.nodes().await?.into_iter().find(|node| node.name == name.0);
+        found.ok_or_else(|| no_node(name))
+    }
+
+    /// What people want of a node. A resource manager sees to it with its next pass.
+    pub async fn wish(&self, name: &NodeName, wish: Wish, by: &str) -> Result<NodeView, Problem> {
+        match self.parts().store.wish(name, wish, self.by(by)).await.map_err(refused)? {
+            true => self.node(name).await,
+            false => Err(no_node(name)),
+        }
+    }
+
+    /// The worker processes that are alive, and the shards whose owners did not say.
+    pub async fn workers(&self) -> Result<(Vec<WorkerView>, Vec<ShardId>), Problem> {
+        let parts = self.parts();
+        let ((mut workers, silent), kept) = tokio::join!(parts.floor.workers(), parts.store.kept());
+        let Kept { members, draining, .. } = kept.map_err(refused)?;
+        let nodes: BTreeMap<&WorkerId, &MemberRow> = members.iter().map(|row| (&row.worker, row)).collect();
+        let drained: BTreeMap<&WorkerId, &Draining> = draining.iter().map(|row| (&row.worker, row)).collect();
+        for view in &mut workers {
+            let record = nodes.get(&view.worker);
+            view.node = record.and_then(|row| row.member.node.as_ref()).map(|node| node.0.clone());
+            stand(view, drained.get(&view.worker).map(|row| row.since));
+        }
+        Ok((workers, silent))
+    }
+
+    pub async fn worker(&self, worker: &WorkerId) -> Result<WorkerDetail, Problem> {
+        let parts = self.parts();
+        let (workers, record, draining, enrolled) = tokio::join!(
+            self.workers(),
+            parts.store.member(worker),
+            parts.store.draining(),
+            parts.identities.queue_of(worker)
+        );
+        let ((workers, silent), record, enrolled) = (workers?, record.map_err(refused)?, enrolled?);
+        let draining = draining.map_err(refused)?.into_iter().find(|row| row.worker == *worker);
+        let sessions: Vec<_> = workers.into_iter().filter(|view| view.worker == *worker).collect();
+        let queue = record.as_ref().map(|row| row.queue.clone()).or(enrolled);
+        let Some(queue) = queue.or_else(|| sessions.first().map(|view| view.queue.clone())) else {
+            return Err(no_worker(worker));
+        };
+        Ok(WorkerDetail {
+            worker: worker.clone(),
+            unheard: silent.contains(&mutirao_core::envelope::shard_of(&queue)),
+            queue,
+            sessions,
+            record: record.map(|row| WorkerRecord {
+                life: row.member.life,
+                since: row.member.since,
+                node: row.member.node.map(|node| node.0),
+            }),
+            draining: draining.map(|row| DrainView { since: row.since, by: row.who }),
+        })
+    }
+
+    /// Hands a worker nothing more, whoever started it.
+    pub async fn drain(&self, worker: &WorkerId, by: &str) -> Result<WorkerDetail, Problem> {
+        let queue = self.worker(worker).await?.queue;
+        unfenced(self.parts().store.drain(None, worker.clone(), queue.clone(), self.by(by)).await)?;
+        self.tell_draining(&queue).await;
+        self.worker(worker).await
+    }
+
+    /// Lets a worker that people drained be handed tasks again. It begins with its next process: one that has drained stays
+    /// so.
+    pub async fn resume(&self, worker: &WorkerId, by: &str) -> Result<WorkerDetail, Problem> {
+        let detail = self.worker(worker).await?;
+        if detail.record.is_some() {
+            return Err(Problem::conflict("a worker that a resource manager started and drained does not come back")
+                .remedy("another takes its place when one is wanted"));
+        }
+        self.parts().store.undrain(vec![worker.clone()], self.by(by)).await.map_err(refused)?;
+        self.tell_draining(&detail.queue).await;
+        self.worker(worker).await
+    }
+}
+
+/// What its heartbeats and the record together say.
+fn stand(view: &mut WorkerView, drained_since: Option<Timestamp>) {
+    view.state = match (view.draining || drained_since.is_some(), view.held) {
+        // Drained only when it says so itself: what is on its way to it is not seen here.
+        (true, 0) if view.draining => WorkerState::Drained,
+        (true, _) => WorkerState::Draining,
+        (false, 0) => WorkerState::Idle,
+        (false, _) => WorkerState::Busy,
+    };
+    view.since = match view.state {
+        WorkerState::Idle => view.idle_since,
+        WorkerState::Busy => None,
+        WorkerState::Draining | WorkerState::Drained => drained_since,
+    };
+}
+
+fn statuses(specs: &[QueueSpec], mut kept: Kept) -> Vec<QueueStatus> {
+    let queues = balance::elastic_queues(specs, &kept);
+    let mut fleets = balance::fleets(&mut kept);
+    let specs: BTreeMap<&QueueName, &QueueSpec> = specs.iter().map(|spec| (&spec.name, spec)).collect();
+    let mut decided: BTreeMap<_, _> = kept.decided.into_iter().map(|kept| (kept.queue.clone(), kept)).collect();
+    let status = |queue: QueueName| {
+        let elastic = specs.get(&queue).and_then(|spec| spec.elastic.as_ref());
+        let counts = Fleet::of(fleets.remove(&queue).unwrap_or_default(), None).counts();
+        let decided = decided.remove(&queue);
+        QueueStatus {
+            min: elastic.map(|elastic| elastic.min),
+            max: elastic.map(|elastic| elastic.max),
+            wanted: decided.as_ref().map(|kept| kept.decision.wanted),
+            creating: counts.creating,
+            running: counts.running,
+            draining: counts.draining,
+            decided_at: decided.as_ref().map(|kept| kept.at),
+            because: decided.as_ref().map(|kept| kept.decision.because.to_string()),
+            trouble: decided.and_then(|kept| kept.trouble).map(|trouble| trouble.to_string()),
+            queue,
+        }
+    };
+    queues.into_iter().map(status).collect()
+}
+
+fn place(row: NodeRow) -> Node {
+    let node = row.node;
+    let used = Default::default();
+    Node { name: node.name, capacity: node.capacity, used, labels: node.labels, layer: node.layer, door: Door::Open }
+}
+
+fn node_view(NodeRow { node, wish, offered_at }: NodeRow, workers: Vec<NodeWorker>) -> NodeView {
+    NodeView {
+        name: node.name.0,
+        provider: node.provider,
+        capacity: node.capacity,
+        labels: node.labels,
+        layer: node.layer,
+        answers: node.answers,
+        wish,
+        offered_at,
+        workers,
+    }
+}
+
+fn no_node(name: &NodeName) -> Problem {
+    Problem::not_found(format!("there is no node \"{}\"", short(&name.0)))
+        .remedy("`mutirao node list` shows those that a resource manager offers")
+}
+
+fn no_worker(worker: &WorkerId) -> Problem {
+    Problem::not_found(format!("there is no worker \"{}\"", short(&worker.0)))
+        .remedy("`mutirao worker list` shows those that are there")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(draining: bool, held: u64) -> WorkerView {
+        let json = serde_json::json!({
+            "worker": "w", "session": "s", "queue": "q", "host": "h", "pid": 1, "capacity": {}, "running": 0,
+            "held": held, "draining": draining, "silent_ms": 0, "idle_since": 9
+        });
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn a_worker_is_drained_when_it_says_so_and_draining_from_the_first_word() {
+        let states = [
+            (view(false, 0), None, WorkerState::Idle, Some(9)),
+            (view(false, 3), None, WorkerState::Busy, None),
+            (view(false, 0), Some(5), WorkerState::Draining, Some(5)),
+            (view(true, 2), Some(5), WorkerState::Draining, Some(5)),
+            (view(true, 0), Some(5), WorkerState::Drained, Some(5)),
+            (view(true, 0), None, WorkerState::Drained, None),
+        ];
+        for (mut view, drained, state, since) in states {
+            stand(&mut view, drained.map(Timestamp));
+            assert_eq!((view.state, view.since), (state, since.map(Timestamp)));
+        }
+    }
+}

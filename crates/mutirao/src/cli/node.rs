@@ -1,0 +1,132 @@
+//! `mutirao node …`
+
+use clap::{Args, Subcommand};
+use mutirao_core::{Clock, SystemClock, Timestamp};
+use mutirao_elastic::packing::amounts::{CPU_MILLI, MEMORY_BYTES, said};
+use mutirao_elastic::protocol::Wish;
+use mutirao_elastic::view::{NodeView, NodeWorker};
+
+use super::out::Out;
+use super::show::{ago, facts, or_dash, table};
+use super::{Globals, reach};
+use crate::failure::Failure;
+
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show the nodes that workers are put on
+    List,
+    /// Show one node and the workers on it
+    Show { node: String },
+    /// Put no new workers on a node; those it has stay
+    Cordon { node: String },
+    /// Let a node take workers again, after cordon or drain
+    Uncordon { node: String },
+    /// Put no new workers on a node, drain those it has, and have others take their place elsewhere
+    Drain { node: String },
+}
+
+pub async fn run(globals: &Globals, args: NodeArgs) -> Result<(), Failure> {
+    let out = Out::new(globals.shape());
+    let client = reach::client(&globals.config(vec![])?)?;
+    let now = SystemClock.now();
+    match args.verb {
+        Verb::List => out.answer(&client.nodes().await?, |nodes| list(nodes, now)),
+        Verb::Show { node } => out.answer(&client.node(&node).await?, |node| show(node, now)),
+        Verb::Cordon { node } => out.answer(&client.cordon_node(&node).await?, |node| show(node, now)),
+        Verb::Uncordon { node } => out.answer(&client.uncordon_node(&node).await?, |node| show(node, now)),
+        Verb::Drain { node } => out.answer(&client.drain_node(&node).await?, |node| show(node, now)),
+    }
+}
+
+fn amount(node: &NodeView, resource: &str) -> String {
+    said(resource, node.capacity.get(resource)).0
+}
+
+/// What people want of it, and whether it is there.
+fn state(node: &NodeView) -> String {
+    let wish = match node.wish {
+        Wish::Open => "open",
+        Wish::Cordoned => "cordoned",
+        Wish::Drained => "drained",
+    };
+    match (node.offered_at, node.answers) {
+        (None, _) => format!("gone ({wish})"),
+        (Some(_), false) => format!("silent ({wish})"),
+        (Some(_), true) => wish.into(),
+    }
+}
+
+fn layer(node: &NodeView) -> String {
+    format!("{:?}", node.layer).to_lowercase()
+}
+
+fn list(nodes: &[NodeView], now: Timestamp) -> String {
+    if nodes.is_empty() {
+        return "no nodes; a resource manager offers them (docs/elastic.md)".into();
+    }
+    let row = |node: &NodeView| {
+        [
+            node.name.clone(),
+            node.provider.clone(),
+            layer(node),
+            amount(node, CPU_MILLI),
+            amount(node, MEMORY_BYTES),
+            node.workers.len().to_string(),
+            state(node),
+            or_dash(node.offered_at.map(|at| ago(at, now))),
+        ]
+    };
+    let heading = ["NODE", "PROVIDER", "LAYER", "CPUS", "MEMORY", "WORKERS", "STATE", "OFFERED"];
+    table(heading, nodes.iter().map(row))
+}
+
+fn show(node: &NodeView, now: Timestamp) -> String {
+    let labels: Vec<String> = node.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let mut text = facts(&[
+        ("node", node.name.clone()),
+        ("provider", node.provider.clone()),
+        ("layer", layer(node)),
+        ("cpus", amount(node, CPU_MILLI)),
+        ("memory", amount(node, MEMORY_BYTES)),
+        ("labels", or_dash((!labels.is_empty()).then(|| labels.join(", ")))),
+        ("state", state(node)),
+        ("offered", or_dash(node.offered_at.map(|at| ago(at, now)))),
+    ]);
+    if !node.workers.is_empty() {
+        let life = |worker: &NodeWorker| format!("{:?}", worker.life).to_lowercase();
+        let row = |worker: &NodeWorker| {
+            [worker.worker.to_string(), worker.queue.to_string(), life(worker), ago(worker.since, now)]
+        };
+        text.push_str("\n\n");
+        text.push_str(&table(["WORKER", "QUEUE", "LIFE", "SINCE"], node.workers.iter().map(row)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_shown_with_what_is_wanted_of_it_and_who_is_on_it() {
+        let node = serde_json::json!({
+            "name": "n1", "provider": "local", "capacity": { "cpu_milli": 2_000, "memory_bytes": 1_073_741_824 },
+            "labels": { "disk": "ssd" }, "layer": "cloud", "answers": true, "wish": "cordoned", "offered_at": 0,
+            "workers": [{ "worker": "w1", "queue": "gpu", "life": "reported", "since": 0 }]
+        });
+        let node: NodeView = serde_json::from_value(node).unwrap();
+        let text =
+            format!("{}\n{}", show(&node, Timestamp(5_000)), list(std::slice::from_ref(&node), Timestamp(5_000)));
+        for part in ["n1", "cordoned", "disk=ssd", "1GiB", "w1", "reported"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let gone = NodeView { offered_at: None, ..node };
+        assert_eq!(state(&gone), "gone (cordoned)");
+    }
+}
