@@ -35,8 +35,14 @@ pub async fn run(store: Shared, floor: Arc<dyn Floor>, identities: Arc<dyn Ident
     }
 }
 
-/// Forgets workers that are not let in any more and have no process.
+/// Forgets workers that are not let in any more and have no process, and queues that nobody staffs any more.
 async fn tidy(store: &Shared, floor: &dyn Floor, identities: &dyn Identities, all: Vec<Draining>, now: Timestamp) {
+    if let Ok(specs) = floor.queues().await {
+        let elastic = specs.into_iter().filter(|spec| spec.elastic.is_some()).map(|spec| spec.name).collect();
+        if let Err(error) = store.forget_queues(elastic).await {
+            tracing::debug!(%error, "queues that are not elastic any more could not be forgotten; the next round will");
+        }
+    }
     let (alive, silent) = floor.workers().await;
     if !silent.is_empty() {
         return;

@@ -26,6 +26,9 @@ pub fn open(database: &Database) -> Shared {
     }
 }
 
+/// Requests are kept this long: nobody asks again after so much time.
+pub(crate) const REQUEST_KEPT_MS: i64 = 3_600_000;
+
 /// The one shard of the group.
 pub const SHARD: ShardId = ShardId(0);
 
@@ -92,7 +95,8 @@ impl NodeRow {
     }
 }
 
-/// Everything that a pass over all queues begins with, in one state of the store.
+/// Everything that a pass over all queues begins with. On PostgreSQL read piece by piece: the one who would change it in
+/// between is the one who asks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kept {
     pub decided: Vec<Decided>,
@@ -146,6 +150,9 @@ pub trait FleetStore: Send + Sync + 'static {
 
     /// Lets workers be handed tasks again. Those that it did are returned.
     async fn undrain(&self, workers: Vec<WorkerId>, by: By) -> Result<Vec<WorkerId>, StoreError>;
+
+    /// Forgets what was decided about queues that are not elastic any more and have no workers left.
+    async fn forget_queues(&self, elastic: Vec<QueueName>) -> Result<(), StoreError>;
 
     async fn offer(&self, fence: Fence, offer: Offer, by: By) -> Result<Written<()>, StoreError>;
 

@@ -17,8 +17,12 @@ use tokio::sync::Semaphore;
 /// For all but the routes below: a blob's chunk and the frame around a megabyte of standard input.
 pub const SMALL_BODY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
 
-/// Routes that take more. A job brings its tasks along.
-const LARGE: [(Method, &str, usize); 1] = [(Method::POST, "/v1/jobs", BODY_BYTES_MAX)];
+/// Ten thousand nodes, or workers, with what is told of each.
+const ELASTIC_BODY_BYTES_MAX: usize = 8 << 20;
+
+/// Routes that take more; one that ends in a slash stands for all below it. A job brings its tasks along.
+const LARGE: [(Method, &str, usize); 2] =
+    [(Method::POST, "/v1/jobs", BODY_BYTES_MAX), (Method::PUT, "/v1/elastic/", ELASTIC_BODY_BYTES_MAX)];
 
 /// A client that is still sending would miss the refusal when the connection closes under it, so this much is read away.
 const READ_AWAY_BYTES_MAX: usize = 16 << 20;
@@ -54,8 +58,9 @@ pub async fn limit(State(room): State<Room>, mut request: Request, next: Next) -
     next.run(request).await
 }
 
-fn allowance(method: &Method, path: &str) -> usize {
-    let large = LARGE.iter().find(|(at, route, _)| at == method && *route == path);
+pub fn allowance(method: &Method, path: &str) -> usize {
+    let is_it = |route: &str| route == path || (route.ends_with('/') && path.starts_with(route));
+    let large = LARGE.iter().find(|(at, route, _)| at == method && is_it(route));
     large.map_or(SMALL_BODY_BYTES_MAX, |(.., bytes)| *bytes)
 }
 

@@ -13,7 +13,7 @@ use mutirao_core::Problem;
 use mutirao_core::auth::Principal;
 use mutirao_surface::Rejection;
 
-use super::bodies::{SMALL_BODY_BYTES_MAX, too_large};
+use super::bodies::{allowance, too_large};
 use crate::auth::signature::Claim;
 use crate::auth::{Auth, Signatory};
 use crate::recorder::STRANGERS;
@@ -74,8 +74,8 @@ impl Gate {
         })?;
         let signatory = self.auth.claimant(&claim).await?;
         let (parts, body) = request.into_parts();
-        let body =
-            axum::body::to_bytes(body, SMALL_BODY_BYTES_MAX).await.map_err(|_| too_large(SMALL_BODY_BYTES_MAX))?;
+        let most = allowance(&parts.method, parts.uri.path());
+        let body = axum::body::to_bytes(body, most).await.map_err(|_| too_large(most))?;
         let path = parts.uri.path_and_query().map_or(parts.uri.path(), |path| path.as_str());
         self.auth.prove(&signatory, &claim, parts.method.as_str(), path, &body)?;
         let mut request = Request::from_parts(parts, Body::from(body));

@@ -12,10 +12,14 @@ use mutirao_shards::Fence;
 use mutirao_store::postgres::{Ask, Transaction, text};
 use mutirao_store::{Migration, Postgres, StoreError};
 
-use super::{By, Decided, Draining, FleetStore, Kept, MemberRow, NodeRow, Request, Written, json, word};
+use super::{
+    By, Decided, Draining, FleetStore, Kept, MemberRow, NodeRow, REQUEST_KEPT_MS, Request, Written, json, word,
+};
 
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { component: "fleet", version: 1, sql: include_str!("postgres/001_fleet.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { component: "fleet", version: 1, sql: include_str!("postgres/001_fleet.sql") },
+    Migration { component: "fleet", version: 2, sql: include_str!("postgres/002_requests.sql") },
+];
 
 #[async_trait]
 impl FleetStore for Postgres {
@@ -40,10 +44,10 @@ impl FleetStore for Postgres {
         let (generation, queue) = (fence.generation as i64, request.queue.as_str());
         let workers: Vec<WorkerId> = request.workers.iter().map(|(worker, _)| worker.clone()).collect();
         let ids: Vec<&str> = workers.iter().map(|worker| worker.0.as_str()).collect();
-        let insert = "INSERT INTO fleet_requests (generation, request, queue, workers) VALUES ($1, $2, $3, $4)
+        let insert = "INSERT INTO fleet_requests (generation, request, queue, workers, at) VALUES ($1, $2, $3, $4, $5)
                       ON CONFLICT (generation, request) DO NOTHING";
         let name = text(&request.name);
-        if tx.run(insert, &[&generation, &name, &queue, &json(&workers)]).await? == 0 {
+        if tx.run(insert, &[&generation, &name, &queue, &json(&workers), &by.at.0]).await? == 0 {
             let before = "SELECT workers FROM fleet_requests WHERE generation = $1 AND request = $2";
             let row = tx.row(before, &[&generation, &name]).await?;
             return match row {
@@ -51,7 +55,8 @@ impl FleetStore for Postgres {
                 None => Ok(Written::Fenced),
             };
         }
-        tx.run("DELETE FROM fleet_requests WHERE generation < $1", &[&generation]).await?;
+        let old = by.at.0 - REQUEST_KEPT_MS;
+        tx.run("DELETE FROM fleet_requests WHERE generation < $1 OR at < $2", &[&generation, &old]).await?;
         let nodes: Vec<String> = request.workers.iter().map(|(_, node)| text(&node.0).into_owned()).collect();
         let insert = "INSERT INTO fleet_members (worker, queue, life, since, node)
                       SELECT worker, $3, $4, $5, node FROM unnest($1::text[], $2::text[]) AS new (worker, node)";
@@ -136,6 +141,13 @@ impl FleetStore for Postgres {
         audit(&tx, &by, "worker.resume", &done).await?;
         tx.commit().await?;
         Ok(done.into_iter().map(WorkerId).collect())
+    }
+
+    async fn forget_queues(&self, elastic: Vec<QueueName>) -> Result<(), StoreError> {
+        let elastic: Vec<&str> = elastic.iter().map(QueueName::as_str).collect();
+        let forget = "DELETE FROM fleet_queues WHERE queue <> ALL($1)
+                      AND queue NOT IN (SELECT queue FROM fleet_members)";
+        self.connection().await?.run(forget, &[&elastic]).await.map(drop)
     }
 
     async fn offer(&self, fence: Fence, offer: Offer, by: By) -> Result<Written<()>, StoreError> {

@@ -12,10 +12,14 @@ use mutirao_shards::Fence;
 use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{By, Decided, Draining, FleetStore, Kept, MemberRow, NodeRow, Request, Written, json, word};
+use super::{
+    By, Decided, Draining, FleetStore, Kept, MemberRow, NodeRow, REQUEST_KEPT_MS, Request, Written, json, word,
+};
 
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { component: "fleet", version: 1, sql: include_str!("sqlite/001_fleet.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { component: "fleet", version: 1, sql: include_str!("sqlite/001_fleet.sql") },
+    Migration { component: "fleet", version: 2, sql: include_str!("sqlite/002_requests.sql") },
+];
 
 #[async_trait]
 impl FleetStore for Sqlite {
@@ -47,11 +51,18 @@ impl FleetStore for Sqlite {
                 return Ok(Written::Done(look::read(0, &before)?));
             }
             let workers: Vec<WorkerId> = request.workers.iter().map(|(worker, _)| worker.clone()).collect();
-            sql.prepare_cached("DELETE FROM fleet_requests WHERE generation < ?1")?.execute([generation])?;
+            sql.prepare_cached("DELETE FROM fleet_requests WHERE generation < ?1 OR at < ?2")?
+                .execute(params![generation, by.at.0 - REQUEST_KEPT_MS])?;
             sql.prepare_cached(
-                "INSERT INTO fleet_requests (generation, request, queue, workers) VALUES (?1, ?2, ?3, ?4)",
+                "INSERT INTO fleet_requests (generation, request, queue, workers, at) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
-            .execute(params![generation, request.name, request.queue.as_str(), json(&workers)])?;
+            .execute(params![
+                generation,
+                request.name,
+                request.queue.as_str(),
+                json(&workers),
+                by.at.0
+            ])?;
             let mut insert = sql.prepare_cached(
                 "INSERT INTO fleet_members (worker, queue, life, since, node) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?;
@@ -163,6 +174,18 @@ impl FleetStore for Sqlite {
                 }
             }
             Ok(done)
+        })
+        .await
+    }
+
+    async fn forget_queues(&self, elastic: Vec<QueueName>) -> Result<(), StoreError> {
+        self.write(move |sql| {
+            sql.prepare_cached(
+                "DELETE FROM fleet_queues WHERE queue NOT IN (SELECT value FROM json_each(?1))
+                     AND queue NOT IN (SELECT queue FROM fleet_members)",
+            )?
+            .execute([json(&elastic)])?;
+            Ok(())
         })
         .await
     }

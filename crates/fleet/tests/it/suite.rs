@@ -25,6 +25,7 @@ pub async fn run(store: &dyn FleetStore, leases: &Shared) {
     let second = leases.claim(GROUP, SHARD, seen, &MemberId::mint("b"), LEASE).await.unwrap().unwrap();
     whoever_was_succeeded_writes_nothing(store, first).await;
     old_history_is_forgotten_and_pages_go_back(store, second).await;
+    queues_that_nobody_staffs_are_forgotten_and_old_requests_too(store, second).await;
 }
 
 fn by(at: i64) -> By {
@@ -203,4 +204,23 @@ async fn old_history_is_forgotten_and_pages_go_back(store: &dyn FleetStore, gene
     assert_eq!(older.iter().map(|(_, line)| line.at.0).collect::<Vec<_>>(), [400, 300], "200 is forgotten");
     assert_eq!((older[0].1.from, older[0].1.to, older[0].1.because.as_str()), (1, 2, "why; so"));
     assert_eq!(store.history(Some(other), i64::MAX, 9).await.unwrap().len(), 1);
+}
+
+async fn queues_that_nobody_staffs_are_forgotten_and_old_requests_too(store: &dyn FleetStore, generation: u64) {
+    let decided = async || {
+        let kept = store.kept().await.unwrap();
+        kept.decided.iter().map(|decided| decided.queue.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(decided().await, ["gpu", "other"]);
+    store.forget_queues(vec!["other".parse().unwrap()]).await.unwrap();
+    assert_eq!(decided().await, ["gpu", "other"], "gpu still has workers");
+    store.forget_queues(vec![]).await.unwrap();
+    assert_eq!(decided().await, ["gpu"]);
+
+    let create = async |name: &str, id: &str, at: i64| {
+        store.create(fence(generation), request(name, &[id]), by(at)).await.unwrap()
+    };
+    create("long ago", "w20", 1_000).await;
+    create("later", "w21", 3_602_000).await;
+    assert_eq!(create("long ago", "w22", 3_603_000).await, Written::Done(vec![worker("w22")]));
 }

@@ -2,6 +2,7 @@
 //! is dropped) or frozen (its only thread is blocked) in the middle of the work.
 
 mod lost_words;
+mod resting;
 mod sharing;
 mod succession;
 

@@ -63,7 +63,7 @@ async fn until_balance(client: &Client, what: &str, is: impl Fn(&Balance) -> boo
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_is_created_reports_is_drained_and_ended_over_the_three_protocols() {
-    let up = Installation::setup().workers(0).set("jobs.lease", LEASE).start();
+    let up = Installation::setup().manager_alone().set("jobs.lease", LEASE).start();
     let (client, generation) = resource_manager(&up).await;
     let file = up.data().join("queue.yaml");
     std::fs::write(&file, "kind: Queue\nname: gpu\nelastic: { preset: arrebol, max: 3 }\n").unwrap();
@@ -126,7 +126,7 @@ async fn a_worker_is_created_reports_is_drained_and_ended_over_the_three_protoco
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_no_node_could_hold_is_refused_at_once_and_nodes_are_cordoned() {
-    let up = Installation::setup().workers(0).start();
+    let up = Installation::setup().manager_alone().start();
     let (client, generation) = resource_manager(&up).await;
     let file = up.data().join("queue.yaml");
     let huge = "kind: Queue\nname: huge\nworkers: { cpus: 64 }\nelastic: { preset: arrebol }\n";
