@@ -69,6 +69,14 @@ pub struct Counts {
     pub consumers: u64,
 }
 
+/// What became of a queue that was to be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Deletion {
+    Gone,
+    /// Somebody consumes from it; it is as it was.
+    InUse,
+}
+
 /// A message handed to a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
@@ -112,6 +120,10 @@ pub trait Broker: Send + Sync + 'static {
     async fn consume(&self, queue: &Name, credit: u32) -> Result<Box<dyn Consumer>, BrokerError>;
 
     async fn counts(&self, queue: &Name) -> Result<Counts, BrokerError>;
+
+    /// Removes a work queue, what lies in it and its dead letters, unless somebody consumes from it. One that is not there
+    /// is gone; one that is named again comes into being again.
+    async fn delete(&self, queue: &Name) -> Result<Deletion, BrokerError>;
 
     /// The oldest dead letters of a queue, at most `limit`; they stay.
     async fn dead_letters(&self, queue: &Name, limit: u32) -> Result<Vec<DeadLetter>, BrokerError>;

@@ -17,7 +17,7 @@ use mutirao_core::limits::{MESSAGE_BYTES_MAX, NAME_CHARS_MAX};
 use parking_lot::RwLock;
 
 use crate::segments::Logs;
-use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Name, Record, Subscription};
+use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Name, Record, Subscription};
 use fanout::Topic;
 use work::Lane;
 
@@ -171,6 +171,17 @@ impl Broker for Memory {
 
     async fn counts(&self, queue: &Name) -> Result<Counts, BrokerError> {
         Ok(self.lane(queue)?.counts())
+    }
+
+    async fn delete(&self, queue: &Name) -> Result<Deletion, BrokerError> {
+        check_name(queue)?;
+        let mut lanes = self.lanes.write();
+        // Consumers hold a reference, and whoever is about to publish or to consume.
+        if lanes.get(queue).is_some_and(|lane| Arc::strong_count(lane) > 1) {
+            return Ok(Deletion::InUse);
+        }
+        lanes.remove(queue);
+        Ok(Deletion::Gone)
     }
 
     async fn dead_letters(&self, queue: &Name, limit: u32) -> Result<Vec<DeadLetter>, BrokerError> {

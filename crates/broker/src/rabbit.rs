@@ -44,7 +44,7 @@ use mutirao_core::{Clock, Dice};
 use mutirao_tls::Trust;
 
 use crate::memory::refused;
-use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Limits, Name, Record, Subscription};
+use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Limits, Name, Record, Subscription};
 use consumer::{Holders, RabbitConsumer};
 use dial::Dial;
 pub use dial::{Renew, check_url, user_in};
@@ -207,6 +207,10 @@ impl Broker for Rabbit {
 
     async fn counts(&self, queue: &Name) -> Result<Counts, BrokerError> {
         self.0.counts(queue).await
+    }
+
+    async fn delete(&self, queue: &Name) -> Result<Deletion, BrokerError> {
+        self.0.delete(queue).await
     }
 
     async fn dead_letters(&self, queue: &Name, limit: u32) -> Result<Vec<DeadLetter>, BrokerError> {

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use mutirao_core::SystemClock;
 use mutirao_core::clock::{Clock, ClockExt};
 
-use crate::{Broker, BrokerError, Consumer, Counts, Delivery, Name, Shared};
+use crate::{Broker, BrokerError, Consumer, Counts, Deletion, Delivery, Name, Shared};
 
 /// The broker under test and its surroundings.
 #[async_trait]
@@ -132,6 +132,7 @@ macro_rules! broker_suite {
             queues::ack_through_settles_everything_up_to_its_tag_and_nothing_after,
             queues::a_rejected_message_becomes_a_dead_letter_and_its_neighbours_go_on,
             queues::counts_follow_what_happens,
+            queues::a_deleted_queue_is_gone_with_all_that_lay_in_it_and_one_in_use_stays,
             queues::work_is_shared_between_consumers_with_credit,
             queues::a_slow_consumer_loses_nothing_and_the_queue_stays_within_its_bound,
             queues::many_publishers_and_consumers_lose_and_double_nothing,

@@ -2,6 +2,7 @@
 //! what must be written or said comes out as [`Effects`].
 //!
 //! - [`ledger`]: one job, its tasks and where they stand.
+//! - [`definitions`]: queues are defined, changed and deleted.
 //! - [`line`]: one queue: its retries by date, how much is out, what its definition lets out.
 //! - [`order`]: whose turn it is, by the queue's policy; [`usage`]: what somebody has used lately; [`pace`]: how many may
 //!   start in a second.
@@ -17,6 +18,7 @@
 
 mod balance;
 mod cancelling;
+mod definitions;
 mod depths;
 mod dying;
 mod facts;
@@ -136,6 +138,8 @@ pub struct Desk {
     lines: BTreeMap<QueueName, Line>,
     /// What is known of queues, with the revision, also of those where nothing ever waited.
     definitions: HashMap<QueueName, (u64, Arc<QueueSpec>)>,
+    /// Queues that were deleted, with the revision, until nothing is left of them.
+    deleted: BTreeMap<QueueName, u64>,
     sessions: Sessions,
     posted: BTreeMap<ParcelId, Posted>,
     lost: Lost,
@@ -163,6 +167,7 @@ impl Desk {
             jobs: Map::default(),
             lines: BTreeMap::new(),
             definitions: HashMap::new(),
+            deleted: BTreeMap::new(),
             sessions: Sessions::default(),
             posted: BTreeMap::new(),
             lost: Lost::default(),
@@ -205,18 +210,6 @@ impl Desk {
         line.open += ledger.open();
         self.open += ledger.open();
         self.jobs.insert(job, ledger);
-    }
-
-    /// Takes up a queue's definition, unless a later one is known. It acts on all that waits, at once.
-    pub fn define(&mut self, spec: &Arc<QueueSpec>, revision: u64, now: Now) {
-        self.seen = self.seen.max(now.mono);
-        if self.definitions.get(&spec.name).is_some_and(|(known, _)| *known >= revision) {
-            return;
-        }
-        self.definitions.insert(spec.name.clone(), (revision, spec.clone()));
-        if let Some(line) = self.lines.get_mut(&spec.name) {
-            line.define(spec, now.mono, |job| self.jobs.get(&job).map(|ledger| &ledger.rank));
-        }
     }
 
     /// After a restart: sessions that were alive when we went. Until each has spoken or its lease has run out, its queue

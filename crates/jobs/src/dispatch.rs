@@ -35,6 +35,8 @@ pub enum Outgoing {
     Control(QueueName, Control),
     /// Does anything lie in this queue?
     Look(QueueName),
+    /// This queue was deleted.
+    Remove(QueueName),
 }
 
 /// What comes back to the foreman.
@@ -47,6 +49,8 @@ pub enum Back {
     Broken(ParcelId, String),
     /// Nothing lies in this queue, nor is any of it with a consumer.
     Empty(QueueName),
+    /// The broker has this queue no more.
+    Gone(QueueName),
 }
 
 pub struct Dispatch {
@@ -86,6 +90,10 @@ impl Dispatch {
                     Some(Outgoing::Control(queue, control)) => self.control(&queue, &control).await,
                     Some(Outgoing::Look(queue)) => {
                         self.lanes.look(queue);
+                        continue;
+                    }
+                    Some(Outgoing::Remove(queue)) => {
+                        self.lanes.remove(queue);
                         continue;
                     }
                     None => break,

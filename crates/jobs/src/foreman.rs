@@ -45,7 +45,7 @@ use crate::desk::{Desk, Now};
 use crate::dispatch::{Back, Outgoing};
 use crate::question::{Answer, Question};
 use crate::reports::{Incoming, Mark};
-use crate::store::queues::QueueRow;
+use crate::store::queues::{QueueRow, Removed};
 use crate::store::{OpenJob, Settlement, Settling};
 use asked::define;
 use comparing::Comparing;
@@ -65,8 +65,11 @@ pub enum Ask<A> {
     /// A job that this process has just written.
     Admit(JobKey, Box<Ledger>),
     Question(Question, A),
-    /// Definitions of queues, as the store has them.
-    Define(Vec<QueueRow>),
+    /// Definitions of queues, as the store has them, and queues that were deleted.
+    Queues {
+        defined: Vec<QueueRow>,
+        removed: Vec<Removed>,
+    },
 }
 
 /// What happens.
@@ -128,6 +131,8 @@ pub struct Foreman<A> {
     stage: Stage,
     /// Something happened since the desk was last asked what may go out.
     stirred: bool,
+    /// Nothing may go out, so that it is no use to be awake when something is due.
+    barred: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -156,6 +161,7 @@ impl<A> Foreman<A> {
             watch: Watch::new(now.mono),
             stage: Stage::Working,
             stirred: true,
+            barred: false,
         }
     }
 
@@ -247,7 +253,11 @@ impl<A> Foreman<A> {
     }
 
     fn hand_out(&mut self, outside: Outside) -> Option<Effect<A>> {
-        if !self.stirred || !self.may_act(outside) || outside.way == Way::Full || self.pending.is_in_trouble() {
+        if !self.stirred {
+            return None;
+        }
+        self.barred = !self.may_act(outside) || outside.way == Way::Full || self.pending.is_in_trouble();
+        if self.barred {
             return None;
         }
         self.stirred = false;
@@ -296,6 +306,7 @@ impl<A> Foreman<A> {
                 Back::Unsent(parcel) => self.desk.unpost(parcel, now),
                 Back::TooLong(parcel) => self.desk.split(parcel, now),
                 Back::Broken(parcel, why) => self.desk.refuse(parcel, &why, now),
+                Back::Gone(queue) => self.desk.is_gone(&queue),
                 Back::Empty(queue) => {
                     let lost = self.desk.found_empty(&queue, self.patience, now);
                     watch::warn_of_lost(lost);

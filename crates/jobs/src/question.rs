@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::desk::{Desk, Now, Standing, UnderWay};
 use crate::store::dead::Tried;
-use crate::store::queues::QueueRow;
+use crate::store::queues::{QueueRow, Removed};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -40,6 +40,8 @@ pub enum Question {
     Revive { job: JobKey, tasks: Vec<Tried> },
     /// A queue was made or changed, which the store has written.
     Define { queue: Box<QueueRow> },
+    /// A queue was deleted, which the store has written.
+    Forget { queue: Removed },
     /// How do the queues stand?
     Loads,
     /// What holds this queue back?
@@ -148,6 +150,7 @@ impl Question {
             Question::Admit { .. }
             | Question::Rest { .. }
             | Question::Define { .. }
+            | Question::Forget { .. }
             | Question::CancelJob { .. }
             | Question::CancelTask { .. }
             | Question::Revive { .. }

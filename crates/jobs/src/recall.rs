@@ -2,7 +2,6 @@
 //! made of it is the foreman's to say.
 
 use mutirao_core::ShardId;
-use mutirao_core::envelope::shard_of;
 use mutirao_store::StoreError;
 use tokio::sync::mpsc;
 
@@ -31,7 +30,6 @@ pub(crate) async fn everything(store: &Store, shard: ShardId, generation: u64) -
     let sessions = store.sessions(shard).await?;
     let keys = store.open_keys(shard).await?;
     let jobs = if keys.is_empty() { Vec::new() } else { store.open_jobs(keys).await? };
-    let mut queues = store.queues(0).await?;
-    queues.retain(|row| shard_of(&row.spec.name) == shard);
+    let queues = store.queues_of(shard).await?;
     Ok(Recalled { generation, jobs, sessions, queues })
 }

@@ -7,6 +7,7 @@ mod elastic;
 mod guard;
 mod looks;
 mod submit;
+mod tallies;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,6 +41,7 @@ use crate::store::{self, Forgotten, Shared as Store};
 pub use elastic::Elasticity;
 pub(crate) use looks::LOOK_PATIENCE;
 pub use submit::Submitted;
+use tallies::Tallies;
 
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// How long the shards may take to be settled and handed over.
@@ -91,6 +93,7 @@ pub(crate) struct Inner {
     /// Who knows of workers that come and go, once it was given.
     elasticity: OnceLock<Arc<dyn Elasticity>>,
     told: Mutex<elastic::Told>,
+    tallies: Tallies,
     /// The shards of jobs that were asked for.
     homes: Mutex<HashMap<JobKey, ShardId>>,
     /// No job is taken in any more.
@@ -149,6 +152,7 @@ impl Jobs {
             news,
             elasticity: OnceLock::new(),
             told: Mutex::default(),
+            tallies: Tallies::default(),
             homes: Mutex::default(),
             closed: AtomicBool::new(false),
             ending: watch::Sender::new(false),

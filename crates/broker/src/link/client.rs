@@ -22,7 +22,7 @@ use tokio::task::AbortHandle;
 
 use super::frame::{Answer, Ask, FRAME_COST_MAX, body_cost, fitting};
 use crate::memory::check_size;
-use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Name, Record, Subscription};
+use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Name, Record, Subscription};
 use channel::{LinkConsumer, LinkSubscription};
 use state::{OnLoss, Reply, Room, State};
 
@@ -210,6 +210,13 @@ impl Broker for Link {
     async fn counts(&self, queue: &Name) -> Result<Counts, BrokerError> {
         match self.ask(|id| Ask::Counts { id, queue: queue.into() }, Vec::new(), OnLoss::AskAgain).await? {
             (Answer::Counts(counts), _) => Ok(counts),
+            _ => unexpected(),
+        }
+    }
+
+    async fn delete(&self, queue: &Name) -> Result<Deletion, BrokerError> {
+        match self.ask(|id| Ask::Delete { id, queue: queue.into() }, Vec::new(), OnLoss::AskAgain).await? {
+            (Answer::Deleted(deletion), _) => Ok(deletion),
             _ => unexpected(),
         }
     }

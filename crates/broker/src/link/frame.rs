@@ -2,14 +2,15 @@
 //! bodies, and the bodies themselves, which are never copied out of the message they came in (but for small ones).
 //!
 //! Postcard does not describe itself, so a reader cannot skip what it does not know: a change to the heads is a new
-//! [`SUBPROTOCOL`], which a server offers beside the old one for as long as old peers live.
+//! [`SUBPROTOCOL`], which a server offers beside the old one for as long as old peers live. Not so a question that is added
+//! at the end and that no old peer is ever asked.
 
 use bytes::{Buf, Bytes};
 use mutirao_core::limits::MESSAGE_BYTES_MAX;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{BrokerError, Counts};
+use crate::{BrokerError, Counts, Deletion};
 
 /// Offered and selected in the WebSocket handshake.
 pub const SUBPROTOCOL: &str = "mutirao.link.v1";
@@ -83,6 +84,10 @@ pub(super) enum Ask {
     Forget {
         id: u64,
     },
+    Delete {
+        id: u64,
+        queue: String,
+    },
 }
 
 /// Server to client.
@@ -128,6 +133,7 @@ pub(super) enum Answer {
     Extent(u64, u64),
     /// One offset for each body.
     Records(Vec<u64>),
+    Deleted(Deletion),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,6 +23,7 @@ pub struct Permit {
     subscribe: Names,
     append: Names,
     read: Names,
+    delete: Names,
     vet: Option<Vet>,
 }
 
@@ -68,6 +69,8 @@ pub(super) enum Deed {
     Append,
     /// Records and extents of logs.
     Read,
+    /// For whoever may do everything.
+    Delete,
 }
 
 impl Deed {
@@ -80,6 +83,7 @@ impl Deed {
             Deed::Subscribe => "subscribing to",
             Deed::Append => "appending to",
             Deed::Read => "reading",
+            Deed::Delete => "deleting",
         }
     }
 }
@@ -93,6 +97,7 @@ impl Permit {
             subscribe: Names::All,
             append: Names::All,
             read: Names::All,
+            delete: Names::All,
             vet: None,
         }
     }
@@ -146,6 +151,7 @@ impl Permit {
             Deed::Subscribe => self.subscribe.has(name),
             Deed::Append => self.append.has(name),
             Deed::Read => self.read.has(name),
+            Deed::Delete => self.delete.has(name),
         };
         if allowed { Ok(()) } else { Err(refusal(deed, name, "this connection may not")) }
     }
@@ -173,6 +179,7 @@ mod tests {
         for name in ["results.jobs.", "results.jobs", "results.jobsx", "tasks.a"] {
             assert!(permit.check(Deed::Publish, name).is_err(), "{name}");
         }
+        assert!(permit.check(Deed::Delete, "tasks.a").is_err(), "who takes from a queue may not delete it");
         assert!(permit.check(Deed::Consume, "tasks.ab").is_err() && permit.check(Deed::Append, "tasks.a").is_err());
     }
 

@@ -195,6 +195,11 @@ impl Session {
                 let work = async move { broker.counts(&queue).await.map(|c| (Answer::Counts(c), Vec::new())) };
                 self.ask(id, allowed, work).await;
             }
+            Ask::Delete { id, queue } => {
+                let allowed = self.permit.check(Deed::Delete, &queue);
+                let work = async move { broker.delete(&queue).await.map(|d| (Answer::Deleted(d), Vec::new())) };
+                self.ask(id, allowed, work).await;
+            }
             Ask::DeadLetters { id, queue, limit } => {
                 let allowed = self.permit.check(Deed::Consume, &queue);
                 self.ask(id, allowed, dead_letters(broker, queue, limit)).await;

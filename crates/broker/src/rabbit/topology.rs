@@ -1,7 +1,7 @@
 //! What must exist in RabbitMQ, and with which arguments. Managers declare each once for a connection, which makes it when
 //! it is missing and checks it when it is there. Workers make nothing but their own ears: they find what managers made.
 
-use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{ExchangeKind, Queue};
 
@@ -9,7 +9,7 @@ use super::Part;
 use super::line::{Line, Up};
 use super::names::Work;
 use super::trouble::{ACCESS_REFUSED, NOT_FOUND, Trouble, about, code};
-use crate::{BrokerError, Limits};
+use crate::{BrokerError, Deletion, Limits};
 
 /// Times a message may come back unacknowledged before it counts as poison and goes to the dead letters. RabbitMQ 4 would
 /// choose the same by itself, RabbitMQ 3 no limit at all.
@@ -99,6 +99,20 @@ async fn make_work(up: &Up, work: &Work, limits: &Limits) -> Result<(), Trouble>
     let bind = up.channel().await?;
     let bound = bind.queue_bind(queue.into(), entrance.as_str().into(), queue.into(), options, FieldTable::default());
     bound.await.map_err(about(queue))
+}
+
+/// A work queue and its dead letters are no more, unless somebody takes from it. Quorum queues cannot be told to go only if
+/// they are unused, so that is looked at: whoever comes in between attaches again, and finds it made anew.
+pub(super) async fn remove_work(up: &Up, work: &Work) -> Result<Deletion, Trouble> {
+    if look(up, &work.queue).await?.is_some_and(|queue| queue.consumer_count() > 0) {
+        return Ok(Deletion::InUse);
+    }
+    let channel = up.channel().await?;
+    for name in [&work.queue, &work.dead] {
+        // One that is not there is gone: RabbitMQ says the same.
+        channel.queue_delete(name.as_str().into(), QueueDeleteOptions::default()).await.map_err(about(name))?;
+    }
+    Ok(Deletion::Gone)
 }
 
 /// What a worker needs and a manager has not made yet, or is just making anew, is waited for.

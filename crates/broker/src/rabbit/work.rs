@@ -16,12 +16,12 @@ use mutirao_core::envelope::{Parcel, open};
 use super::line::Up;
 use super::names::Work;
 use super::post::{Address, MustArrive, Undelivered, persistent, with_header};
-use super::topology::{ensure_work, look};
+use super::topology::{ensure_work, look, remove_work};
 use super::trouble::{Trouble, about};
 use super::{Inner, Part};
 use crate::inbox::REASON_CHARS_MAX;
 use crate::memory::{check_size, refused};
-use crate::{BrokerError, Counts, DeadLetter, Name};
+use crate::{BrokerError, Counts, DeadLetter, Deletion, Name};
 
 /// Where a dead letter keeps its reason. What RabbitMQ puts there itself (too many deliveries) has its own header.
 const REASON: &str = "x-mutirao-reason";
@@ -174,6 +174,28 @@ impl Inner {
             dead: dead.message_count().into(),
             consumers: waiting.consumer_count().into(),
         })
+    }
+
+    pub async fn delete(&self, queue: &Name) -> Result<Deletion, BrokerError> {
+        let work = self.names.work(queue)?;
+        if self.part == Part::Worker {
+            return Err(refused(queue, "a worker deletes nothing"));
+        }
+        let mut since = Since::default();
+        loop {
+            let up = self.giving.up().await?;
+            since.begin(up.generation, self.clock.monotonic());
+            let removed = self.giving.answered(&up, remove_work(&up, &work)).await;
+            for line in [&self.giving, &self.taking] {
+                line.forget_declared(&work.queue);
+            }
+            match removed {
+                Ok(deletion) => return Ok(deletion),
+                Err(Trouble::Said(error)) => return Err(error),
+                Err(Trouble::Lost(why)) => self.still_worth_it(&up, &since, &work.queue, &why).await?,
+            }
+            self.giving.after_loss(up.generation).await;
+        }
     }
 
     pub async fn dead_letters(&self, queue: &Name, limit: u32) -> Result<Vec<DeadLetter>, BrokerError> {

@@ -230,3 +230,26 @@ pub async fn a_wait_for_deliveries_that_is_given_up_loses_nothing(harness: &dyn 
     publisher.await.expect("the publisher");
     assert_eq!(got, (0..50).collect::<Vec<_>>());
 }
+
+pub async fn a_deleted_queue_is_gone_with_all_that_lay_in_it_and_one_in_use_stays(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    let deleted = async || soon("delete", broker.delete("q")).await.expect("delete");
+    assert_eq!(deleted().await, Deletion::Gone, "it was never there");
+    soon("publish", broker.publish("q", bodies(0..5))).await.expect("publish");
+    let mut consumer = broker.consume("q", 1).await.expect("consume");
+    let first = take(&mut consumer, 1).await;
+    consumer.reject(first[0].tag, "why not").await.expect("reject");
+    take(&mut consumer, 1).await;
+    counts_become(&broker, "q", Counts { ready: 3, unacked: 1, dead: 1, consumers: 1 }).await;
+    assert_eq!(deleted().await, Deletion::InUse);
+    counts_become(&broker, "q", Counts { ready: 3, unacked: 1, dead: 1, consumers: 1 }).await;
+    drop(consumer);
+    // That it went travels.
+    while deleted().await == Deletion::InUse {
+        SystemClock.sleep(Duration::from_millis(10)).await;
+    }
+    counts_become(&broker, "q", Counts::default()).await;
+    soon("publish", broker.publish("q", bodies(5..6))).await.expect("publish");
+    let mut consumer = broker.consume("q", 1).await.expect("consume");
+    assert_eq!(numbers(&take(&mut consumer, 1).await), [5], "it came into being again");
+}

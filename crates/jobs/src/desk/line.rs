@@ -59,6 +59,11 @@ impl Line {
         self.pace = spec.limits.starts_per_second.map(paced);
     }
 
+    /// The queue is no more: nothing goes out.
+    pub fn close(&mut self) {
+        self.gate = Gate::Paused;
+    }
+
     /// Time passes; to be told before anything is asked.
     pub fn pass(&mut self, now: Mono) {
         self.order.pass(now);

@@ -312,3 +312,17 @@ fn handing_out_takes_as_many_steps_from_a_million_waiting_as_from_a_thousand() {
         assert!(jobs <= 2.0 * few + 1.0, "{}: {few} steps, then {jobs}", policy.word());
     }
 }
+
+#[test]
+fn what_is_out_already_does_not_go_before_a_task_that_waits() {
+    let (queue, now) = (QueueName::default(), start());
+    let mut desk = Desk::new(1, LEASE, 1);
+    for job in [1, 2] {
+        desk.admit(JobKey(job), Ledger::new(queue.clone(), 1, 20, Retry::default(), Needs::default()));
+    }
+    hire(&mut desk, &queue, 4, now);
+    let out: usize = desk.hand_out(now).iter().map(|parcel| parcel.picks.len()).sum();
+    assert!((1..20).contains(&out), "{out}");
+    let place = desk.place(TaskKey { job: JobKey(2), index: 1 }).unwrap();
+    assert_eq!(place.ahead, 20 - out as u64);
+}

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use mutirao_broker::{BrokerError, Shared as Broker};
+use mutirao_broker::{BrokerError, Deletion, Shared as Broker};
 use mutirao_core::Clock;
 use mutirao_core::envelope::{ParcelId, tasks_of};
 use mutirao_core::id::QueueName;
@@ -36,6 +36,7 @@ pub(super) struct Packed {
 enum Trip {
     Published { queue: QueueName, parcels: Vec<(ParcelId, HandedOut)>, result: Result<(), BrokerError> },
     Looked { queue: QueueName, is_empty: bool },
+    Removed { queue: QueueName, deletion: Result<Deletion, BrokerError> },
 }
 
 #[derive(Default)]
@@ -124,6 +125,20 @@ impl Lanes {
         }));
     }
 
+    /// Removes a queue from the broker. What is sent there meanwhile leaves afterwards, to one that is made anew.
+    pub fn remove(&mut self, queue: QueueName) {
+        let lane = self.lanes.entry(queue.clone()).or_default();
+        if lane.is_busy() || lane.looking.is_some() {
+            return;
+        }
+        lane.publishing = true;
+        let broker = self.broker.clone();
+        self.under_way.push(Box::pin(async move {
+            let deletion = broker.delete(&tasks_of(&queue)).await;
+            Trip::Removed { queue, deletion }
+        }));
+    }
+
     /// What came of the next trip that ends; none when nothing is under way. Cancel-safe.
     pub async fn next(&mut self) -> Option<Vec<Back>> {
         Some(match self.under_way.next().await? {
@@ -131,6 +146,20 @@ impl Lanes {
                 let look = self.lanes.get_mut(&queue).and_then(|lane| lane.looking.take());
                 self.go_on(queue.clone());
                 if is_empty && look == Some(Look::Clear) { vec![Back::Empty(queue)] } else { Vec::new() }
+            }
+            Trip::Removed { queue, deletion } => {
+                if let Some(lane) = self.lanes.get_mut(&queue) {
+                    lane.publishing = false;
+                }
+                self.go_on(queue.clone());
+                match deletion {
+                    Ok(Deletion::Gone) => vec![Back::Gone(queue)],
+                    Ok(Deletion::InUse) => Vec::new(),
+                    Err(error) => {
+                        tracing::debug!(%queue, %error, "a deleted queue is still with the broker; trying again later");
+                        Vec::new()
+                    }
+                }
             }
             Trip::Published { queue, parcels, result } => {
                 let trouble = result.err().map(|error| error.to_string());

@@ -8,7 +8,7 @@ use super::{Ask, Foreman};
 use crate::desk::{Desk, Now};
 use crate::question::{Answer, Question};
 use crate::store::dead::Tried;
-use crate::store::queues::QueueRow;
+use crate::store::queues::{QueueRow, Removed};
 
 pub(super) fn define(desk: &mut Desk, queues: Vec<QueueRow>, now: Now) {
     queues.into_iter().for_each(|queue| desk.define(&Arc::new(queue.spec), queue.revision, now));
@@ -22,7 +22,10 @@ impl<A> Foreman<A> {
                     self.desk.admit(job, *ledger);
                 }
             }
-            Ask::Define(queues) => define(&mut self.desk, queues, now),
+            Ask::Queues { defined, removed } => {
+                removed.into_iter().for_each(|queue| self.forget(queue));
+                define(&mut self.desk, defined, now);
+            }
             Ask::Question(question, asker) => self.question(question, asker, now),
         }
     }
@@ -47,12 +50,9 @@ impl<A> Foreman<A> {
             }
             Question::Admit { job } => self.hear_of(job),
             Question::Revive { job, tasks } => self.revive(job, &tasks),
-            Question::Define { queue } => {
-                define(&mut self.desk, vec![*queue], now);
-                // It may have been deleted together with its jobs.
-                self.comparing.soon();
-            }
             Question::Rest { workers } => self.desk.rest(workers),
+            Question::Define { queue } => define(&mut self.desk, vec![*queue], now),
+            Question::Forget { queue } => self.forget(queue),
             Question::Bury { worker: Some(worker), pid, .. } => self.desk.bury(&worker, pid, now),
             _ => {}
         }
@@ -64,6 +64,13 @@ impl<A> Foreman<A> {
             // It was over, and is not any more.
             self.pending.exhume(job);
             self.comparing.ask_for(job);
+        }
+    }
+
+    fn forget(&mut self, Removed { queue, revision }: Removed) {
+        if self.desk.forget(&queue, revision) {
+            // It may have been deleted together with its jobs.
+            self.comparing.soon();
         }
     }
 

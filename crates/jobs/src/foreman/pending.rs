@@ -102,6 +102,14 @@ impl<A> Pending<A> {
         }
     }
 
+    /// Has a queue that was deleted removed from the broker, in the same way.
+    pub fn remove(&mut self, queue: QueueName) {
+        let is_wanted = |waiting: &Outgoing| matches!(waiting, Outgoing::Remove(other) if *other == queue);
+        if !self.outgoing.iter().any(is_wanted) {
+            self.outgoing.push_back(Outgoing::Remove(queue));
+        }
+    }
+
     pub fn answer(&mut self, asker: A, answer: Answer) {
         self.answers.push_back((asker, answer));
     }

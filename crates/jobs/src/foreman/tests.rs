@@ -342,3 +342,32 @@ fn stops(effect: Effect<u32>) -> Option<Vec<JobKey>> {
         _ => None,
     }
 }
+
+#[test]
+fn while_the_store_refuses_what_is_due_does_not_keep_anybody_awake() {
+    let mut scene = Scene::new();
+    let retry = Retry { retries: 3, ..Retry::default() };
+    let ledger = Ledger::new(QueueName::default(), 1, 1, retry, Needs::default());
+    scene.tell(Input::Asked(Ask::Admit(JobKey(2), Box::new(ledger))));
+    scene.beat(&[]);
+    scene.write();
+    let handed: Vec<Handed> = scene.turn().into_iter().find_map(parcels).unwrap();
+    let pick = handed.iter().flat_map(|parcel| &parcel.picks).find(|pick| pick.task.job == JobKey(2)).unwrap();
+    let mut failed = done(pick);
+    failed.taken = handed.iter().map(|parcel| parcel.id).collect();
+    failed.done[0].outcome.verdict = Verdict::Failed;
+    scene.hear(failed);
+    assert!(scene.turn().iter().any(settles));
+    scene.tell(Input::Unsettled);
+    let (until, mut wakes) = (scene.now.mono.plus(Duration::from_secs(60)), 0);
+    while scene.now.mono < until {
+        let wait = scene.foreman.wake_at().since(scene.now.mono);
+        scene.pass(wait);
+        wakes += 1;
+        scene.tell(Input::Tick(Reach::Near));
+        if scene.turn().iter().any(settles) {
+            scene.tell(Input::Unsettled);
+        }
+    }
+    assert!(wakes < 600, "{wakes} times in a minute");
+}

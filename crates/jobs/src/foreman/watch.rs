@@ -83,6 +83,10 @@ impl<A> Foreman<A> {
         if self.desk.is_idle() {
             return TICK_IDLE;
         }
+        // What is due and cannot go out would have us look again at once, for as long as that lasts.
+        if self.barred {
+            return TICK;
+        }
         self.desk.next_due().map_or(TICK, |due| due.since(now).clamp(TICK_SHORTEST, TICK))
     }
 
@@ -92,6 +96,7 @@ impl<A> Foreman<A> {
             return;
         }
         self.watch.last_check = now.mono;
+        self.desk.clear_away().into_iter().for_each(|queue| self.pending.remove(queue));
         warn_of_lost(self.desk.take_back_lost(self.patience, now));
         for queue in self.desk.overdue(self.patience, now) {
             self.pending.look_at(queue);

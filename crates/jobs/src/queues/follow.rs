@@ -1,4 +1,4 @@
-//! The definitions of queues, brought to the posts of this process: every few seconds those that changed, so that a word
+//! The definitions of queues, brought to the posts of this process: every few seconds those that changed or were deleted, so that a word
 //! that got lost costs no more. One small question to the store for the whole process.
 
 use std::collections::BTreeMap;
@@ -7,38 +7,54 @@ use std::time::Duration;
 
 use mutirao_core::envelope::shard_of;
 use mutirao_core::{Clock, ShardId};
+use mutirao_store::StoreError;
 
 use crate::doors::{Ask, Doors};
 use crate::store::Shared as Store;
-use crate::store::queues::QueueRow;
+use crate::store::queues::{QueueRow, Removed};
 
 const COMPARE: Duration = Duration::from_secs(5);
 
+/// Up to which revisions a post was told. The two are read one after the other, so one does not speak for the other.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    defined: u64,
+    removed: u64,
+}
+
 /// For as long as it is not dropped.
 pub(crate) async fn run(store: Store, doors: Doors, clock: Arc<dyn Clock>) {
-    // The generation of each post, and the revision up to which it was told.
-    let mut told: BTreeMap<ShardId, (u64, u64)> = BTreeMap::new();
+    // With the generation of each post.
+    let mut told: BTreeMap<ShardId, (u64, Told)> = BTreeMap::new();
     loop {
         clock.sleep(COMPARE).await;
         let open = doors.all();
         let known = |(shard, generation): (ShardId, u64)| {
-            told.get(&shard).filter(|(post, _)| *post == generation).map_or(0, |(_, revision)| *revision)
+            told.get(&shard).filter(|(post, _)| *post == generation).map_or(Told::default(), |(_, told)| *told)
         };
-        let Some(after) = open.iter().map(|(shard, door)| known((*shard, door.generation))).min() else { continue };
-        let changed = match store.queues(after).await {
-            Ok(changed) => changed,
+        let known: Vec<Told> = open.iter().map(|(shard, door)| known((*shard, door.generation))).collect();
+        let Some(defined) = known.iter().map(|told| told.defined).min() else { continue };
+        let removed = known.iter().map(|told| told.removed).min().unwrap_or_default();
+        let read = async { Ok::<_, StoreError>((store.queues(defined).await?, store.removed_queues(removed).await?)) };
+        let (changed, gone) = match read.await {
+            Ok(read) => read,
             Err(error) => {
                 tracing::debug!(%error, "definitions of queues could not be read; the next round will");
                 continue;
             }
         };
-        let latest = changed.iter().map(|row| row.revision).max().unwrap_or(after);
+        let latest = Told {
+            defined: changed.iter().map(|row| row.revision).max().unwrap_or(defined),
+            removed: gone.iter().map(|gone| gone.revision).max().unwrap_or(removed),
+        };
         told = open.iter().map(|(shard, door)| (*shard, (door.generation, latest))).collect();
         for (shard, door) in open {
-            let mine: Vec<QueueRow> = changed.iter().filter(|row| shard_of(&row.spec.name) == shard).cloned().collect();
-            if !mine.is_empty() {
+            let defined: Vec<QueueRow> =
+                changed.iter().filter(|row| shard_of(&row.spec.name) == shard).cloned().collect();
+            let removed: Vec<Removed> = gone.iter().filter(|gone| shard_of(&gone.queue) == shard).cloned().collect();
+            if !defined.is_empty() || !removed.is_empty() {
                 // A post that has just ended has a successor, which reads them itself.
-                let _ = door.asks.send(Ask::Define(mine)).await;
+                let _ = door.asks.send(Ask::Queues { defined, removed }).await;
             }
         }
     }

@@ -10,7 +10,7 @@ use mutirao_queues::QueueSpec;
 use crate::meters::ENDED;
 use crate::question::Question;
 use crate::service::{Jobs, refused, unstoppable};
-use crate::store::queues::{By, Deleted, Expected, Put, QueueRow, Unfinished};
+use crate::store::queues::{By, Deleted, Expected, Put, QueueRow, Removed, Unfinished};
 
 /// What whoever changes a queue believes to be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,18 +134,10 @@ impl Jobs {
         }
         let (jobs, by, queue) = (self.clone(), self.by(caller), name.clone());
         let deleted = unstoppable(async move {
-            let at = by.at;
             let deleted = jobs.0.store.delete_queue(queue.clone(), unfinished, by).await.map_err(refused)?;
             if let Deleted::Gone { revision, cancelled, .. } = &deleted {
-                // To the owner it is from now on a queue that says nothing of itself; its jobs it finds cancelled.
-                let plain = QueueRow {
-                    spec: QueueSpec::new(queue.clone()),
-                    revision: *revision,
-                    created_at: at,
-                    changed_at: at,
-                    changed_by: String::new(),
-                };
-                jobs.0.asking.tell(shard_of(&queue), Question::Define { queue: Box::new(plain) }).await;
+                let removed = Removed { queue: queue.clone(), revision: *revision };
+                jobs.0.asking.tell(shard_of(&queue), Question::Forget { queue: removed }).await;
                 jobs.0.news.tell(cancelled.clone());
             }
             Ok(deleted)

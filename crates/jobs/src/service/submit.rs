@@ -35,6 +35,7 @@ impl Submitted {
 }
 
 /// Who said whether a job fits.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     Owner,
     Store,
@@ -85,12 +86,15 @@ impl Jobs {
         let job = tokio::task::spawn_blocking(move || new_job(spec, &defaults, owner, idempotency, trace, created_at))
             .await
             .map_err(|_| Problem::internal())?;
-        let jobs = self.clone();
+        let (jobs, home) = (self.clone(), queue.clone());
         let ledger = Box::new(Ledger::new(queue.clone(), first, total, retry, needs).ranked(rank));
         // A caller that hangs up must not leave a job that is written and never looked at.
         let created = unstoppable(async move {
             let created = jobs.0.store.create(job).await.map_err(refused)?;
             if let Created::New(job) = created {
+                if source == Source::Store {
+                    jobs.0.tallies.add(&home, u64::from(total));
+                }
                 // Were nobody to hear this, the owner would find the job by itself: it is accepted either way.
                 match jobs.0.doors.of(shard) {
                     Some(door) => drop(door.asks.send(Ask::Admit(job, ledger)).await),
@@ -133,7 +137,15 @@ impl Jobs {
             Err(silent) => silent,
         };
         tracing::debug!(%silent, "a job is taken in without asking the owner of its queue");
-        let open = self.0.store.open_tasks(queue.clone()).await.map_err(refused)?;
+        let now = self.0.clock.monotonic();
+        let open = match self.0.tallies.of(queue, now) {
+            Some(open) => open,
+            None => {
+                let open = self.0.store.open_tasks(queue.clone()).await.map_err(refused)?;
+                self.0.tallies.read(queue.clone(), open, now);
+                open
+            }
+        };
         Ok((Fit { known: true, largest: None, open_tasks: open.of_shard, waiting: open.of_queue }, Source::Store))
     }
 }

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use mutirao_core::id::QueueName;
-use mutirao_core::{JobKey, Timestamp};
+use mutirao_core::{JobKey, ShardId, Timestamp};
 use mutirao_queues::QueueSpec;
 use mutirao_store::StoreError;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,36 @@ pub struct QueueRow {
     pub created_at: Timestamp,
     pub changed_at: Timestamp,
     pub changed_by: String,
+}
+
+/// A definition as it lies in the store.
+pub(crate) struct Written {
+    pub name: QueueName,
+    pub definition: String,
+    pub revision: u64,
+    pub created_at: Timestamp,
+    pub changed_at: Timestamp,
+    pub changed_by: String,
+}
+
+impl Written {
+    /// One that cannot be read (a newer program's, or damaged) is a paused queue: its tasks wait, and no other queue minds.
+    pub fn or_held(self) -> QueueRow {
+        let Self { name, definition, revision, created_at, changed_at, changed_by } = self;
+        // A manager of the next version, on the same database, may know more fields.
+        let spec = mutirao_core::tolerant::read(definition.as_bytes()).unwrap_or_else(|error| {
+            tracing::warn!(queue = %name, %error, "the definition of a queue cannot be read; until it is replaced, the queue is held");
+            QueueSpec { paused: true, ..QueueSpec::new(name) }
+        });
+        QueueRow { spec, revision, created_at, changed_at, changed_by }
+    }
+}
+
+/// A queue that is no more, and the revision that its deletion has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removed {
+    pub queue: QueueName,
+    pub revision: u64,
 }
 
 /// Who changes something, and when.
@@ -31,8 +61,6 @@ pub enum Expected {
     Absent,
     /// This revision, and no later one.
     Revision(u64),
-    /// It, whatever its revision.
-    Present,
     Anything,
 }
 
@@ -40,7 +68,7 @@ impl Expected {
     /// Whether a change may be made to what is there.
     pub fn fits(self, there: Option<u64>) -> bool {
         match (self, there) {
-            (Expected::Anything, _) | (Expected::Absent, None) | (Expected::Present, Some(_)) => true,
+            (Expected::Anything, _) | (Expected::Absent, None) => true,
             (Expected::Revision(revision), there) => there == Some(revision),
             _ => false,
         }
@@ -82,8 +110,13 @@ pub enum Deleted {
 
 #[async_trait]
 pub trait QueueStore: Send + Sync + 'static {
-    /// Those changed after this revision, by name. Changes become visible in the order of their revisions.
+    /// Those changed after this revision, by name. Changes become visible in the order of their revisions. One whose
+    /// definition cannot be read is there, paused.
     async fn queues(&self, after: u64) -> Result<Vec<QueueRow>, StoreError>;
+    /// Those of a shard, in the same way.
+    async fn queues_of(&self, shard: ShardId) -> Result<Vec<QueueRow>, StoreError>;
+    /// Those deleted after this revision, as far as that is still remembered.
+    async fn removed_queues(&self, after: u64) -> Result<Vec<Removed>, StoreError>;
     async fn queue(&self, name: QueueName) -> Result<Option<QueueRow>, StoreError>;
     async fn put_queue(&self, spec: QueueSpec, expected: Expected, by: By) -> Result<Put, StoreError>;
     /// It and, if that is wanted, its unfinished jobs: all or nothing.

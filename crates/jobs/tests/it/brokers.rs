@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use mutirao_broker::memory::Memory;
-use mutirao_broker::{Broker, BrokerError, Consumer, Counts, DeadLetter, Name, Record, Subscription};
+use mutirao_broker::{Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Name, Record, Subscription};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -68,6 +68,9 @@ impl Broker for Faulty {
     }
     async fn consume(&self, queue: &Name, credit: u32) -> Result<Box<dyn Consumer>, BrokerError> {
         self.under.consume(queue, credit).await
+    }
+    async fn delete(&self, queue: &Name) -> Result<Deletion, BrokerError> {
+        self.under.delete(queue).await
     }
     async fn dead_letters(&self, queue: &Name, limit: u32) -> Result<Vec<DeadLetter>, BrokerError> {
         self.under.dead_letters(queue, limit).await

@@ -136,6 +136,15 @@ impl House {
         submit(&self.jobs, spec).await
     }
 
+    /// Waits until it is so.
+    pub async fn eventually(&self, what: &str, is_so: impl AsyncFn() -> bool) {
+        let deadline = SystemClock.monotonic().plus(PATIENCE);
+        while !is_so().await {
+            assert!(SystemClock.monotonic() < deadline, "never: {what}");
+            SystemClock.sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     pub async fn worker(&self) -> Played {
         Played::start(&QueueName::default(), &self.broker).await
     }

@@ -2,27 +2,34 @@
 
 use std::time::Duration;
 
+use mutirao_broker::{Broker, Counts};
 use mutirao_core::auth::{DEFAULT_NAMESPACE, Principal, Role};
+use mutirao_core::envelope::{shard_of, tasks_of};
 use mutirao_core::id::{JobKey, QueueName};
 use mutirao_core::job::{JobSpec, JobState, Spread};
 use mutirao_core::outcome::Verdict;
 use mutirao_core::quantity::Span;
+use mutirao_core::shard::JOBS_SHARDS;
 use mutirao_core::task::{Action, Retry, TaskSpec};
-use mutirao_core::{Clock, SystemClock, Timestamp};
+use mutirao_core::{Clock, ShardId, SystemClock, Timestamp};
 use mutirao_jobs::entries::Kind;
 use mutirao_jobs::queues::Precondition;
 use mutirao_jobs::service::Submitted;
-use mutirao_jobs::store::queues::{By, Deleted, Expected, Put, Unfinished};
+use mutirao_jobs::store::queues::{By, Deleted, Expected, Put, QueueRow, Unfinished};
 use mutirao_jobs::store::{Created, NewJob};
-use mutirao_queues::{Explanation, Limits, Policy, QueueSpec};
+use mutirao_queues::{Explanation, Limits, Policy, QueueSpec, QueueView};
+use mutirao_store::Database;
+use mutirao_store::postgres::Ask;
 
 use crate::engine::{Engine, on_both};
-use crate::house::{House, Played, get, handed, house, noop};
+use crate::house::{House, Played, ana, get, handed, house, noop};
 
 on_both! {
     a_queue_is_changed_only_as_whoever_changes_it_believes_it_to_be,
     a_queue_with_unfinished_jobs_is_deleted_only_together_with_them,
     no_job_is_left_in_a_queue_that_is_gone,
+    a_definition_that_cannot_be_read_holds_its_queue_and_no_other,
+    who_asks_later_still_hears_which_queues_were_deleted,
 }
 
 fn by(at: i64) -> By {
@@ -96,6 +103,47 @@ async fn a_queue_with_unfinished_jobs_is_deleted_only_together_with_them(engine:
     assert_eq!(store.create(job_in(&night, None)).await.unwrap(), Created::NoQueue);
     assert_eq!(store.create(job_in(&night, Some("new"))).await.unwrap(), Created::NoQueue);
     assert_eq!(store.create(job_in(&night, Some("k"))).await.unwrap(), Created::Before(job), "it was accepted then");
+}
+
+async fn a_definition_that_cannot_be_read_holds_its_queue_and_no_other(engine: &Engine) {
+    let store = engine.open().await;
+    for queue in ["day", "night"] {
+        store.put_queue(QueueSpec::new(name(queue)), Expected::Absent, by(1)).await.unwrap();
+    }
+    const DAMAGE: &str = "UPDATE queues SET definition = '{\"policy\":{\"lottery\":{}}}' WHERE name = 'night'";
+    match engine.database().await {
+        Database::Sqlite(sqlite) => drop(sqlite.write(|db| db.execute(DAMAGE, [])).await.unwrap()),
+        Database::Postgres(postgres) => drop(postgres.connection().await.unwrap().run(DAMAGE, &[]).await.unwrap()),
+    }
+    let paused = |rows: Vec<QueueRow>| rows.into_iter().map(|row| (row.spec.name.to_string(), row.spec.paused));
+    let all: Vec<_> = paused(store.queues(0).await.unwrap()).collect();
+    assert_eq!(all, [("day".into(), false), ("default".into(), false), ("night".into(), true)]);
+    let mut by_shard = Vec::new();
+    for shard in (0..JOBS_SHARDS).map(ShardId) {
+        let of_shard = store.queues_of(shard).await.unwrap();
+        assert!(of_shard.iter().all(|row| shard_of(&row.spec.name) == shard));
+        by_shard.extend(paused(of_shard));
+    }
+    by_shard.sort();
+    assert_eq!(by_shard, all);
+    store.queue(name("night")).await.expect_err("who would change it must not think that it says this");
+}
+
+async fn who_asks_later_still_hears_which_queues_were_deleted(engine: &Engine) {
+    let store = engine.open().await;
+    let mut revisions = Vec::new();
+    for queue in ["a", "b"] {
+        store.put_queue(QueueSpec::new(name(queue)), Expected::Absent, by(1)).await.unwrap();
+        let deleted = store.delete_queue(name(queue), Unfinished::Refuse, by(2)).await.unwrap();
+        let Deleted::Gone { revision, .. } = deleted else { panic!("{deleted:?}") };
+        revisions.push(revision);
+    }
+    let removed = async |after| {
+        let removed = store.removed_queues(after).await.unwrap();
+        removed.into_iter().map(|removed| (removed.queue.to_string(), removed.revision)).collect::<Vec<_>>()
+    };
+    assert_eq!(removed(0).await, [("a".into(), revisions[0]), ("b".into(), revisions[1])]);
+    assert_eq!(removed(revisions[0]).await, [("b".into(), revisions[1])]);
 }
 
 async fn no_job_is_left_in_a_queue_that_is_gone(engine: &Engine) {
@@ -287,4 +335,27 @@ async fn why_a_task_waits_is_told_in_words() {
         ["no worker takes tasks of queue empty", "7 tasks of other jobs go before it (policy fifo)"],
         "{why:?}"
     );
+}
+
+#[tokio::test]
+async fn a_deleted_queue_is_removed_from_the_broker_once_nobody_serves_it() {
+    let house = house().await;
+    let (night, caller) = (name("night"), ana());
+    house.jobs.create_queue(&caller, QueueSpec::new(night.clone())).await.unwrap();
+    let mut worker = Played::start(&night, &house.broker).await;
+    let job = house.submit(JobSpec { queue: night.clone(), ..noop(Spread::Array { first: 1, last: 50 }) }).await;
+    let parcels = worker.take().await;
+    worker.finish_all(&parcels, Verdict::Ok).await;
+    house.broker.publish(&tasks_of(&night), vec!["an old parcel".into()]).await.unwrap();
+    house.jobs.delete_queue(&caller, &night, Unfinished::Cancel).await.unwrap();
+    assert_eq!(house.jobs.job(job.id).await.unwrap().0.state, JobState::Cancelled);
+    drop(worker);
+    house.eventually("gone", async || house.broker.counts(&tasks_of(&night)).await.unwrap() == Counts::default()).await;
+    let knows = |loads: Vec<QueueView>| loads.iter().any(|view| view.definition.name == night);
+    assert!(!knows(house.jobs.queues().await.unwrap().0));
+    // And made anew it works.
+    house.jobs.create_queue(&caller, QueueSpec::new(night.clone())).await.unwrap();
+    let _working = Played::start(&night, &house.broker).await.work();
+    let again = house.submit(JobSpec { queue: night.clone(), ..noop(Spread::Array { first: 1, last: 5 }) }).await;
+    house.until(again.id, "finished", |view| view.counts.ok == 5).await;
 }

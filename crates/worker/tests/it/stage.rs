@@ -8,7 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use mutirao_broker::{
-    Broker, BrokerError, Consumer, Counts, DeadLetter, Limits as BrokerLimits, Memory, Name, Record, Subscription,
+    Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Limits as BrokerLimits, Memory, Name, Record,
+    Subscription,
 };
 use mutirao_core::blobs::{BlobError, Blobs};
 use mutirao_core::clock::SystemClock;
@@ -212,6 +213,9 @@ impl Broker for Flaky {
         self.under.counts(queue).await
     }
 
+    async fn delete(&self, queue: &Name) -> Result<Deletion, BrokerError> {
+        self.under.delete(queue).await
+    }
     async fn dead_letters(&self, queue: &Name, limit: u32) -> Result<Vec<DeadLetter>, BrokerError> {
         self.under.dead_letters(queue, limit).await
     }

@@ -2,23 +2,34 @@
 //! so changes are made one after the other, and seen in the order of their revisions.
 
 use async_trait::async_trait;
-use mutirao_core::Timestamp;
+use mutirao_core::envelope::shard_of;
 use mutirao_core::id::{JobKey, QueueName};
+use mutirao_core::{ShardId, Timestamp};
 use mutirao_queues::QueueSpec;
 use mutirao_store::StoreError;
 use mutirao_store::postgres::{Ask, Row, Transaction};
 
 use super::{PostgresJobs, rows};
-use crate::store::queues::{By, Deleted, Expected, Put, QueueRow, QueueStore, Unfinished};
+use crate::store::queues::{By, Deleted, Expected, Put, QueueRow, QueueStore, Removed, Unfinished, Written};
 
-const COLUMNS: &str = "definition, revision, created_at, changed_at, changed_by";
+const COLUMNS: &str = "definition, revision, created_at, changed_at, changed_by, name";
 
 #[async_trait]
 impl QueueStore for PostgresJobs {
     async fn queues(&self, after: u64) -> Result<Vec<QueueRow>, StoreError> {
-        let sql = format!("SELECT {COLUMNS} FROM queues WHERE revision > $1 ORDER BY name");
-        let found = self.0.connection().await?.rows(&sql, &[&(after as i64)]).await?;
-        found.iter().map(row).collect()
+        self.select(after, |_| true).await
+    }
+
+    async fn queues_of(&self, shard: ShardId) -> Result<Vec<QueueRow>, StoreError> {
+        self.select(0, |name| shard_of(name) == shard).await
+    }
+
+    async fn removed_queues(&self, after: u64) -> Result<Vec<Removed>, StoreError> {
+        const SQL: &str = "SELECT queue, revision FROM queue_changes WHERE what = 'delete' AND revision > $1";
+        let found = self.0.connection().await?.rows(SQL, &[&(after as i64)]).await?;
+        let removed =
+            |row: &Row| Ok(Removed { queue: rows::parsed(row, 0)?, revision: row.try_get::<_, i64>(1)? as u64 });
+        found.iter().map(removed).collect()
     }
 
     async fn queue(&self, name: QueueName) -> Result<Option<QueueRow>, StoreError> {
@@ -31,7 +42,7 @@ impl QueueStore for PostgresJobs {
         let mut connection = self.0.connection().await?;
         let tx = connection.begin().await?;
         let revision = next_revision(&tx).await?;
-        let before = locked(&tx, &spec.name).await?;
+        let before = locked(&tx, &spec.name, FOR_CHANGE).await?;
         if !expected.fits(before.as_ref().map(|row| row.revision)) {
             return Ok(Put::Unexpected(before));
         }
@@ -56,7 +67,7 @@ impl QueueStore for PostgresJobs {
         let tx = connection.begin().await?;
         let revision = next_revision(&tx).await?;
         // Whoever is submitting to it holds its row: they are waited for, and those who come later find it gone.
-        if locked(&tx, &name).await?.is_none() {
+        if locked(&tx, &name, FOR_DELETION).await?.is_none() {
             return Ok(Deleted::Missing);
         }
         let open = tx
@@ -92,6 +103,32 @@ impl QueueStore for PostgresJobs {
     }
 }
 
+impl PostgresJobs {
+    /// Those that changed after a revision and are wanted; no other is read.
+    async fn select(&self, after: u64, wanted: impl Fn(&QueueName) -> bool) -> Result<Vec<QueueRow>, StoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM queues WHERE revision > $1 ORDER BY name");
+        let mut found = Vec::new();
+        for row in self.0.connection().await?.rows(&sql, &[&(after as i64)]).await? {
+            let name: QueueName = rows::parsed(&row, 5)?;
+            if wanted(&name) {
+                found.push(written(&row, name)?.or_held());
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn written(row: &Row, name: QueueName) -> Result<Written, StoreError> {
+    Ok(Written {
+        name,
+        definition: row.try_get(0)?,
+        revision: row.try_get::<_, i64>(1)? as u64,
+        created_at: Timestamp(row.try_get(2)?),
+        changed_at: Timestamp(row.try_get(3)?),
+        changed_by: row.try_get(4)?,
+    })
+}
+
 fn row(row: &Row) -> Result<QueueRow, StoreError> {
     Ok(QueueRow {
         spec: rows::json(row, 0)?,
@@ -108,8 +145,13 @@ async fn next_revision(tx: &Transaction<'_>) -> Result<u64, StoreError> {
     Ok(row.try_get::<_, i64>(0)? as u64)
 }
 
-async fn locked(tx: &Transaction<'_>, name: &QueueName) -> Result<Option<QueueRow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM queues WHERE name = $1 FOR UPDATE");
+/// Who submits to a queue need not wait for a change of it,
+const FOR_CHANGE: &str = "FOR NO KEY UPDATE";
+/// but a deletion and they wait for each other.
+const FOR_DELETION: &str = "FOR UPDATE";
+
+async fn locked(tx: &Transaction<'_>, name: &QueueName, how: &str) -> Result<Option<QueueRow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM queues WHERE name = $1 {how}");
     tx.row(&sql, &[&name.as_str()]).await?.as_ref().map(row).transpose()
 }
 

@@ -1,24 +1,35 @@
 //! Queues in SQLite.
 
 use async_trait::async_trait;
-use mutirao_core::Timestamp;
+use mutirao_core::envelope::shard_of;
 use mutirao_core::id::{JobKey, QueueName};
+use mutirao_core::{ShardId, Timestamp};
 use mutirao_queues::QueueSpec;
 use mutirao_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::{SqliteJobs, rows};
-use crate::store::queues::{By, Deleted, Expected, Put, QueueRow, QueueStore, Unfinished};
+use crate::store::queues::{By, Deleted, Expected, Put, QueueRow, QueueStore, Removed, Unfinished, Written};
 
-const COLUMNS: &str = "definition, revision, created_at, changed_at, changed_by";
+const COLUMNS: &str = "definition, revision, created_at, changed_at, changed_by, name";
 
 #[async_trait]
 impl QueueStore for SqliteJobs {
     async fn queues(&self, after: u64) -> std::result::Result<Vec<QueueRow>, StoreError> {
+        self.0.read(move |db| select(db, after, |_| true)).await
+    }
+
+    async fn queues_of(&self, shard: ShardId) -> std::result::Result<Vec<QueueRow>, StoreError> {
+        self.0.read(move |db| select(db, 0, |name| shard_of(name) == shard)).await
+    }
+
+    async fn removed_queues(&self, after: u64) -> std::result::Result<Vec<Removed>, StoreError> {
         self.0
             .read(move |db| {
-                db.prepare_cached(&format!("SELECT {COLUMNS} FROM queues WHERE revision > ?1 ORDER BY name"))?
-                    .query_map([after as i64], row)?
+                db.prepare_cached("SELECT queue, revision FROM queue_changes WHERE what = 'delete' AND revision > ?1")?
+                    .query_map([after as i64], |row| {
+                        Ok(Removed { queue: rows::parsed(row, 0)?, revision: row.get::<_, i64>(1)? as u64 })
+                    })?
                     .collect()
             })
             .await
@@ -45,6 +56,31 @@ impl QueueStore for SqliteJobs {
 fn row(row: &Row<'_>) -> Result<QueueRow> {
     Ok(QueueRow {
         spec: rows::json(row, 0)?,
+        revision: row.get::<_, i64>(1)? as u64,
+        created_at: Timestamp(row.get(2)?),
+        changed_at: Timestamp(row.get(3)?),
+        changed_by: row.get(4)?,
+    })
+}
+
+/// Those that changed after a revision and are wanted; no other is read.
+fn select(db: &Connection, after: u64, wanted: impl Fn(&QueueName) -> bool) -> Result<Vec<QueueRow>> {
+    let mut found = Vec::new();
+    let mut select = db.prepare_cached(&format!("SELECT {COLUMNS} FROM queues WHERE revision > ?1 ORDER BY name"))?;
+    let mut lines = select.query([after as i64])?;
+    while let Some(row) = lines.next()? {
+        let name: QueueName = rows::parsed(row, 5)?;
+        if wanted(&name) {
+            found.push(written(row, name)?.or_held());
+        }
+    }
+    Ok(found)
+}
+
+fn written(row: &Row<'_>, name: QueueName) -> Result<Written> {
+    Ok(Written {
+        name,
+        definition: row.get(0)?,
         revision: row.get::<_, i64>(1)? as u64,
         created_at: Timestamp(row.get(2)?),
         changed_at: Timestamp(row.get(3)?),

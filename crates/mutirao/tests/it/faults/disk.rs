@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use mutirao_testkit::disk::tmpfs;
+use mutirao_testkit::http::Answer;
 use mutirao_testkit::{Installation, wait};
 
 use super::{Effects, LEAVE, ends_ok, json};
@@ -12,6 +13,9 @@ use crate::said::{SOON, Said};
 
 /// Refused submissions that are tried before the disk counts as full: SQLite still has room in the log it wrote before.
 const TRIES_MAX: usize = 2_000;
+
+/// Makes each of these jobs need a little room.
+const LABEL_CHARS: usize = 150;
 
 /// Takes all the room that is left, and gives it back.
 pub(super) struct Ballast(PathBuf);
@@ -45,6 +49,21 @@ impl Ballast {
     }
 }
 
+/// Submits small jobs to an installation whose disk is full until one is refused; those that were accepted, and the refusal.
+pub(super) fn submit_until_refused(up: &Installation, tries_max: usize) -> (Vec<String>, Answer) {
+    let label = "x".repeat(LABEL_CHARS);
+    let body = format!(r#"{{"labels": {{"l": "{label}"}}, "task": {{"action": {{"noop": {{}}}}}}}}"#);
+    let mut accepted = Vec::new();
+    for _ in 0..tries_max {
+        let answer = up.request("POST /v1/jobs", body.as_bytes());
+        if answer.status != 201 {
+            return (accepted, answer);
+        }
+        accepted.push(json(&answer.text())["id"].as_str().expect("an id").to_owned());
+    }
+    panic!("a full disk took {tries_max} jobs");
+}
+
 #[test]
 fn a_full_disk_refuses_clearly_loses_nothing_and_is_got_over_without_a_restart() {
     let Some(disk) = tmpfs("24m") else { return };
@@ -56,23 +75,12 @@ fn a_full_disk_refuses_clearly_loses_nothing_and_is_got_over_without_a_restart()
     let waiting = quick.submit(&up, 300, "500m", &format!("sleep 0.02; {LEAVE}"));
 
     let ballast = Ballast::in_folder(disk.path());
-    let label = "x".repeat(150);
-    let body = format!(r#"{{"labels": {{"l": "{label}"}}, "task": {{"action": {{"noop": {{}}}}}}}}"#);
-    let mut accepted = Vec::new();
-    let refusal = (0..TRIES_MAX).find_map(|_| {
-        let answer = up.request("POST /v1/jobs", body.as_bytes());
-        if answer.status != 201 {
-            return Some(answer);
-        }
-        accepted.push(json(&answer.text())["id"].as_str().expect("an id").to_owned());
-        None
-    });
-    let refusal = refusal.expect("a full disk takes no more jobs");
+    let (accepted, refusal) = submit_until_refused(&up, TRIES_MAX);
     let problem = json(&refusal.text());
     assert_eq!((refusal.status, problem["type"].as_str()), (429, Some("busy")), "{problem}");
     assert!(problem["detail"].as_str().is_some_and(|why| why.contains("disk is full")), "{problem}");
     assert!(problem["remedy"].as_str().is_some_and(|remedy| remedy.contains("free some space")), "{problem}");
-    let said = Said::from(up.cli(&["submit", "--name", &label, "--", "true"]));
+    let said = Said::from(up.cli(&["submit", "--name", &"x".repeat(LABEL_CHARS), "--", "true"]));
     assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{said:?}");
     let told = |line: &str| line.contains("disk is full") && line.contains("trying again in");
     assert!(said.err.lines().next().is_some_and(told), "it waits, and says for what: {said:?}");

@@ -7,7 +7,7 @@ use mutirao_testkit::disk::{SmallDisk, tmpfs};
 use mutirao_testkit::services::{AMQP_VARIABLE, POSTGRES_VARIABLE, Service, shared};
 use mutirao_testkit::{Installation, wait};
 
-use super::disk::Ballast;
+use super::disk::{Ballast, submit_until_refused};
 use super::{Effects, LEAVE, TASKS, ends_counted, ends_ok, json, services_folder, still_works};
 use crate::rabbit::wait_until_queues_are_known;
 use crate::said::{SOON, Said};
@@ -125,18 +125,7 @@ fn goes_on_after(url: &str, fill: impl Fn() -> Ballast, give_room: impl FnOnce(B
     let job = effects.submit(&up, TASKS, "500m", LEAVE);
     effects.wait_for(1_000);
     let ballast = fill();
-    let label = "x".repeat(150);
-    let body = format!(r#"{{"labels": {{"l": "{label}"}}, "task": {{"action": {{"noop": {{}}}}}}}}"#);
-    let mut accepted = Vec::new();
-    let refusal = (0..TRIES_MAX).find_map(|_| {
-        let answer = up.request("POST /v1/jobs", body.as_bytes());
-        if answer.status != 201 {
-            return Some(answer);
-        }
-        accepted.push(json(&answer.text())["id"].as_str().expect("an id").to_owned());
-        None
-    });
-    let refusal = refusal.expect("a full disk takes no more jobs");
+    let (accepted, refusal) = submit_until_refused(&up, TRIES_MAX);
     assert!(matches!(refusal.status, 429 | 503), "{}", refusal.text());
     let problem = json(&refusal.text());
     let why = problem["detail"].as_str().unwrap_or_default();

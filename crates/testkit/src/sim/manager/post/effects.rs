@@ -68,7 +68,7 @@ impl Post {
                 match &outgoing {
                     Outgoing::Parcels(parcels) => work.checks.handed_out(parcels, work.foreman.desk(), &work.known, h),
                     Outgoing::Control(_, control) => work.checks.told(control, h),
-                    Outgoing::Look(_) => {}
+                    Outgoing::Look(_) | Outgoing::Remove(_) => {}
                 }
                 work.outbox.push(outgoing);
             }

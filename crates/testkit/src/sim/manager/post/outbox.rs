@@ -58,6 +58,7 @@ impl Outbox {
 
     /// Sends what can leave now; what cannot comes back.
     pub fn go_on(&mut self, known: &BTreeMap<JobKey, Rc<Definition>>, h: &mut Hands<'_>) -> Vec<Back> {
+        let mut back = Vec::new();
         while self.sending.is_empty() && self.looking.is_none() && h.now.mono >= self.rest_until {
             let Some(next) = self.waiting.pop_front() else { break };
             match next {
@@ -71,15 +72,18 @@ impl Outbox {
                     h.link.send(ToBroker::Count { queue: Name::Tasks(queue), id }, h.ground);
                 }
                 Outgoing::Look(_) => {}
+                // Nobody misses a queue without a worker.
+                Outgoing::Remove(queue) => back.push(Back::Gone(queue)),
                 Outgoing::Parcels(parcels) => {
                     self.publish(parcels, known, h);
                     if !h.link.is_up() {
-                        return self.failed(h.now.mono);
+                        back.extend(self.failed(h.now.mono));
+                        break;
                     }
                 }
             }
         }
-        Vec::new()
+        back
     }
 
     fn publish(&mut self, parcels: Vec<Handed>, known: &BTreeMap<JobKey, Rc<Definition>>, h: &mut Hands<'_>) {

@@ -1,0 +1,115 @@
+//! Queues come, change and go. A definition acts on all that waits, at once. Of a deleted queue nothing goes out any more;
+//! it is forgotten when nothing of it is left: no task, no worker, no queue at the broker.
+
+use std::sync::Arc;
+
+use mutirao_core::id::QueueName;
+use mutirao_queues::QueueSpec;
+
+use super::{Desk, Now};
+
+/// Queues that the broker is asked to remove at a time: work goes first.
+const REMOVED_AT_ONCE: usize = 32;
+
+impl Desk {
+    /// Takes up a queue's definition, unless a later word is known.
+    pub fn define(&mut self, spec: &Arc<QueueSpec>, revision: u64, now: Now) {
+        self.seen = self.seen.max(now.mono);
+        if self.revision_of(&spec.name).is_some_and(|known| known >= revision) {
+            return;
+        }
+        self.deleted.remove(&spec.name);
+        self.definitions.insert(spec.name.clone(), (revision, spec.clone()));
+        if let Some(line) = self.lines.get_mut(&spec.name) {
+            line.define(spec, now.mono, |job| self.jobs.get(&job).map(|ledger| &ledger.rank));
+        }
+    }
+
+    /// A queue was deleted. False when that is known, or a later word is.
+    pub fn forget(&mut self, queue: &QueueName, revision: u64) -> bool {
+        if self.revision_of(queue).is_some_and(|known| known >= revision) {
+            return false;
+        }
+        self.definitions.remove(queue);
+        self.deleted.insert(queue.clone(), revision);
+        if let Some(line) = self.lines.get_mut(queue) {
+            line.close();
+        }
+        true
+    }
+
+    fn revision_of(&self, queue: &QueueName) -> Option<u64> {
+        let defined = self.definitions.get(queue).map(|(revision, _)| *revision);
+        defined.or_else(|| self.deleted.get(queue).copied())
+    }
+
+    /// Deleted queues that have neither a task that is wanted nor a worker: the broker need not keep them either, nor what
+    /// lies there on its way to nobody.
+    pub fn clear_away(&mut self) -> Vec<QueueName> {
+        let done = |queue: &&QueueName| {
+            self.lines.get(*queue).is_none_or(|line| line.open == 0) && !self.sessions.serve(queue)
+        };
+        let over: Vec<QueueName> = self.deleted.keys().filter(done).take(REMOVED_AT_ONCE).cloned().collect();
+        for queue in &over {
+            self.lines.remove(queue);
+            self.posted.retain(|_, posted| posted.queue() != queue);
+        }
+        self.bury_the_dying();
+        over
+    }
+
+    /// The broker has a deleted queue no more.
+    pub fn is_gone(&mut self, queue: &QueueName) {
+        self.deleted.remove(queue);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mutirao_core::id::JobKey;
+    use mutirao_core::task::{Needs, Retry};
+    use mutirao_core::{Mono, Timestamp};
+
+    use super::super::ledger::Ledger;
+    use super::*;
+
+    fn now() -> Now {
+        Now { wall: Timestamp(1_000_000), mono: Mono(Duration::from_secs(1_000)) }
+    }
+
+    fn desk_with_a_job() -> (Desk, QueueName) {
+        let mut desk = Desk::new(1, Duration::from_secs(10), 1);
+        let queue = QueueName::default();
+        desk.define(&Arc::new(QueueSpec::new(queue.clone())), 3, now());
+        desk.admit(JobKey(1), Ledger::new(queue.clone(), 1, 5, Retry::default(), Needs::default()));
+        (desk, queue)
+    }
+
+    #[test]
+    fn a_deleted_queue_is_forgotten_when_nothing_of_it_is_left() {
+        let (mut desk, queue) = desk_with_a_job();
+        assert!(desk.forget(&queue, 4));
+        assert!(!desk.forget(&queue, 4), "that is known");
+        assert!(desk.clear_away().is_empty(), "its job is not known to be cancelled yet");
+        desk.cancel_jobs(&[JobKey(1)]);
+        assert_eq!(desk.clear_away(), [queue.clone()]);
+        assert_eq!(desk.clear_away(), [queue.clone()], "until the broker has done so");
+        desk.is_gone(&queue);
+        assert!(desk.clear_away().is_empty());
+        assert!(desk.lines.is_empty() && desk.definitions.is_empty() && desk.deleted.is_empty());
+    }
+
+    #[test]
+    fn a_queue_that_was_made_anew_is_not_forgotten_and_late_words_change_nothing() {
+        let (mut desk, queue) = desk_with_a_job();
+        assert!(!desk.forget(&queue, 2), "it was made after that");
+        assert!(desk.forget(&queue, 4));
+        desk.define(&Arc::new(QueueSpec::new(queue.clone())), 3, now());
+        assert!(desk.definitions.is_empty(), "that is how it was before");
+        desk.define(&Arc::new(QueueSpec::new(queue.clone())), 5, now());
+        assert!(desk.clear_away().is_empty() && !desk.forget(&queue, 4));
+        assert_eq!(desk.open_tasks(), 5);
+    }
+}
