@@ -94,8 +94,9 @@ mod tests {
         assert!(!desk.forget(&queue, 4), "that is known");
         assert!(desk.clear_away().is_empty(), "its job is not known to be cancelled yet");
         desk.cancel_jobs(&[JobKey(1)]);
-        assert_eq!(desk.clear_away(), [queue.clone()]);
-        assert_eq!(desk.clear_away(), [queue.clone()], "until the broker has done so");
+        for _ in 0..2 {
+            assert_eq!(desk.clear_away(), std::slice::from_ref(&queue), "until the broker has done so");
+        }
         desk.is_gone(&queue);
         assert!(desk.clear_away().is_empty());
         assert!(desk.lines.is_empty() && desk.definitions.is_empty() && desk.deleted.is_empty());
