@@ -128,6 +128,12 @@ impl Manager {
         })
     }
 
+    /// A one-time token for the resource manager that this process runs itself.
+    pub async fn invite_elastic(&self) -> Result<String, Failure> {
+        let invited = self.api.auth().invite_elastic("up").await;
+        Ok(invited.map_err(|problem| Failure::failed(problem.line()))?.token)
+    }
+
     /// The queue of workers that this process starts itself.
     pub async fn ensure_queue(&self, queue: &QueueName) -> Result<(), Failure> {
         self.jobs.ensure_queue(queue.clone()).await.map_err(|problem| Failure::failed(problem.line()))

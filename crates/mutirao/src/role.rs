@@ -1,7 +1,9 @@
 //! `mutirao role …`: one part of an installation as a process of its own.
 
+pub mod elastic;
 pub mod identity;
 mod launched;
+mod node;
 mod reach;
 mod worker;
 
@@ -24,6 +26,11 @@ enum Role {
     Manager(ManagerArgs),
     /// A worker: takes tasks of one queue and runs them
     Worker(worker::WorkerArgs),
+    /// The resource manager: has workers of elastic queues come and go
+    Elastic(elastic::ElasticArgs),
+    /// A node: launches workers on this machine; the resource manager starts it itself
+    #[command(hide = true)]
+    Node(node::NodeArgs),
     /// Ends the tasks of a worker that was killed; workers start it themselves
     #[command(hide = true)]
     Keeper { session: String },
@@ -33,6 +40,8 @@ pub async fn run(globals: &Globals, args: RoleArgs) -> Result<(), Failure> {
     match args.role {
         Role::Manager(args) => up::run_alone(globals, args).await,
         Role::Worker(args) => worker::run(globals, args).await,
+        Role::Elastic(args) => elastic::run(globals, args).await,
+        Role::Node(args) => node::run(globals, args).await,
         Role::Keeper { session } => {
             let session = SessionId(session);
             let kept = tokio::task::spawn_blocking(move || mutirao_worker::keeper::main(&session));

@@ -2,28 +2,24 @@
 
 mod announce;
 mod crew;
+mod household;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
-use mutirao_core::clock::ClockExt;
 use mutirao_core::quantity::Span;
 use mutirao_core::{Dice, SystemClock};
 
 use crate::cli::Globals;
-use crate::config::{Config, Exposed, Given};
+use crate::config::{Config, Exposed, Given, Settings};
 use crate::failure::Failure;
 use crate::manager::Manager;
+use crate::role::elastic::{self, Running};
 use crate::signals::Asked;
 use crate::{logs, machine, telemetry, tls};
-use crew::{Crew, Order};
+use crew::Crew;
 pub use crew::{Invite, Obituary};
-
-/// How long workers that were told to stop now may take: their tasks get SIGTERM, then SIGKILL.
-const NOW_WAIT: Duration = Duration::from_secs(20);
-/// How long a killed process may take to be gone.
-const KILL_WAIT: Duration = Duration::from_secs(5);
+use household::Household;
 
 #[derive(Debug, Args)]
 pub struct UpArgs {
@@ -110,14 +106,23 @@ async fn run_with(globals: &Globals, given: Vec<Given>, company: Company) -> Res
         clock: SystemClock::shared(),
         dice: Arc::new(Dice::from_os()),
     })?;
+    let mut elastic = match company {
+        Company::Workers => resource_manager(settings, &manager).await?,
+        Company::Nobody => None,
+    };
     announce::up(globals, &config, &manager, workers, capacity);
 
     let broken = tokio::select! {
         () = asked.next() => None,
         failure = manager.broken() => Some(failure),
+        failure = ended(&mut elastic) => Some(failure),
     };
     manager.close();
-    dismiss(crew, settings.drain.0, &mut asked).await;
+    let nodes = match elastic {
+        Some(running) => Some(running.stop().await),
+        None => None,
+    };
+    Household { crew, nodes }.dismiss(settings.drain.0, &mut asked).await;
     manager.stop().await;
     telemetry::stop(telemetry).await;
     tracing::info!("down");
@@ -139,24 +144,39 @@ fn warn_of_exposed_secrets(config: &Config) {
     }
 }
 
-/// First kindly, then at once, then by force. Being asked again takes the next step.
-async fn dismiss(mut crew: Crew, drain: Duration, asked: &mut Asked) {
-    let steps = [(Order::Drain, drain), (Order::Now, NOW_WAIT), (Order::Kill, KILL_WAIT)];
-    for (order, patience) in steps {
-        if crew.left() == 0 {
-            return;
-        }
-        tracing::info!(
-            order = order.as_str(),
-            workers = crew.left(),
-            patience_s = patience.as_secs(),
-            "workers, go home"
-        );
-        crew.order(order);
-        tokio::select! {
-            gone = SystemClock.timeout(patience, crew.gone()) => if gone.is_ok() { return },
-            () = asked.next() => {}
-        }
+/// The resource manager beside this manager, let in by itself. One that the manager does not know any more, since it was
+/// restored from a backup, is let in again.
+async fn resource_manager(settings: &Settings, manager: &Manager) -> Result<Option<Running>, Failure> {
+    if settings.elastic_nodes.0 == 0 {
+        return Ok(None);
     }
-    tracing::error!(workers = crew.left(), "workers are left behind; they end by themselves");
+    let data = std::path::absolute(&settings.data.0)?;
+    let place = elastic::Place {
+        url: manager.url.clone(),
+        trust: tls::trust(settings, &manager.url, Some(tls::pin_file(&data)))?,
+        pin: tls::pin_file(&data),
+        dir: elastic::folder(&data)?,
+        nodes: data.join("nodes"),
+        name: machine::host_name(),
+    };
+    let known = match elastic::load(&place.dir)? {
+        Some(identity) if place.is_known(&identity).await? => Some(identity),
+        _ => None,
+    };
+    let identity = match known {
+        Some(identity) => identity,
+        None => place.enrol(manager.invite_elastic().await?).await?,
+    };
+    Running::start(settings, place, identity).map(Some)
+}
+
+/// Ends when there is a resource manager and it cannot go on. Cancel-safe.
+async fn ended(elastic: &mut Option<Running>) -> Failure {
+    match elastic {
+        Some(running) => match running.ended().await {
+            Ok(()) => Failure::failed("the resource manager ended by itself"),
+            Err(failure) => failure,
+        },
+        None => std::future::pending().await,
+    }
 }

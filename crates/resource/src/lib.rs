@@ -8,6 +8,7 @@
 //! - [`nodes`] is where new workers go, and which nodes are given back.
 //! - [`pass`] carries one pass out, in the order that makes it safe to die at any point.
 //! - [`run`](mod@run) does so again and again, for as long as the lease is held.
+//! - [`local`] is the provider whose nodes are processes of this machine.
 //!
 //! **In which order.** Identities and their records are made by the manager in one step. What is decided about a worker is
 //! recorded before the provider hears of it. A call to the provider is given up before its worker could be believed gone.
@@ -16,6 +17,7 @@
 //! Not here: how many are wanted (`elastic`), what the manager does with it (`fleet`), flags and settings (`mutirao`).
 
 pub mod lease;
+pub mod local;
 pub mod manager;
 pub mod nodes;
 pub mod pass;

@@ -5,9 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mutirao_core::{Clock, Dice, QueueName, Timestamp, WorkerId};
 use mutirao_elastic::packing::{Kind, NodeName};
+use mutirao_elastic::policy::Policy;
 use mutirao_elastic::protocol::{Balance, CREATE_MAX, Create, Offer, QueueBalance, Wish};
 use mutirao_elastic::{Steady, Terms};
 
@@ -18,6 +20,9 @@ use crate::queue::{Queue, Scene};
 
 /// Nodes that one pass has made or gives back, at most.
 const NODES_AT_ONCE: usize = 8;
+/// A worker that has had nothing to do for this long ends itself, and for this many times its policy's wait.
+const IDLE_END_MIN: Duration = Duration::from_secs(3_600);
+const IDLE_END_WAITS: u32 = 4;
 
 /// Says whether the lease of this generation holds at this moment.
 pub type Holds = Arc<dyn Fn(u64) -> bool + Send + Sync>;
@@ -155,8 +160,14 @@ impl Active {
             if let Err(error) = &listed {
                 self.note_failure(queue, error);
             }
-            if self.tend(&view, listed.as_ref().unwrap_or(&nothing), &mut rooms).await? == Next::AtOnce {
-                next = Next::AtOnce;
+            match self.tend(&view, listed.as_ref().unwrap_or(&nothing), &mut rooms).await {
+                Ok(Next::InAWhile) => {}
+                Ok(Next::AtOnce) => next = Next::AtOnce,
+                // About one queue; the others need not suffer from it.
+                Err(Cut::Manager(ManagerError::Refused(why))) => {
+                    tracing::warn!(queue = %queue.queue, why, "the manager refuses what was decided");
+                }
+                Err(cut) => return Err(cut),
             }
         }
         if let Ok(listed) = &listed {
@@ -256,7 +267,10 @@ impl Active {
         queue.kept(&steps, &scene);
         for worker in &steps.drains {
             self.act()?;
-            ports.manager.drain(worker, generation).await?;
+            match ports.manager.drain(worker, generation).await {
+                Err(ManagerError::Refused(why)) => tracing::warn!(%worker, why, "a worker cannot be told to finish"),
+                told => told?,
+            }
             queue.told(worker);
         }
         for (worker, node) in &steps.ends {
@@ -326,12 +340,16 @@ impl Active {
         node: &NodeName,
     ) -> Result<Result<(), ProviderError>, Cut> {
         self.act()?;
-        let invitation = self.ports.manager.invitation(worker, self.generation).await?;
+        let invitation = match self.ports.manager.invitation(worker, self.generation).await {
+            Err(ManagerError::Refused(why)) => return Ok(Err(ProviderError::Refused(why))),
+            invitation => invitation?,
+        };
         let launch = Launch {
             worker: worker.clone(),
             queue: balance.queue.clone(),
             node: node.clone(),
             need: balance.need.clone(),
+            idle_end: idle_end(balance),
             invitation: invitation.token,
         };
         self.act()?;
@@ -356,9 +374,14 @@ impl Active {
         let since = |queue: &QueueName| self.unknown.get(queue).map_or(now, |at| (*at).min(now));
         self.unknown = unknown.map(|queue| (queue.clone(), since(queue))).collect();
         let long = self.unknown.iter().filter(|(_, at)| now.since(**at) >= self.ports.terms.silent_for);
-        for (worker, node) in long.filter_map(|(queue, _)| listed.by_queue.get(queue)).flatten() {
+        let strays: Vec<(WorkerId, NodeName)> = long
+            .filter_map(|(queue, _)| listed.by_queue.get(queue))
+            .flatten()
+            .map(|(worker, node)| (worker.clone(), node.clone()))
+            .collect();
+        for (worker, node) in strays {
             self.act()?;
-            if let Err(error) = self.ports.provider.end(worker, node).await {
+            if let Err(error) = self.ports.provider.end(&worker, &node).await {
                 tracing::warn!(%worker, %error, "a worker of a queue that nobody knows cannot be ended");
                 return Ok(());
             }
@@ -394,6 +417,15 @@ struct View<'a> {
     queue: &'a QueueBalance,
     listed: Option<&'a Listed>,
     drained: &'a BTreeSet<NodeName>,
+}
+
+/// Far above what any policy waits: only those whom everybody has forgotten come to it.
+fn idle_end(balance: &QueueBalance) -> Duration {
+    let waits = match balance.elastic.as_ref().map(|elastic| &elastic.policy) {
+        Some(Policy::NForN(policy)) => policy.idle_wait.0,
+        _ => Duration::ZERO,
+    };
+    waits.saturating_mul(IDLE_END_WAITS).max(IDLE_END_MIN)
 }
 
 /// Where room is short, floors come first, then those who have the fewest.

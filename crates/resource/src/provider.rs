@@ -56,6 +56,8 @@ pub struct Launch {
     pub queue: QueueName,
     pub node: NodeName,
     pub need: Need,
+    /// It ends itself after this long without a task, should everybody have forgotten it.
+    pub idle_end: Duration,
     /// The one-time token with which it makes itself known. A secret: never logged, never in an argument.
     pub invitation: String,
 }

@@ -24,6 +24,8 @@ pub struct Config {
     pub keeper: Option<Keeper>,
     pub cpu_limit: CpuLimit,
     pub limits: Limits,
+    /// After this long without a task it drains and ends by itself.
+    pub idle_end: Option<Duration>,
 }
 
 impl Config {
@@ -38,6 +40,7 @@ impl Config {
             keeper: None,
             cpu_limit: CpuLimit::Accounted,
             limits: Limits::default(),
+            idle_end: None,
         }
     }
 }

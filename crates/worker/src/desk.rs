@@ -63,6 +63,7 @@ pub(crate) struct Desk {
     seen: HashSet<ParcelId>,
     seen_order: VecDeque<ParcelId>,
     draining: bool,
+    parcels_taken: u64,
     /// Where the last parcel came from.
     owner_at: Option<Arc<str>>,
     /// More has waited here than the pace allows since then.
@@ -84,6 +85,7 @@ impl Desk {
             seen: HashSet::new(),
             seen_order: VecDeque::new(),
             draining: false,
+            parcels_taken: 0,
             owner_at: None,
             crowded_since: None,
         }
@@ -99,6 +101,7 @@ impl Desk {
         if !self.is_new(parcel.id) {
             return;
         }
+        self.parcels_taken += 1;
         self.owner_at = Some(parcel.reply_to.clone());
         self.outbox.push(parcel.reply_to, Report::Taken(parcel.id));
         for task in parcel.tasks {
@@ -202,6 +205,10 @@ impl Desk {
     /// Nothing waits or runs.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.running.is_empty()
+    }
+
+    pub fn parcels_taken(&self) -> u64 {
+        self.parcels_taken
     }
 
     pub fn is_draining(&self) -> bool {

@@ -62,6 +62,9 @@ pub(crate) struct Bells {
 /// Reports that are worth a message of their own.
 pub(crate) const FLUSH_REPORTS: usize = 256;
 
+/// How often within the time after which an idle worker ends it is looked whether it is idle.
+const IDLE_LOOKS: u32 = 8;
+
 /// Runs a worker until it is told to stop and everything it held is reported.
 pub async fn run(
     mut config: Config,
@@ -151,6 +154,10 @@ impl Shop {
         tokio::select! {
             () = asked.reached(Urgency::Drain) => stopper.drain(),
             () = stop.reached(Urgency::Drain) => {}
+            () = self.idle_for_long() => {
+                tracing::info!("nothing to do for long: ending");
+                stopper.drain();
+            }
             result = taking.result() => result?,
         }
         tracing::info!(held = self.desk().held_count(), "draining");
@@ -175,6 +182,22 @@ impl Shop {
         let limits = &self.config.limits;
         self.clock.sleep(limits.stop_grace_max + limits.upload_wait_max + limits.goodbye_wait_max).await;
         Err(WorkerError::Unreported { tasks: self.desk().held_count() })
+    }
+
+    /// Ends when there has been no task for as long as the settings say; without such a time, never.
+    async fn idle_for_long(&self) {
+        let Some(span) = self.config.idle_end else { return std::future::pending().await };
+        let (mut taken, mut since) = (self.desk().parcels_taken(), self.clock.monotonic());
+        loop {
+            self.clock.sleep(span / IDLE_LOOKS).await;
+            let now = self.clock.monotonic();
+            let desk = self.desk();
+            if !desk.is_idle() || desk.parcels_taken() != taken {
+                (taken, since) = (desk.parcels_taken(), now);
+            } else if now.since(since) >= span {
+                return;
+            }
+        }
     }
 
     /// Nothing more is taken: gives back what has not begun, and says so.

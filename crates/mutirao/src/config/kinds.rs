@@ -1,6 +1,7 @@
 //! The types a setting can have. Each reads from text and says, when it cannot, how to write it.
 
 mod masked;
+mod nodes;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,6 +14,7 @@ use mutirao_core::quantity::{Bytes, Cpus, Span};
 
 use super::table::Secrecy;
 pub use masked::{BrokerUrl, DatabaseUrl, ManagementUrl, Secret};
+pub use nodes::{InLayer, Labels};
 
 pub trait Kind: FromStr<Err: fmt::Display> {
     const NAME: &'static str;
@@ -38,6 +40,7 @@ macro_rules! kind {
 kind! {
     Folder = "folder", File = "file", Count = "count", Many = "count", Level = "level",
     Names = "names", LogFormat = "format", WorkerWay = "way", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url", Share = "share",
+    Labels = "labels", InLayer = "layer",
 }
 
 /// A path.

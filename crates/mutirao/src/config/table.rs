@@ -6,8 +6,8 @@ use mutirao_core::QueueName;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 
 use super::kinds::{
-    Auto, BrokerUrl, Count, DatabaseUrl, File, Folder, Kind, Lease, Level, LogFormat, ManagementUrl, Many, Maybe,
-    Names, Secret, ServerUrl, Share, WorkerWay,
+    Auto, BrokerUrl, Count, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Level, LogFormat, ManagementUrl,
+    Many, Maybe, Names, Secret, ServerUrl, Share, WorkerWay,
 };
 use super::{ConfigError, Values};
 
@@ -123,6 +123,18 @@ settings! {
     "jobs.waiting_max" => jobs_waiting_max: Many = "50000000";
     /// How long a finished job is kept.
     "jobs.keep" => jobs_keep: Span = "30days";
+    /// Nodes that the resource manager runs on this machine for workers of elastic queues; 0 for none.
+    "elastic.nodes" => elastic_nodes: Count = "1";
+    /// The cpus each of them gives to workers; auto shares out the machine's evenly.
+    "elastic.cpus" => elastic_cpus: Auto<Cpus> = "auto";
+    /// The memory each of them gives to workers; auto shares out the machine's evenly.
+    "elastic.memory" => elastic_memory: Auto<Bytes> = "auto";
+    /// Labels of these nodes, for queues that ask for some: zone=lab,disk=fast.
+    "elastic.labels" => elastic_labels: Labels = "none";
+    /// The layer of these nodes: edge, fog or cloud.
+    "elastic.layer" => elastic_layer: InLayer = "cloud";
+    /// How old the resource manager's key may become before it takes a new one.
+    "elastic.key_age" => elastic_key_age: Span = "30days";
 }
 
 #[cfg(test)]

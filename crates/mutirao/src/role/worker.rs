@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use mutirao_broker::link::{Link, LinkState};
 use mutirao_client::{Client, Credentials, HttpBlobs, Signer, Trust};
+use mutirao_core::quantity::Span;
 use mutirao_core::{Clock, Dice, QueueName, SystemClock};
 use mutirao_store::{FolderLock, StoreError};
 use mutirao_worker::{Keeper, Stopper};
@@ -36,6 +37,9 @@ pub struct WorkerArgs {
     /// A name for people [default: the machine's]
     #[arg(long)]
     name: Option<String>,
+    /// End after this long without a task
+    #[arg(long, value_name = "SPAN")]
+    idle_end: Option<Span>,
     /// Started by `mutirao up`, which speaks over stdin
     #[arg(long, hide = true)]
     launched: bool,
@@ -55,7 +59,7 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
     };
     let dir = std::path::absolute(&args.dir)?;
     let _lock = take_folder(&dir)?;
-    let (url, pin) = manager_of(&settings, &args)?;
+    let (url, pin) = manager_of(&settings, args.pin.clone())?;
     let trust = tls::trust(&settings, &url, pin)?;
     let token = line_token.or_else(|| std::env::var("MUTIRAO_ENROL_TOKEN").ok().filter(|token| !token.is_empty()));
     let identity = become_known(&url, &trust, &dir, &args, token).await?;
@@ -82,6 +86,7 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
     let capacity = machine::share(&settings, 1);
     let mut config = mutirao_worker::Config::new(identity.worker, identity.queue, capacity, dir.join("work"));
     config.host = machine::host_name();
+    config.idle_end = args.idle_end.map(|span| span.0);
     config.keeper = Some(start_keeper(&config)?);
     if parent.is_some() {
         // An orphan waits with its last reports for a manager to come back.
@@ -117,15 +122,15 @@ fn line() -> std::io::Result<pipe::Receiver> {
 }
 
 /// Where the manager is, and where it keeps its certificate if it is on this machine.
-fn manager_of(settings: &Settings, args: &WorkerArgs) -> Result<(String, Option<PathBuf>), Failure> {
+pub(super) fn manager_of(settings: &Settings, pin: Option<PathBuf>) -> Result<(String, Option<PathBuf>), Failure> {
     if let Some(url) = settings.url.set() {
-        return Ok((url.0.trim_end_matches('/').to_owned(), args.pin.clone()));
+        return Ok((url.0.trim_end_matches('/').to_owned(), pin));
     }
     let data = &settings.data.0;
     match local_address(data)? {
         Some(url) => Ok((url, Some(tls::pin_file(data)))),
         None => Err(Failure::usage(format!(
-            "no manager runs in {}; tell the worker where its manager is with --url http://HOST:PORT, or with --data DIR \
+            "no manager runs in {}; say where the manager is with --url http://HOST:PORT, or with --data DIR \
              when it is on this machine",
             data.display()
         ))),

@@ -6,16 +6,16 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_core::task::Needs;
 use mutirao_core::{Clock, Dice, Problem, QueueName, WorkerId};
+use mutirao_resource::local::WorkerProcess;
 use mutirao_store::{FolderLock, StoreError};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{Child, ChildStdin};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -184,31 +184,20 @@ impl Place {
 
     async fn spawn(&self) -> Result<(Child, ChildStdin), String> {
         let plan = &self.plan;
-        let exe = std::env::current_exe().map_err(|error| error.to_string())?;
-        let mut child = Command::new(exe)
-            .args(["role", "worker", "--launched", "--url", &plan.url, "--queue", plan.queue.as_str()])
-            .arg("--dir")
-            .arg(&self.dir)
-            .arg("--pin")
-            .arg(&plan.pin)
-            .args(["--set", &format!("worker.cpus={}", plan.capacity.cpus)])
-            .args(["--set", &format!("worker.memory={}", plan.capacity.memory)])
-            .args(["--set", &format!("worker.way={}", plan.way.as_str())])
-            .args(plan.ca.iter().flat_map(|ca| ["--set".into(), format!("tls.ca={}", ca.display())]))
-            .env_remove("MUTIRAO_TOKEN")
-            .env_remove("MUTIRAO_URL")
-            // Workers never open the database, and what they run should not find its password.
-            .env_remove("MUTIRAO_DATABASE")
-            // Each has a user of its own there.
-            .env_remove("MUTIRAO_BROKER")
-            .env_remove("MUTIRAO_BROKER_MANAGEMENT")
-            .envs(plan.collector.iter().map(|url| ("MUTIRAO_TELEMETRY_OTLP", url)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            // A group of its own: Ctrl-C is for us, and we send the workers home in order.
-            .process_group(0)
-            .spawn()
-            .map_err(|error| error.to_string())?;
+        let process = WorkerProcess {
+            url: &plan.url,
+            queue: &plan.queue,
+            dir: &self.dir,
+            pin: &plan.pin,
+            cpus: plan.capacity.cpus,
+            memory: plan.capacity.memory,
+            way: plan.way.as_str(),
+            ca: plan.ca.as_deref(),
+            collector: plan.collector.as_deref(),
+            idle_end: None,
+        };
+        let spawned = process.command().and_then(|mut command| command.spawn());
+        let mut child = spawned.map_err(|error| error.to_string())?;
         let mut line = child.stdin.take().ok_or("it has no stdin")?;
         let token = if identity::is_there(&self.dir) {
             String::new()

@@ -6,6 +6,7 @@ mod backup;
 mod database;
 mod elastic;
 mod faults;
+mod growing;
 mod merging;
 mod metrics;
 mod queues;

@@ -108,3 +108,13 @@ async fn tasks_run_together_as_far_as_they_fit() {
     stage.stopper.now();
     stage.wait_done(11).await;
 }
+
+#[tokio::test]
+async fn a_worker_without_a_task_for_long_drains_and_ends_and_one_at_work_does_not() {
+    let stage = Stage::set_with(|config| config.idle_end = Some(Duration::from_millis(800))).await;
+    stage.hand_out(1, shell("sleep 3"), 1..2).await;
+    let done = stage.wait_done(1).await;
+    assert_eq!(done[0].outcome.verdict, Verdict::Ok, "it was waited for");
+    until("the worker ends", || stage.worker.is_finished()).await;
+    assert!(stage.beats().last().is_some_and(|beat| beat.leaving), "it said goodbye");
+}

@@ -1,0 +1,245 @@
+//! `mutirao role elastic`: the resource manager as a process of its own. Also what `up` runs beside its manager.
+//!
+//! What it is called, how it reaches the manager and which nodes it has is settled here; what it does is the crate
+//! `resource`'s.
+
+mod identity;
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use mutirao_client::{Client, Credentials, Signer, Trust};
+use mutirao_core::quantity::{Bytes, Cpus};
+use mutirao_core::{Clock, Dice, SystemClock, WorkerId};
+use mutirao_elastic::packing::{Amounts, NodeName};
+use mutirao_resource::local::{Local, LocalParts, NodeShape, Workers};
+use mutirao_resource::{HttpManager, Parts};
+use mutirao_store::FolderLock;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::worker::manager_of;
+use crate::cli::Globals;
+use crate::config::{Auto, Settings};
+use crate::failure::{Exit, Failure};
+use crate::signals::Asked;
+use crate::{logs, machine, tls};
+pub use identity::{Identity, load};
+
+/// How often it is looked whether the key has become too old.
+const KEY_LOOK_EVERY: Duration = Duration::from_secs(600);
+
+#[derive(Debug, Args)]
+pub struct ElasticArgs {
+    /// A folder of its own: identity, and the folders of its nodes
+    #[arg(long, default_value = "./mutirao-elastic")]
+    dir: PathBuf,
+    /// The folder of its nodes; resource managers on one machine may share it [default: nodes in its own]
+    #[arg(long)]
+    nodes: Option<PathBuf>,
+    /// A name for people [default: the machine's]
+    #[arg(long)]
+    name: Option<String>,
+    /// The one-time token of `mutirao elastic invite`, needed once
+    #[arg(long, env = "MUTIRAO_ENROL_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    invite: Option<String>,
+    /// Take a new key before going to work
+    #[arg(long)]
+    rotate_key: bool,
+}
+
+pub async fn run(globals: &Globals, args: ElasticArgs) -> Result<(), Failure> {
+    let settings = globals.config(vec![])?.settings;
+    logs::start(&settings);
+    let mut asked = Asked::listen()?;
+    let dir = std::path::absolute(&args.dir)?;
+    let _lock = FolderLock::take(&dir).map_err(|error| Failure::failed(error.to_string()))?;
+    let (url, pin) = manager_of(&settings, None)?;
+    let place = Place {
+        trust: tls::trust(&settings, &url, pin.clone())?,
+        url,
+        pin: pin.unwrap_or_else(|| tls::pin_file(&dir)),
+        nodes: args.nodes.map_or_else(|| Ok(dir.join("nodes")), std::path::absolute)?,
+        dir,
+        name: args.name.unwrap_or_else(machine::host_name),
+    };
+    let identity = match (load(&place.dir)?, args.invite) {
+        (Some(identity), _) => identity,
+        (None, Some(token)) => place.enrol(token).await?,
+        (None, None) => return Err(nobody(&place.dir)),
+    };
+    let identity = if args.rotate_key { place.rotate(identity).await? } else { identity };
+    let mut running = Running::start(&settings, place, identity)?;
+    let ended = tokio::select! {
+        () = asked.next() => Ok(()),
+        ended = running.ended() => ended,
+    };
+    running.stop().await;
+    ended
+}
+
+fn nobody(dir: &Path) -> Failure {
+    let line = format!(
+        "this resource manager is not enrolled ({} has no identity); make a one-time token with `mutirao elastic invite` \
+         and give it with --invite or as MUTIRAO_ENROL_TOKEN",
+        dir.display()
+    );
+    Failure::new(Exit::NotAllowed, line)
+}
+
+/// The folder of the resource manager that `up` runs.
+pub fn folder(data: &Path) -> Result<PathBuf, Failure> {
+    let dir = data.join("elastic");
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+    Ok(dir)
+}
+
+/// Where it is, and where its manager is.
+#[derive(Clone)]
+pub struct Place {
+    pub url: String,
+    pub trust: Trust,
+    pub pin: PathBuf,
+    pub dir: PathBuf,
+    pub nodes: PathBuf,
+    pub name: String,
+}
+
+impl Place {
+    pub async fn enrol(&self, token: String) -> Result<Identity, Failure> {
+        let client = Client::trusting(&self.url, Credentials::None, &self.trust)?;
+        identity::enrol(&client, &self.dir, self.name.clone(), token).await
+    }
+
+    async fn rotate(&self, identity: Identity) -> Result<Identity, Failure> {
+        let client = self.client(&identity)?;
+        let identity = identity::rotate(&client, &self.dir, identity).await?;
+        identity::drop_former(&self.client(&identity)?, &self.dir, identity).await
+    }
+
+    fn client(&self, identity: &Identity) -> Result<Client, Failure> {
+        let clock = SystemClock::shared();
+        // A key's id takes the place of a worker's in what is signed.
+        let signer = Signer::new(WorkerId(identity.id.clone()), identity.key.clone(), clock.clone());
+        let credentials = Credentials::Key(signer);
+        Ok(Client::with_clock(&self.url, credentials, &self.trust, clock, Arc::new(Dice::from_os()))?)
+    }
+
+    /// Whether the manager still knows this key. A manager that cannot be asked is no reason to doubt it.
+    pub async fn is_known(&self, identity: &Identity) -> Result<bool, Failure> {
+        let asked = self.client(identity)?.elastic_balance().await;
+        Ok(!asked.is_err_and(|error| matches!(error.status(), Some(401 | 403))))
+    }
+}
+
+/// A resource manager at work.
+pub struct Running {
+    stop: CancellationToken,
+    work: JoinHandle<Result<(), Failure>>,
+    pub nodes: Arc<Local>,
+}
+
+impl Running {
+    pub fn start(settings: &Settings, place: Place, identity: Identity) -> Result<Self, Failure> {
+        let (clock, dice): (Arc<dyn Clock>, _) = (SystemClock::shared(), Arc::new(Dice::from_os()));
+        let nodes = Arc::new(Local::new(LocalParts {
+            program: std::env::current_exe()?,
+            dir: place.nodes.clone(),
+            nodes: shapes(settings, &place.name),
+            workers: Workers {
+                url: place.url.clone(),
+                pin: place.pin.clone(),
+                way: settings.worker_way.as_str().into(),
+                ca: settings.tls_ca.given().map(|file| std::path::absolute(&file.0)).transpose()?,
+                collector: settings.telemetry_otlp.given().map(|url| url.0.clone()),
+            },
+            clock: clock.clone(),
+        }));
+        let manager = Arc::new(HttpManager::new(place.client(&identity)?, clock.clone()));
+        let parts = Parts {
+            manager: manager.clone(),
+            provider: nodes.clone(),
+            clock: clock.clone(),
+            dice,
+            terms: mutirao_elastic::Terms::default(),
+            lease: mutirao_shards::Terms::default(),
+            host: place.name.clone(),
+            dir: place.dir.clone(),
+        };
+        let stop = CancellationToken::new();
+        let work = tokio::spawn({
+            let (stop, age) = (stop.clone(), settings.elastic_key_age.0);
+            async move {
+                tokio::select! {
+                    ended = mutirao_resource::run(parts, stop) => ended.map_err(|error| Failure::failed(error.to_string())),
+                    () = keep_key_young(place, identity, manager, age, &*clock) => Ok(()),
+                }
+            }
+        });
+        Ok(Self { stop, work, nodes })
+    }
+
+    /// Ends when it cannot go on. Cancel-safe.
+    pub async fn ended(&mut self) -> Result<(), Failure> {
+        match (&mut self.work).await {
+            Ok(ended) => ended,
+            Err(error) => Err(Failure::failed(format!("the resource manager broke: {error}"))),
+        }
+    }
+
+    /// Lets go of the lease. The nodes stay.
+    pub async fn stop(self) -> Arc<Local> {
+        self.stop.cancel();
+        if !self.work.is_finished() {
+            let _ = self.work.await;
+        }
+        self.nodes
+    }
+}
+
+/// Never ends. A key that cannot be changed now is changed later: it is good until it is revoked.
+async fn keep_key_young(
+    place: Place,
+    mut identity: Identity,
+    manager: Arc<HttpManager>,
+    age_max: Duration,
+    clock: &dyn Clock,
+) {
+    loop {
+        if clock.now().since(identity.made_at) >= age_max {
+            match place.rotate(identity.clone()).await.and_then(|new| Ok((place.client(&new)?, new))) {
+                Ok((client, new)) => {
+                    manager.speak_as(client);
+                    identity = new;
+                    tracing::info!("the resource manager has a new key");
+                }
+                Err(failure) => tracing::warn!(?failure, "the key could not be changed; trying again later"),
+            }
+        }
+        clock.sleep(KEY_LOOK_EVERY.min(age_max)).await;
+    }
+}
+
+/// The nodes that the settings ask for, named after the machine.
+fn shapes(settings: &Settings, host: &str) -> Vec<NodeShape> {
+    let count = settings.elastic_nodes.0;
+    let even = |whole: u64| whole / u64::from(count.max(1));
+    let cpus = match settings.elastic_cpus {
+        Auto::Set(cpus) => cpus,
+        Auto::Auto => Cpus { milli: even(u64::from(machine::cpus()) * 1_000) as u32 },
+    };
+    let memory = match settings.elastic_memory {
+        Auto::Set(memory) => memory,
+        Auto::Auto => Bytes(even(machine::memory())),
+    };
+    let shape = |n| NodeShape {
+        name: NodeName(format!("{host}-{n}")),
+        capacity: Amounts::of(cpus, memory),
+        labels: settings.elastic_labels.0.clone(),
+        layer: settings.elastic_layer.0,
+    };
+    (1..=count).map(shape).collect()
+}

@@ -1,0 +1,69 @@
+//! `mutirao role node`: a node of this machine, as the resource manager starts it. Asked to stop, it sends its workers home;
+//! asked again, it hurries them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use mutirao_core::SystemClock;
+use mutirao_core::quantity::{Bytes, Cpus};
+use mutirao_elastic::packing::{Amounts, NodeName};
+use mutirao_resource::local::wire::Words;
+use mutirao_resource::local::{Agent, Haste};
+
+use crate::cli::Globals;
+use crate::config::{InLayer, Labels};
+use crate::failure::Failure;
+use crate::signals::Asked;
+use crate::{logs, machine};
+
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    /// A folder of its own
+    #[arg(long)]
+    dir: PathBuf,
+    /// What it is called [default: the machine's name]
+    #[arg(long)]
+    name: Option<String>,
+    /// The cpus it gives to workers [default: all]
+    #[arg(long)]
+    cpus: Option<Cpus>,
+    /// The memory it gives to workers [default: all]
+    #[arg(long)]
+    memory: Option<Bytes>,
+    /// A label, as key=value; may be given again
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    labels: Vec<Labels>,
+    /// edge, fog or cloud
+    #[arg(long, default_value = "cloud")]
+    layer: InLayer,
+}
+
+pub async fn run(globals: &Globals, args: NodeArgs) -> Result<(), Failure> {
+    let settings = globals.config(vec![])?.settings;
+    logs::start(&settings);
+    let mut asked = Asked::listen()?;
+    let cpus = args.cpus.unwrap_or(Cpus { milli: machine::cpus().saturating_mul(1_000) });
+    let memory = args.memory.unwrap_or_else(|| Bytes(machine::memory()));
+    let words = Words {
+        name: NodeName(args.name.unwrap_or_else(machine::host_name)),
+        capacity: Amounts::of(cpus, memory),
+        labels: args.labels.into_iter().flat_map(|labels| labels.0).collect(),
+        layer: args.layer.0,
+    };
+    let dir = std::path::absolute(&args.dir)?;
+    let agent = Agent::open(dir, words, SystemClock::shared()).map_err(|error| Failure::failed(error.to_string()))?;
+    let agent = Arc::new(agent);
+    let heeding = async {
+        for haste in [Haste::Drain, Haste::Now, Haste::Kill] {
+            asked.next().await;
+            agent.leave(haste);
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = agent.clone().serve() => {}
+        () = heeding => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Workers that come with tasks and go after them: the resource manager under `up` and alone, with real nodes and workers.
+
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use mutirao_testkit::{Installation, sweep, wait};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::said::{SOON, Said};
+
+/// Short, so that an owner has soon heard everybody.
+pub const LEASE: &str = "3s";
+/// What the provider has is what the store says within this.
+pub const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+
+pub fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// A queue with a worker for each task, between floor and ceiling.
+pub fn queue(up: &Installation, name: &str, min: u32, max: u32, rest: &str) {
+    let body = format!(
+        r#"{{"name": "{name}", "elastic": {{"min": {min}, "max": {max}, "policy": {{"kind": "n_for_n", "idle_wait": "2s"}}}}{rest}}}"#
+    );
+    let answer = up.request("POST /v1/queues", body.as_bytes());
+    assert!(answer.status < 300, "{}", answer.text());
+}
+
+/// How the store sees the queue: wanted, and all of its workers in any stage of life.
+pub fn told(up: &Installation, queue: &str) -> (u64, u64) {
+    let status = json(&up.ok(&["--json", "elastic", "status"]));
+    let queues = status["queues"].as_array().expect("queues");
+    let found = queues.iter().find(|q| q["queue"] == queue).unwrap_or_else(|| panic!("{status}"));
+    let count = |field: &str| found[field].as_u64().unwrap_or(0);
+    (count("wanted"), count("creating") + count("running") + count("draining"))
+}
+
+/// Pids of the nodes of this installation.
+pub fn nodes(up: &Installation) -> Vec<u32> {
+    let data = up.data().display().to_string();
+    let ours = |p: &sweep::Process| p.runs("role", "node") && p.command.iter().any(|word| word.starts_with(&data));
+    sweep::processes().into_iter().filter(ours).map(|p| p.pid).collect()
+}
+
+/// Processes and records agree, and are as many as wanted.
+#[track_caller]
+pub fn settles(up: &Installation, queue: &str, count: usize) {
+    let mut last = String::new();
+    let settled = wait::holds_within(SETTLED_WITHIN, || {
+        let (wanted, recorded) = told(up, queue);
+        let processes = up.worker_pids().len();
+        last = format!("{wanted} wanted, {recorded} recorded, {processes} processes");
+        (wanted, recorded, processes) == (count as u64, count as u64, count)
+    });
+    let status = up.ok(&["elastic", "status"]);
+    assert!(settled, "{count} should be left: {last}\n{status}\n{}", up.ok(&["worker", "list"]));
+}
+
+/// A resource manager as a process of its own, that ends with the test.
+pub struct ResourceManager {
+    pub child: Child,
+    dir: PathBuf,
+}
+
+impl ResourceManager {
+    /// Its nodes are in the folder that all of them share.
+    pub fn start(up: &Installation, name: &str, flags: &[&str]) -> Self {
+        let dir = up.data().join(name);
+        let (shown, nodes) = (dir.display().to_string(), up.data().join("nodes").display().to_string());
+        let fixed = ["role", "elastic", "--dir", &shown, "--nodes", &nodes, "--name", "lab"];
+        let mut command = up.command(&[&fixed[..], flags].concat());
+        if !dir.join("identity").exists() {
+            command.env("MUTIRAO_ENROL_TOKEN", up.ok(&["elastic", "invite"]).trim());
+        }
+        let log = std::fs::File::options().create(true).append(true).open(up.data().join(format!("{name}.log")));
+        let child = command.stdout(Stdio::null()).stderr(log.expect("a log")).spawn().expect("it starts");
+        Self { child, dir }
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.with_extension("log")).unwrap_or_default()
+    }
+
+    pub fn send(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it is there");
+    }
+
+    pub fn kill9(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for ResourceManager {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- {} ---\n{}", self.dir.display(), self.log());
+        }
+    }
+}
+
+#[test]
+fn workers_of_an_elastic_queue_come_with_its_tasks_and_go_after_them() {
+    let mut up = Installation::setup()
+        .workers(0)
+        .set("jobs.lease", LEASE)
+        .set("elastic.cpus", "3")
+        .set("elastic.nodes", "2")
+        .start();
+    queue(&up, "work", 0, 4, "");
+    let said = Said::from(up.cli(&["submit", "--queue", "work", "--wait", "--array", "1-12", "--", "sleep", "0.3"]));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let most = up.worker_pids().len();
+    assert!((1..=4).contains(&most), "{most} workers");
+    assert_eq!(nodes(&up).len(), 2);
+    settles(&up, "work", 0);
+    let folders = up.data().join("nodes");
+    let left = |node: &str| std::fs::read_dir(folders.join(node).join("workers")).map_or(0, Iterator::count);
+    let hosts: Vec<_> = std::fs::read_dir(&folders).unwrap().map(|e| e.unwrap().file_name()).collect();
+    wait::until("their folders to go", SOON, || hosts.iter().all(|node| left(&node.to_string_lossy()) == 0));
+
+    queue(&up, "floor", 2, 3, "");
+    wait::until("the floor to be there", SOON, || up.worker_pids().len() == 2);
+    assert!(up.terminate().success());
+    assert_eq!((up.worker_pids().len(), nodes(&up).len()), (0, 0), "everybody went home with it");
+}
+
+#[test]
+fn what_outlives_a_killed_resource_manager_is_adopted() {
+    let mut up = Installation::setup().workers(0).set("jobs.lease", LEASE).set("elastic.cpus", "3").start();
+    queue(&up, "work", 2, 3, "");
+    wait::until("the floor to be there", SOON, || told(&up, "work") == (2, 2) && up.worker_pids().len() == 2);
+    let (workers, agents) = (up.worker_pids(), nodes(&up));
+    let job = up.ok(&["submit", "--queue", "work", "--", "sleep", "5"]).trim().to_owned();
+    up.kill9();
+    up.restart();
+    assert_eq!(Said::from(up.cli(&["job", "wait", &job])).code, Some(0));
+    settles(&up, "work", 2);
+    assert_eq!((up.worker_pids(), nodes(&up)), (workers, agents), "the same processes");
+}
+
+#[test]
+fn a_resource_manager_alone_is_let_in_once_and_changes_its_key_without_a_pause() {
+    let up = Installation::setup().manager_alone().set("jobs.lease", LEASE).start();
+    let stranger = Said::from(up.cli(&["role", "elastic", "--dir", &up.data().join("x").display().to_string()]));
+    assert!(stranger.code == Some(4) && stranger.err.contains("mutirao elastic invite"), "{stranger:?}");
+    queue(&up, "work", 1, 2, "");
+    let first = ResourceManager::start(&up, "rm", &["--set", "elastic.cpus=2"]);
+    settles(&up, "work", 1);
+    let before = std::fs::read_to_string(up.data().join("rm/identity")).unwrap();
+    first.kill9();
+
+    let second = ResourceManager::start(&up, "rm", &["--set", "elastic.cpus=2", "--rotate-key"]);
+    wait::until("a new key", SOON, || {
+        std::fs::read_to_string(up.data().join("rm/identity"))
+            .is_ok_and(|now| now != before && now.contains("\"former\":null"))
+    });
+    let id = json(&before)["id"].as_str().expect("an id").to_owned();
+    wait::until("the old one to be revoked", SOON, || {
+        let keys = json(&up.ok(&["--json", "elastic", "key", "list"]));
+        let items = keys.as_array().cloned().or_else(|| keys["items"].as_array().cloned()).expect("keys");
+        items.iter().any(|key| key["key"] == id.as_str() && !key["revoked_at"].is_null())
+    });
+    let said = Said::from(up.cli(&["submit", "--queue", "work", "--wait", "--", "echo", "hi"]));
+    assert_eq!(said.out, "hi\n", "{said:?}");
+    second.send(Signal::TERM);
+    wait::until("it leaves, its nodes stay", SOON, || up.ok(&["elastic", "status"]).contains("no resource manager"));
+    assert_eq!((nodes(&up).len(), up.worker_pids().len()), (1, 1));
+}
+
+#[test]
+fn a_drained_node_is_emptied_and_its_workers_are_replaced_on_another() {
+    let up = Installation::setup()
+        .workers(0)
+        .set("jobs.lease", LEASE)
+        .set("elastic.cpus", "3")
+        .set("elastic.nodes", "2")
+        .start();
+    queue(&up, "work", 2, 4, "");
+    settles(&up, "work", 2);
+    let on = |up: &Installation| -> Vec<String> {
+        let workers = json(&up.ok(&["--json", "worker", "list"]));
+        let nodes = workers.as_array().expect("workers").iter().filter_map(|w| Some(w["node"].as_str()?.to_owned()));
+        nodes.collect()
+    };
+    wait::until("both to report", SOON, || on(&up).len() == 2);
+    let full = on(&up)[0].clone();
+    up.ok(&["node", "drain", &full]);
+    wait::until("the node to be empty", SETTLED_WITHIN, || {
+        let all = on(&up);
+        all.len() == 2 && !all.contains(&full)
+    });
+    settles(&up, "work", 2);
+}
