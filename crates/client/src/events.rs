@@ -10,13 +10,47 @@ use serde::de::DeserializeOwned;
 use crate::error::ClientError;
 use crate::http::{ByteStream, Call, Client};
 use crate::sse::{Event, Parser};
+use crate::target::Target;
 
 /// A stream of events that says nothing for this long is dead: servers send a keep-alive every 15 s.
 const SILENCE_S_MAX: u64 = 60;
 
+/// One thing that changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// `job`, `queue`, `worker`, `worker_gone` or `gap`; newer managers may tell of more.
+    pub what: String,
+    /// From where the stream can be taken up again.
+    pub id: Option<String>,
+    pub data: serde_json::Value,
+}
+
+/// Everything that changes, as it does.
+pub type ChangeStream = Pin<Box<dyn Stream<Item = Result<Change, ClientError>> + Send>>;
+
 pub(crate) type Events = Pin<Box<dyn Stream<Item = Result<Event, ClientError>> + Send>>;
 
 impl Client {
+    /// Everything that changes from now on, or after the event with this id.
+    pub async fn changes(&self, after: Option<&str>) -> Result<ChangeStream, ClientError> {
+        let call = Call::get(Target::new("/v1/events"));
+        let call = match after {
+            Some(after) => call.header("last-event-id", after),
+            None => call,
+        };
+        let events = self.events(call).await?;
+        let this = self.clone();
+        Ok(Box::pin(events.map(move |event| {
+            let event = event?;
+            Ok(Change { data: this.read_event(&event)?, what: event.name, id: event.id })
+        })))
+    }
+
+    /// What is to be made of a stream that should not have ended and did: the server let go of it.
+    pub fn let_go(&self) -> ClientError {
+        ClientError::Broken { url: self.url().into(), why: "the server let go of it".into() }
+    }
+
     pub(crate) async fn events(&self, call: Call) -> Result<Events, ClientError> {
         let chunks = self.open_stream(call.header("accept", "text/event-stream")).await?;
         let this = self.clone();

@@ -9,7 +9,7 @@ use crate::Timestamp;
 use crate::blobs::LogStream;
 use crate::id::{Attempt, JobKey, QueueName, TaskKey};
 use crate::life::Final;
-use crate::limits::{NAME_CHARS_MAX, PRIORITY_MAX};
+use crate::limits::{NAME_CHARS_MAX, PRIORITY_MAX, RETRIES_MAX, WAITS_MAX};
 use crate::outcome::Usage;
 use crate::problem::Problem;
 pub use crate::spread::{Spread, Variation};
@@ -34,6 +34,21 @@ pub struct JobSpec {
     /// Higher goes first, where the queue's policy goes by it: from -1000 to 1000.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i32,
+    /// How often a task may lose its worker before it is given up as dead, in place of `task.retry.crashes` and of what the
+    /// queue says. Zero: one loss is final.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crash_limit: Option<u32>,
+    /// While a job with this key is open in the namespace, submitting another gives that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique: Option<String>,
+    /// Jobs that must have ended before any task of this one begins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub after: Vec<JobKey>,
+    /// Jobs that must have ended ok; when one has not, this job is cancelled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub after_ok: Vec<JobKey>,
 }
 
 fn is_zero(number: &i32) -> bool {
@@ -43,7 +58,18 @@ fn is_zero(number: &i32) -> bool {
 impl JobSpec {
     pub fn new(task: TaskSpec) -> Self {
         let (spread, labels) = (Spread::Single, BTreeMap::new());
-        Self { name: None, queue: QueueName::default(), task, spread, labels, priority: 0 }
+        Self {
+            name: None,
+            queue: QueueName::default(),
+            task,
+            spread,
+            labels,
+            priority: 0,
+            crash_limit: None,
+            unique: None,
+            after: Vec::new(),
+            after_ok: Vec::new(),
+        }
     }
 
     /// Everything that can be said against it without looking at what else is there.
@@ -58,6 +84,19 @@ impl JobSpec {
         if !(-PRIORITY_MAX..=PRIORITY_MAX).contains(&self.priority) {
             let detail = format!("{} is not between -{PRIORITY_MAX} and {PRIORITY_MAX}", self.priority);
             return Err(Problem::invalid("priority", detail));
+        }
+        if let Some(limit) = self.crash_limit.filter(|limit| *limit > RETRIES_MAX) {
+            return Err(Problem::invalid("crash_limit", format!("{limit} is too high, the most is {RETRIES_MAX}")));
+        }
+        let bad_key = |key: &String| key.is_empty() || too_long(key) || key.chars().any(char::is_control);
+        if self.unique.as_ref().is_some_and(bad_key) {
+            let why = format!("a key has 1 to {NAME_CHARS_MAX} characters, none of them a control character");
+            return Err(Problem::invalid("unique", why));
+        }
+        let waits = self.after.len() + self.after_ok.len();
+        if waits > WAITS_MAX {
+            let why = format!("{waits} jobs are too many to wait for, the most is {WAITS_MAX}");
+            return Err(Problem::invalid("after", why).remedy("let a job in between wait for some of them"));
         }
         self.spread.check(&self.task)
     }
@@ -168,6 +207,18 @@ pub struct JobView {
     pub labels: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique: Option<String>,
+    /// It was there before, and has the unique key that was asked for: nothing was submitted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub joined: bool,
+    /// Jobs that must end before it begins. Only when one job is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub waits_for: Vec<JobKey>,
+    /// Why it was cancelled, when nobody did it by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// Follows the job's tasks through API, broker and worker.
     pub trace: String,
     /// What each task does. Only when one job is asked for.

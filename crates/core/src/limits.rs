@@ -21,6 +21,8 @@ pub const ENTRY_BYTES_MAX: usize = 64 << 10;
 pub const NAME_CHARS_MAX: usize = 200;
 /// The highest priority of a job; the lowest is as far below zero.
 pub const PRIORITY_MAX: i32 = 1_000;
+/// Jobs that one job may wait for.
+pub const WAITS_MAX: usize = 64;
 /// Retries of a task.
 pub const RETRIES_MAX: u32 = 1_000;
 /// Bytes of each output stream that travel inside an outcome; the rest goes through blobs.

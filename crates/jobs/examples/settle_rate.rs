@@ -85,10 +85,12 @@ async fn create(store: &Shared) -> Result<JobKey, StoreError> {
         trace: "0".repeat(32),
         created_at: Timestamp(1),
         idempotency: None,
+        unique: None,
+        waits: Vec::new(),
     };
     match store.create(job).await? {
         Created::New(key) | Created::Before(key) | Created::Clash(key) => Ok(key),
-        Created::NoQueue => unreachable!("the queue default is always there"),
+        other => unreachable!("a plain job in the queue default is made: {other:?}"),
     }
 }
 

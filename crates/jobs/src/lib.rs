@@ -26,6 +26,7 @@ mod doors;
 mod ear;
 pub mod entries;
 pub mod foreman;
+mod hub;
 pub mod meters;
 mod news;
 mod post;

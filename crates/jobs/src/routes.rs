@@ -2,6 +2,7 @@
 
 mod dead;
 mod events;
+mod everything;
 mod lines;
 mod logs;
 mod tasks;
@@ -34,6 +35,7 @@ pub fn routes(jobs: Jobs) -> OpenApiRouter {
         .routes(mutirao_surface::routes!(show))
         .routes(mutirao_surface::routes!(cancel))
         .routes(mutirao_surface::routes!(events::follow))
+        .routes(mutirao_surface::routes!(everything::follow))
         .routes(mutirao_surface::routes!(tasks::list))
         .routes(mutirao_surface::routes!(tasks::show))
         .routes(mutirao_surface::routes!(tasks::cancel))
@@ -67,7 +69,7 @@ fn last_event_id(headers: &HeaderMap) -> Option<String> {
 #[utoipa::path(post, path = "/v1/jobs", tag = "jobs", request_body = JobSpec,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same key and body give the same job, once.")),
     responses((status = 201, description = "Accepted and durable.", body = JobView),
-              (status = 200, description = "The same request came before.", body = JobView),
+              (status = 200, description = "The same request came before, or (`joined`) an open job has its unique key.", body = JobView),
               (status = 409, description = "The key was used for another request.", body = Problem),
               (status = 422, description = "Not valid; the field is named.", body = Problem),
               (status = 429, description = "Too much waits already.", body = Problem)))]
@@ -87,7 +89,7 @@ async fn submit(
     }
     match submitted? {
         Submitted::New(view) => Ok((StatusCode::CREATED, Json(view))),
-        Submitted::Before(view) => Ok((StatusCode::OK, Json(view))),
+        Submitted::Before(view) | Submitted::Joined(view) => Ok((StatusCode::OK, Json(view))),
     }
 }
 

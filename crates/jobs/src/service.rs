@@ -5,6 +5,7 @@
 mod dead;
 mod elastic;
 mod guard;
+mod held;
 mod looks;
 mod submit;
 mod tallies;
@@ -24,12 +25,13 @@ use mutirao_shards::{MemberId, ShardView, Shards, ShardsError, ShardsParts, Term
 use mutirao_store::{Database, StoreError};
 use mutirao_surface::{Capability, Ready};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use crate::GROUP;
 use crate::asking::Asking;
 use crate::doors::Doors;
+use crate::hub::Hub;
 use crate::meters::METERS;
 use crate::news::News;
 use crate::post::Bench;
@@ -94,6 +96,9 @@ pub(crate) struct Inner {
     elasticity: OnceLock<Arc<dyn Elasticity>>,
     told: Mutex<elastic::Told>,
     tallies: Tallies,
+    pub hub: Hub,
+    /// Rings when a job was made that waits for others.
+    pub held: Arc<Notify>,
     /// The shards of jobs that were asked for.
     homes: Mutex<HashMap<JobKey, ShardId>>,
     /// No job is taken in any more.
@@ -110,10 +115,11 @@ impl Jobs {
         let JobsParts { store, leases, terms, member, address, broker, blobs, clock, dice, settings } = parts;
         let store: Store = store::open(&store);
         store.place().await?;
-        let (doors, news) = (Doors::default(), News::new(broker.clone(), &member));
+        let (doors, news, hub) = (Doors::default(), News::new(broker.clone(), &member), Hub::new(&member));
         let asking = Asking::new(broker.clone(), clock.clone(), doors.clone(), &member);
         let mut tasks = JoinSet::new();
         tasks.spawn(asking.clone().listen());
+        tasks.spawn(hub.clone().listen(news.clone()));
         tasks.spawn(news.clone().listen(clock.clone()));
         tasks.spawn(news.clone().announce(clock.clone()));
         let shards = Shards::start(ShardsParts {
@@ -139,6 +145,16 @@ impl Jobs {
         };
         tasks.spawn(Posts::new(Arc::new(bench)).run());
         tasks.spawn(queues::follow::run(store.clone(), doors.clone(), clock.clone()));
+        let held = Arc::new(Notify::new());
+        let holding = held::Holding {
+            store: store.clone(),
+            shards: shards.clone(),
+            asking: asking.clone(),
+            news: news.clone(),
+            clock: clock.clone(),
+            bell: held.clone(),
+        };
+        tasks.spawn(holding.run());
         tasks.spawn(sweep(store.clone(), blobs.clone(), clock.clone(), settings.keep));
         let jobs = Self(Arc::new(Inner {
             store,
@@ -153,6 +169,8 @@ impl Jobs {
             elasticity: OnceLock::new(),
             told: Mutex::default(),
             tallies: Tallies::default(),
+            hub,
+            held,
             homes: Mutex::default(),
             closed: AtomicBool::new(false),
             ending: watch::Sender::new(false),

@@ -6,6 +6,7 @@
 //! settlement is fenced by the generation of its lease.
 
 pub mod dead;
+pub mod held;
 pub mod postgres;
 pub mod queues;
 pub mod sqlite;
@@ -27,6 +28,7 @@ use crate::desk::order::Rank;
 use crate::desk::{Again, Ended, SessionChange};
 use crate::entries::{Kind, Segment};
 use dead::DeadStore;
+use held::{HeldStore, Until};
 use queues::QueueStore;
 
 pub type Shared = Arc<dyn JobStore>;
@@ -56,6 +58,10 @@ pub struct NewJob {
     pub created_at: Timestamp,
     /// The client's idempotency key, and a digest of what it asked.
     pub idempotency: Option<(String, Vec<u8>)>,
+    /// A key that no other open job of the namespace has.
+    pub unique: Option<String>,
+    /// Jobs that must end first. With any, it is held back until they have.
+    pub waits: Vec<(JobKey, Until)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,6 +73,12 @@ pub enum Created {
     Clash(JobKey),
     /// There is no such queue.
     NoQueue,
+    /// This open job has the unique key.
+    Taken(JobKey),
+    /// There is no such job to wait for.
+    NoJob(JobKey),
+    /// So many are held back already.
+    TooManyHeld(u64),
 }
 
 /// What a client asked under an idempotency key before.
@@ -165,7 +177,7 @@ pub struct OpenTasks {
 }
 
 #[async_trait]
-pub trait JobStore: QueueStore + DeadStore {
+pub trait JobStore: QueueStore + DeadStore + HeldStore {
     /// Gives every open job its shard that was written before there were shards.
     async fn place(&self) -> Result<(), StoreError>;
     async fn create(&self, job: NewJob) -> Result<Created, StoreError>;
@@ -195,6 +207,8 @@ pub trait JobStore: QueueStore + DeadStore {
     /// The job as written: its counts know of ends only.
     async fn job(&self, job: JobKey) -> Result<Option<(JobView, String)>, StoreError>;
     async fn jobs(&self, filter: JobFilter) -> Result<Vec<JobView>, StoreError>;
+    /// Those of these that are there and in the namespace.
+    async fn jobs_of(&self, namespace: String, keys: Vec<JobKey>) -> Result<Vec<JobView>, StoreError>;
     /// The index of a job's first task, and how many it has.
     async fn extent(&self, job: JobKey) -> Result<Option<(u32, u64)>, StoreError>;
     /// Tasks of a job that have a row, with indexes in [`from`, `from + size`).

@@ -25,6 +25,7 @@ mod text;
 mod token;
 mod verdict;
 mod wait;
+mod watch;
 mod worker;
 
 use std::path::PathBuf;
@@ -108,7 +109,7 @@ pub enum Noun {
     /// Run one part of an installation as a process of its own
     Role(role::RoleArgs),
     /// Submit a job: `mutirao submit -- echo hello`
-    Submit(submit::SubmitArgs),
+    Submit(Box<submit::SubmitArgs>),
     /// Jobs: tasks submitted together
     Job(job::JobArgs),
     /// Single tasks of a job
@@ -143,7 +144,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
     match noun {
         Noun::Up(args) => up::run(&globals, args).await.map(|()| 0),
         Noun::Role(args) => role::run(&globals, args).await.map(|()| 0),
-        Noun::Submit(args) => submit::run(&globals, args).await,
+        Noun::Submit(args) => submit::run(&globals, *args).await,
         Noun::Job(args) => job::run(&globals, args).await,
         Noun::Task(args) => task::run(&globals, args).await.map(|()| 0),
         Noun::Queue(args) => queue::run(&globals, args).await.map(|()| 0),

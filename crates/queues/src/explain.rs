@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use mutirao_core::Timestamp;
 use mutirao_core::job::{TaskState, TaskView};
 use mutirao_core::quantity::Span;
 use mutirao_core::task::Needs;
+use mutirao_core::{JobKey, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::spec::QueueSpec;
@@ -71,6 +71,19 @@ pub struct Reason {
 
 fn because(why: impl Into<String>, remedy: impl Into<String>) -> Reason {
     Reason { why: why.into(), remedy: Some(remedy.into()) }
+}
+
+/// A task of a job that waits for other jobs to end.
+pub fn after_others(task: &TaskView, waits_for: &[JobKey]) -> Explanation {
+    let jobs = waits_for.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let (why, remedy) = match waits_for {
+        [job] => (format!("job {job} has not ended"), format!("`mutirao job show {job}` says how it stands")),
+        _ => (format!("jobs {jobs} have not ended"), "`mutirao job show ID` says how each stands".to_owned()),
+    };
+    Explanation {
+        summary: format!("task {} waits: its job is to begin after {jobs}", task.id),
+        reasons: vec![because(why, remedy)],
+    }
 }
 
 /// How something stands, and what holds it back.

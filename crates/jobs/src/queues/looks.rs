@@ -57,6 +57,9 @@ impl Jobs {
     }
 
     pub async fn explain_task(&self, job: &JobView, task: &TaskView) -> Result<Explanation, Problem> {
+        if !job.waits_for.is_empty() {
+            return Ok(explain::after_others(task, &job.waits_for));
+        }
         let row = self.0.store.queue(job.queue.clone()).await.map_err(refused)?;
         let spec = row.map_or_else(|| mutirao_queues::QueueSpec::new(job.queue.clone()), |row| row.spec);
         let facts = self.facts(&job.queue).await;

@@ -1,12 +1,14 @@
 //! Taking a job in: checked, written, and then told to the owner of its queue.
 
+use std::collections::BTreeMap;
+
 use mutirao_core::auth::Principal;
 use mutirao_core::envelope::shard_of;
-use mutirao_core::id::QueueName;
+use mutirao_core::id::{JobKey, QueueName};
 use mutirao_core::job::{JobSpec, JobView};
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 use mutirao_core::task::{Needs, Retry, TaskSpec};
-use mutirao_core::{JobKey, Problem, Timestamp};
+use mutirao_core::{Problem, Timestamp};
 use mutirao_queues::{Defaults, QueueSpec, Workers};
 use sha2::{Digest, Sha256};
 
@@ -19,17 +21,21 @@ use crate::doors::Ask;
 use crate::entries::{Kind, pack};
 use crate::meters::{SUBMIT, SUBMITTED};
 use crate::question::{Answer, Fit, Question};
+use crate::store::held::Until;
 use crate::store::{AskedBefore, Created, NewJob};
 
 /// What became of a submission.
 pub enum Submitted {
     New(JobView),
+    /// The same request came before.
     Before(JobView),
+    /// An open job has the unique key.
+    Joined(JobView),
 }
 
 impl Submitted {
     pub fn view(&self) -> &JobView {
-        let (Submitted::New(view) | Submitted::Before(view)) = self;
+        let (Submitted::New(view) | Submitted::Before(view) | Submitted::Joined(view)) = self;
         view
     }
 }
@@ -70,7 +76,8 @@ impl Jobs {
         let QueueSpec { limits, defaults, workers, .. } = definition;
         let total = spec.spread.count() as u32;
         let (queue, needs) = (spec.queue.clone(), spec.task.needs);
-        let retry = spec.task.retry.or(defaults.retry).unwrap_or_default();
+        let retry = retry_of(&spec, &defaults);
+        let held = !(spec.after.is_empty() && spec.after_ok.is_empty());
         let rank = Rank { priority: spec.priority, owner: owner.name.clone(), labels: spec.labels.clone() };
         let shard = shard_of(&queue);
         let (fit, source) = self.fit(&queue).await?;
@@ -95,8 +102,10 @@ impl Jobs {
                 if source == Source::Store {
                     jobs.0.tallies.add(&home, u64::from(total));
                 }
+                jobs.0.news.tell(vec![job]);
                 // Were nobody to hear this, the owner would find the job by itself: it is accepted either way.
                 match jobs.0.doors.of(shard) {
+                    _ if held => jobs.0.held.notify_one(),
                     Some(door) => drop(door.asks.send(Ask::Admit(job, ledger)).await),
                     None => jobs.0.asking.tell(shard, Question::Admit { job }).await,
                 }
@@ -116,6 +125,9 @@ impl Jobs {
                 Ok(Submitted::New(view(key).await?))
             }
             Created::Before(key) => Ok(Submitted::Before(view(key).await?)),
+            Created::Taken(key) => Ok(Submitted::Joined(JobView { joined: true, ..view(key).await? })),
+            Created::NoJob(key) => Err(Problem::invalid("after", format!("there is no job {key} to wait for"))),
+            Created::TooManyHeld(held) => Err(Problem::busy(format!("{held} jobs wait for others to end"), 10)),
             Created::NoQueue => Err(self.no_queue(&queue).await),
             Created::Clash(key) => Err(clash(key)),
         }
@@ -186,6 +198,19 @@ fn can_ever_run(queue: &QueueName, needs: Needs, largest: Option<Needs>, workers
     Ok(())
 }
 
+/// What the job says, else its queue.
+fn retry_of(spec: &JobSpec, defaults: &Defaults) -> Retry {
+    let retry = spec.task.retry.or(defaults.retry).unwrap_or_default();
+    Retry { crashes: spec.crash_limit.unwrap_or(retry.crashes), ..retry }
+}
+
+/// Each job once: who waits for an end that is ok waits for the end as well.
+fn waits_of(spec: &JobSpec) -> Vec<(JobKey, Until)> {
+    let ended = spec.after.iter().map(|job| (*job, Until::Ended));
+    let waits: BTreeMap<JobKey, Until> = ended.chain(spec.after_ok.iter().map(|job| (*job, Until::Ok))).collect();
+    waits.into_iter().collect()
+}
+
 fn new_job(
     spec: JobSpec,
     defaults: &Defaults,
@@ -195,7 +220,8 @@ fn new_job(
     created_at: Timestamp,
 ) -> NewJob {
     let segments = pack(&spec.spread);
-    let task = written(&spec.task, spec.task.retry.or(defaults.retry), spec.task.timeout.or(defaults.timeout));
+    let task = written(&spec.task, Some(retry_of(&spec, defaults)), spec.task.timeout.or(defaults.timeout));
+    let waits = waits_of(&spec);
     let labels = labels_of(&spec);
     let (first, total) = (spec.spread.first(), spec.spread.count() as u32);
     let idempotency = idempotency.map(|key| (key, digest(&spec, &segments)));
@@ -214,6 +240,8 @@ fn new_job(
         trace,
         created_at,
         idempotency,
+        unique: spec.unique,
+        waits,
     }
 }
 
@@ -235,6 +263,10 @@ fn digest(spec: &JobSpec, segments: &[(u32, Vec<u8>)]) -> Vec<u8> {
     digest.update(what.as_bytes());
     if spec.priority != 0 {
         digest.update(format!("\n{}", spec.priority).as_bytes());
+    }
+    let waits = waits_of(spec);
+    if spec.crash_limit.is_some() || spec.unique.is_some() || !waits.is_empty() {
+        digest.update(format!("\n{:?} {:?} {waits:?}", spec.crash_limit, spec.unique).as_bytes());
     }
     segments.iter().for_each(|(_, body)| digest.update(body));
     digest.finalize().to_vec()

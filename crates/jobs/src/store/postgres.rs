@@ -4,6 +4,7 @@
 mod columns;
 mod dead;
 mod firsts;
+mod held;
 mod look;
 mod queues;
 mod rows;
@@ -47,7 +48,7 @@ pub struct PostgresJobs(pub Postgres);
 impl JobStore for PostgresJobs {
     async fn place(&self) -> Result<(), StoreError> {
         let connection = self.0.connection().await?;
-        let unplaced = "SELECT DISTINCT queue FROM jobs WHERE shard IS NULL AND finished_at IS NULL";
+        let unplaced = "SELECT DISTINCT queue FROM jobs WHERE shard IS NULL AND held IS NULL AND finished_at IS NULL";
         let found = connection.rows(unplaced, &[]).await?;
         let queues: Vec<QueueName> = found.iter().map(|row| rows::parsed(row, 0)).collect::<Result<_, _>>()?;
         if queues.is_empty() {
@@ -56,7 +57,7 @@ impl JobStore for PostgresJobs {
         let shards: Vec<i64> = queues.iter().map(|queue| i64::from(shard_of(queue).0)).collect();
         let queues: Vec<&str> = queues.iter().map(QueueName::as_str).collect();
         let place = "UPDATE jobs j SET shard = q.shard FROM unnest($1::text[], $2::bigint[]) q (queue, shard)
-                     WHERE j.queue = q.queue AND j.shard IS NULL AND j.finished_at IS NULL";
+                     WHERE j.queue = q.queue AND j.shard IS NULL AND j.held IS NULL AND j.finished_at IS NULL";
         connection.run(place, &[&queues, &shards]).await.map(drop)
     }
 
@@ -153,6 +154,10 @@ impl JobStore for PostgresJobs {
         look::jobs(&self.0, &filter).await
     }
 
+    async fn jobs_of(&self, namespace: String, keys: Vec<JobKey>) -> Result<Vec<JobView>, StoreError> {
+        look::jobs_of(&self.0, &namespace, &keys).await
+    }
+
     async fn extent(&self, job: JobKey) -> Result<Option<(u32, u64)>, StoreError> {
         const EXTENT: &str = "SELECT first, total FROM jobs WHERE key = $1";
         let row = self.0.connection().await?.row(EXTENT, &[&(job.0 as i64)]).await?;
@@ -203,6 +208,7 @@ async fn forget(tx: &Transaction<'_>, before: Timestamp) -> Result<Forgotten, St
         "DELETE FROM outputs WHERE ctid = ANY (ARRAY (SELECT ctid FROM outputs WHERE job = ANY ($1) LIMIT $2))",
         "DELETE FROM tasks WHERE ctid = ANY (ARRAY (SELECT ctid FROM tasks WHERE job = ANY ($1) LIMIT $2))",
         "DELETE FROM segments WHERE ctid = ANY (ARRAY (SELECT ctid FROM segments WHERE job = ANY ($1) LIMIT $2))",
+        "DELETE FROM job_waits WHERE ctid = ANY (ARRAY (SELECT ctid FROM job_waits WHERE job = ANY ($1) LIMIT $2))",
     ] {
         room -= tx.run(statement, &[&keys, &room]).await? as i64;
     }
@@ -215,16 +221,26 @@ async fn forget(tx: &Transaction<'_>, before: Timestamp) -> Result<Forgotten, St
 }
 
 async fn create(tx: &Transaction<'_>, job: &NewJob) -> Result<Created, StoreError> {
+    if let Some(refused) = held::cannot_wait(tx, job).await? {
+        // The same request may have come before, when what it waits for was still known.
+        return match came_before(tx, job).await? {
+            Created::NoQueue => Ok(refused),
+            before => Ok(before),
+        };
+    }
     let (idempotency, digest) = job.idempotency.as_ref().map(|(k, d)| (k, d)).unzip();
+    let home = i64::from(shard_of(&job.queue).0);
+    let (shard, held) = if job.waits.is_empty() { (Some(home), None) } else { (None, Some(home)) };
     let inserted = tx
         .row(
             // The queue's row is held until the job is written: whoever deletes the queue waits for that.
             "WITH queue AS (SELECT name FROM queues WHERE name = $3 FOR KEY SHARE)
              INSERT INTO jobs (namespace, owner, queue, name, labels, spec, kind, first, total, trace, created_at,
-                               idempotency, digest, shard, priority)
+                               idempotency, digest, shard, priority, unique_key, held)
              SELECT $1::text, $2::text, queue.name, $4::text, $5::text, $6::text, $7::smallint, $8::bigint, $9::bigint,
-                    $10::text, $11::bigint, $12::text, $13::bytea, $14::bigint, $15::integer FROM queue
-             ON CONFLICT (namespace, owner, idempotency) WHERE idempotency IS NOT NULL DO NOTHING RETURNING key",
+                    $10::text, $11::bigint, $12::text, $13::bytea, $14::bigint, $15::integer, $16::text, $17::bigint
+             FROM queue
+             ON CONFLICT DO NOTHING RETURNING key",
             &[
                 &job.namespace,
                 &job.owner,
@@ -239,8 +255,10 @@ async fn create(tx: &Transaction<'_>, job: &NewJob) -> Result<Created, StoreErro
                 &job.created_at.0,
                 &idempotency,
                 &digest,
-                &i64::from(shard_of(&job.queue).0),
+                &shard,
                 &job.priority,
+                &job.unique,
+                &held,
             ],
         )
         .await?;
@@ -255,15 +273,20 @@ async fn create(tx: &Transaction<'_>, job: &NewJob) -> Result<Created, StoreErro
         )
         .await?;
     }
+    held::note_waits(tx, key, &job.waits).await?;
     Ok(Created::New(JobKey(key as u64)))
 }
 
-/// The job that was made with the same idempotency key; without one, the queue is what was missing.
+/// The job that was made with the same idempotency key, or that has the unique key; without either, the queue is what was
+/// missing.
 async fn came_before(tx: &Transaction<'_>, job: &NewJob) -> Result<Created, StoreError> {
-    let Some((key, digest)) = &job.idempotency else { return Ok(Created::NoQueue) };
-    let before = asked_before(tx, &job.namespace, &job.owner, key).await?;
+    if let Some((key, digest)) = &job.idempotency
+        && let Some(before) = asked_before(tx, &job.namespace, &job.owner, key).await?
+    {
+        return Ok(before.meets(digest));
+    }
     // Or removed by retention in this very moment, when asking again finds the queue.
-    Ok(before.map_or(Created::NoQueue, |before| before.meets(digest)))
+    held::taken_or_no_queue(tx, job).await
 }
 
 async fn asked_before(

@@ -1,6 +1,7 @@
 //! Jobs in SQLite. Integer keys, rows without hidden row ids, statements prepared once.
 
 mod dead;
+mod held;
 mod look;
 mod queues;
 mod rows;
@@ -150,6 +151,10 @@ impl JobStore for SqliteJobs {
         self.0.read(move |db| look::jobs(db, &filter)).await
     }
 
+    async fn jobs_of(&self, namespace: String, keys: Vec<JobKey>) -> Result<Vec<JobView>, StoreError> {
+        self.0.read(move |db| look::jobs_of(db, &namespace, &keys)).await
+    }
+
     async fn extent(&self, job: JobKey) -> Result<Option<(u32, u64)>, StoreError> {
         self.0
             .read(move |db| {
@@ -184,11 +189,12 @@ impl JobStore for SqliteJobs {
 
 fn place(db: &rusqlite::Connection) -> rusqlite::Result<()> {
     let queues: Vec<QueueName> = db
-        .prepare("SELECT DISTINCT queue FROM jobs WHERE shard IS NULL AND finished_at IS NULL")?
+        .prepare("SELECT DISTINCT queue FROM jobs WHERE shard IS NULL AND held IS NULL AND finished_at IS NULL")?
         .query_map([], |row| rows::parsed(row, 0))?
         .collect::<rusqlite::Result<_>>()?;
-    let mut update =
-        db.prepare("UPDATE jobs SET shard = ?2 WHERE queue = ?1 AND shard IS NULL AND finished_at IS NULL")?;
+    let mut update = db.prepare(
+        "UPDATE jobs SET shard = ?2 WHERE queue = ?1 AND shard IS NULL AND held IS NULL AND finished_at IS NULL",
+    )?;
     for queue in queues {
         update.execute(params![queue.as_str(), shard_of(&queue).0])?;
     }
@@ -213,6 +219,7 @@ fn forget(db: &rusqlite::Connection, before: Timestamp) -> rusqlite::Result<Forg
                 (SELECT job, idx, stream FROM outputs WHERE job = ?1 LIMIT ?2)",
             "DELETE FROM tasks WHERE (job, idx) IN (SELECT job, idx FROM tasks WHERE job = ?1 LIMIT ?2)",
             "DELETE FROM segments WHERE (job, first) IN (SELECT job, first FROM segments WHERE job = ?1 LIMIT ?2)",
+            "DELETE FROM job_waits WHERE (job, waited) IN (SELECT job, waited FROM job_waits WHERE job = ?1 LIMIT ?2)",
         ] {
             room -= db.prepare_cached(statement)?.execute(params![job, room as i64])?;
         }
@@ -245,12 +252,18 @@ fn create(db: &rusqlite::Connection, job: &NewJob) -> rusqlite::Result<Created> 
     {
         return Ok(before.meets(digest));
     }
+    if let Some(refused) = held::cannot_be(db, job)? {
+        return Ok(refused);
+    }
     let (idempotency, digest) = job.idempotency.as_ref().map(|(k, d)| (k, d)).unzip();
+    let home = shard_of(&job.queue).0;
+    let (shard, held) = if job.waits.is_empty() { (Some(home), None) } else { (None, Some(home)) };
     let inserted = db
         .prepare_cached(
             "INSERT INTO jobs (namespace, owner, queue, name, labels, spec, kind, first, total, trace, created_at,
-                               idempotency, digest, shard, priority)
-             SELECT ?1, ?2, name, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15 FROM queues WHERE name = ?3",
+                               idempotency, digest, shard, priority, unique_key, held)
+             SELECT ?1, ?2, name, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17
+             FROM queues WHERE name = ?3",
         )?
         .execute(params![
             job.namespace,
@@ -266,8 +279,10 @@ fn create(db: &rusqlite::Connection, job: &NewJob) -> rusqlite::Result<Created> 
             job.created_at.0,
             idempotency,
             digest,
-            shard_of(&job.queue).0,
-            job.priority
+            shard,
+            job.priority,
+            job.unique,
+            held
         ])?;
     if inserted == 0 {
         return Ok(Created::NoQueue);
@@ -276,6 +291,10 @@ fn create(db: &rusqlite::Connection, job: &NewJob) -> rusqlite::Result<Created> 
     let mut insert = db.prepare_cached("INSERT INTO segments (job, first, body) VALUES (?1, ?2, ?3)")?;
     for (first, body) in &job.segments {
         insert.execute(params![key, first, body])?;
+    }
+    let mut wait = db.prepare_cached("INSERT INTO job_waits (job, waited, how) VALUES (?1, ?2, ?3)")?;
+    for (waited, until) in &job.waits {
+        wait.execute(params![key, waited.0 as i64, until.code()])?;
     }
     Ok(Created::New(JobKey(key as u64)))
 }

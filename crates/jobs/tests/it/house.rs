@@ -115,7 +115,7 @@ pub async fn get(jobs: Jobs, path: String) -> Bytes {
 
 pub async fn submit(jobs: &Jobs, spec: JobSpec) -> JobView {
     match jobs.submit(&ana(), spec, None, "0".repeat(32)).await.unwrap() {
-        Submitted::New(view) | Submitted::Before(view) => view,
+        Submitted::New(view) | Submitted::Before(view) | Submitted::Joined(view) => view,
     }
 }
 

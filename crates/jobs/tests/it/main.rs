@@ -1,5 +1,6 @@
 //! Jobs against real databases and a real broker, with a worker played by the test.
 
+mod batch;
 mod brokers;
 mod dead;
 mod dispatch;

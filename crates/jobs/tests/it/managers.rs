@@ -1,6 +1,7 @@
 //! Several managers on one PostgreSQL and one broker, each in a runtime of its own, so that one can be killed (its runtime
 //! is dropped) or frozen (its only thread is blocked) in the middle of the work.
 
+mod after;
 mod lost_words;
 mod resting;
 mod sharing;

@@ -56,6 +56,8 @@ fn job_in(queue: &QueueName, key: Option<&str>) -> NewJob {
         trace: "0".repeat(32),
         created_at: Timestamp(1),
         idempotency: key.map(|key| (key.to_owned(), vec![1])),
+        unique: None,
+        waits: Vec::new(),
     }
 }
 

@@ -41,7 +41,7 @@ on_both! {
     a_finished_job_is_open_to_nobody,
 }
 
-fn new_job(total: u32) -> NewJob {
+pub fn new_job(total: u32) -> NewJob {
     NewJob {
         namespace: "default".into(),
         owner: "ana".into(),
@@ -57,6 +57,8 @@ fn new_job(total: u32) -> NewJob {
         trace: "0".repeat(32),
         created_at: Timestamp(1),
         idempotency: None,
+        unique: None,
+        waits: Vec::new(),
     }
 }
 
@@ -72,7 +74,7 @@ pub async fn create(store: &Shared, total: u32) -> JobKey {
     }
 }
 
-fn home() -> ShardId {
+pub fn home() -> ShardId {
     shard_of(&QueueName::default())
 }
 

@@ -8,7 +8,7 @@ use mutirao_core::{Clock, JobKey, QueueName, SystemClock, TaskKey};
 
 use super::logs::{self, Streams};
 use super::out::{Out, Shape};
-use super::{Globals, merged, reach, show, submit, wait};
+use super::{Globals, merged, reach, show, submit, wait, watch};
 use crate::failure::Failure;
 
 #[derive(Debug, Args)]
@@ -27,6 +27,8 @@ enum Verb {
     Show { id: JobKey },
     /// Stay until the job has ended, and end as it did
     Wait { id: JobKey },
+    /// Print a line for each change of jobs, queues and workers, until Ctrl-C
+    Watch,
     /// Print what its tasks wrote
     Logs(LogsArgs),
     /// Try those of its tasks anew that failed, timed out, were lost or given up
@@ -113,11 +115,13 @@ pub async fn run(globals: &Globals, args: JobArgs) -> Result<u8, Failure> {
             let job = client.job(id).await?;
             wait::with_bar(&client, &job, out).await
         }
+        Verb::Watch => watch::run(&client, out).await.map(|()| 0),
         Verb::Logs(args) => logs_of(&client, args, out).await.map(|()| 0),
         Verb::Retry { id } => {
             let retried = client.retry_job(id).await?;
             out.answer(&retried, |retried| match retried.tasks {
                 0 => format!("job {id} has no task to try anew"),
+                1 => format!("1 task of job {id} is tried anew"),
                 tasks => format!("{tasks} tasks of job {id} are tried anew"),
             })?;
             Ok(0)
@@ -169,7 +173,7 @@ async fn show_job(client: &Client, id: JobKey, out: Out) -> Result<(), Failure> 
 
 /// The most common reason for a job that does not move.
 async fn why_waiting(client: &Client, job: &JobView) -> Result<Option<String>, Failure> {
-    if job.state != JobState::Waiting {
+    if job.state != JobState::Waiting || !job.waits_for.is_empty() {
         return Ok(None);
     }
     let there = client.workers().await?.into_iter().any(|worker| worker.queue == job.queue && !worker.draining);

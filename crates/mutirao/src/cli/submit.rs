@@ -11,7 +11,7 @@ use mutirao_core::job::{JobSpec, JobView, Spread};
 use mutirao_core::limits::{RETRIES_MAX, STDIN_BYTES_MAX};
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 use mutirao_core::task::{Action, Needs, Retry, TaskSpec};
-use mutirao_core::{QueueName, TaskKey};
+use mutirao_core::{JobKey, QueueName, TaskKey};
 use mutirao_queues::Policy;
 
 use super::logs::{self, Streams};
@@ -42,6 +42,18 @@ pub struct SubmitArgs {
     /// Goes first where the queue's policy goes by it, from -1000 to 1000
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
+    /// Workers that may die under a task before it is given up; 0: none may [default: the queue's, else 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=i64::from(RETRIES_MAX)))]
+    crash_limit: Option<u32>,
+    /// While a job with this key is open, give that one instead of submitting another
+    #[arg(long, value_name = "KEY")]
+    unique: Option<String>,
+    /// Begin when this job has ended; may be repeated
+    #[arg(long, value_name = "ID")]
+    after: Vec<JobKey>,
+    /// Begin when this job has ended ok, and be cancelled if it has not; may be repeated
+    #[arg(long, value_name = "ID")]
+    after_ok: Vec<JobKey>,
     /// How long one try may run, such as 30s, 5m or 2h [default: the queue's, else for ever]
     #[arg(long)]
     timeout: Option<Span>,
@@ -85,7 +97,10 @@ pub async fn run(globals: &Globals, args: SubmitArgs) -> Result<u8, Failure> {
         Some(key) => client.submit_as(&spec, key).await?,
         None => client.submit(&spec).await?,
     };
-    if spec.priority != 0 {
+    if job.joined {
+        let key = job.unique.as_deref().unwrap_or_default();
+        out.note(format!("nothing was submitted: job {} is open, and has the unique key {key}", job.id));
+    } else if spec.priority != 0 {
         say_if_priority_is_ignored(&client, &spec, out).await;
     }
     match (wait, &spec.spread) {
@@ -170,6 +185,10 @@ impl SubmitArgs {
             spread,
             labels,
             priority: self.priority,
+            crash_limit: self.crash_limit,
+            unique: self.unique,
+            after: self.after,
+            after_ok: self.after_ok,
             ..JobSpec::new(task)
         })
     }

@@ -165,6 +165,7 @@ async fn retry(client: &Client, args: RetryArgs, out: Out) -> Result<(), Failure
     }
     out.answer(&sum, |sum| match sum.tasks {
         0 => "there is no such task to try anew".into(),
+        1 => "1 task is tried anew".into(),
         tasks => format!("{tasks} tasks are tried anew"),
     })
 }

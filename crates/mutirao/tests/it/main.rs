@@ -3,6 +3,7 @@
 mod answers;
 mod attending;
 mod backup;
+mod batch;
 mod database;
 mod elastic;
 mod faults;

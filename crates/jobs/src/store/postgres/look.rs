@@ -92,7 +92,7 @@ fn trace(row: &Row) -> Result<Trace, StoreError> {
 }
 
 const JOB_COLUMNS: &str = "key, queue, name, labels, owner, total, ok, failed, timed_out, cancelled, lost, dead,
-    created_at, finished_at, trace, namespace, cancelled_at, priority";
+    created_at, finished_at, trace, namespace, cancelled_at, priority, unique_key, reason, held";
 
 /// A job as the store knows it: what has not ended counts as ready, the desk knows better.
 fn view(row: &Row) -> Result<JobView, StoreError> {
@@ -121,6 +121,10 @@ fn view(row: &Row) -> Result<JobView, StoreError> {
         created_at: Timestamp(row.try_get(12)?),
         finished_at: row.try_get::<_, Option<i64>>(13)?.map(Timestamp),
         priority: row.try_get(17)?,
+        unique: row.try_get(18)?,
+        joined: false,
+        waits_for: Vec::new(),
+        reason: row.try_get(19)?,
         trace: name_of(row.try_get(14)?).to_owned(),
         task: None,
     })
@@ -128,8 +132,17 @@ fn view(row: &Row) -> Result<JobView, StoreError> {
 
 pub async fn job(store: &Postgres, job: JobKey) -> Result<Option<(JobView, String)>, StoreError> {
     let sql = format!("SELECT {JOB_COLUMNS} FROM jobs WHERE key = $1");
-    let row = store.connection().await?.row(&sql, &[&(job.0 as i64)]).await?;
-    row.map(|row| Ok((view(&row)?, row.try_get(15)?))).transpose()
+    let connection = store.connection().await?;
+    let Some(row) = connection.row(&sql, &[&(job.0 as i64)]).await? else { return Ok(None) };
+    let mut view = view(&row)?;
+    if row.try_get::<_, Option<i64>>(20)?.is_some() && view.finished_at.is_none() {
+        const WAITS: &str = "SELECT w.waited FROM job_waits w JOIN jobs p ON p.key = w.waited
+                             WHERE w.job = $1 AND p.finished_at IS NULL ORDER BY w.waited";
+        for row in connection.rows(WAITS, &[&(job.0 as i64)]).await? {
+            view.waits_for.push(JobKey(row.try_get::<_, i64>(0)? as u64));
+        }
+    }
+    Ok(Some((view, row.try_get(15)?)))
 }
 
 pub async fn jobs(store: &Postgres, filter: &JobFilter) -> Result<Vec<JobView>, StoreError> {
@@ -157,6 +170,13 @@ pub async fn jobs(store: &Postgres, filter: &JobFilter) -> Result<Vec<JobView>, 
     let (label, value) = filter.label.as_ref().map(|(label, value)| (text(label), text(value))).unzip();
     let limit = i64::from(filter.limit);
     let rows = connection.rows(&sql, &[&filter.namespace, &before, &queue, &limit, &name, &label, &value]).await?;
+    rows.iter().map(view).collect()
+}
+
+pub async fn jobs_of(store: &Postgres, namespace: &str, keys: &[JobKey]) -> Result<Vec<JobView>, StoreError> {
+    let keys: Vec<i64> = keys.iter().map(|key| key.0 as i64).collect();
+    let sql = format!("SELECT {JOB_COLUMNS} FROM jobs WHERE namespace = $1 AND key = ANY ($2) ORDER BY key");
+    let rows = store.connection().await?.rows(&sql, &[&namespace, &keys]).await?;
     rows.iter().map(view).collect()
 }
 

@@ -87,7 +87,7 @@ pub fn sessions(db: &Connection) -> Result<Vec<(SessionId, WorkerId, QueueName)>
 }
 
 const JOB_COLUMNS: &str = "key, queue, name, labels, owner, total, ok, failed, timed_out, cancelled, lost, dead,
-    created_at, finished_at, trace, namespace, cancelled_at, priority";
+    created_at, finished_at, trace, namespace, cancelled_at, priority, unique_key, reason, held";
 
 /// A job as the store knows it: what has not ended counts as ready, the desk knows better.
 fn view(row: &Row<'_>) -> Result<JobView> {
@@ -116,15 +116,42 @@ fn view(row: &Row<'_>) -> Result<JobView> {
         created_at: Timestamp(row.get(12)?),
         finished_at: row.get::<_, Option<i64>>(13)?.map(Timestamp),
         priority: row.get(17)?,
+        unique: row.get(18)?,
+        joined: false,
+        waits_for: Vec::new(),
+        reason: row.get(19)?,
         trace: name_of(row.get_ref(14)?.as_str()?).to_owned(),
         task: None,
     })
 }
 
 pub fn job(db: &Connection, job: JobKey) -> Result<Option<(JobView, String)>> {
-    db.prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE key = ?1"))?
-        .query_row([job.0 as i64], |row| Ok((view(row)?, row.get(15)?)))
-        .optional()
+    let found = db
+        .prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE key = ?1"))?
+        .query_row([job.0 as i64], |row| Ok((view(row)?, row.get(15)?, row.get::<_, Option<i64>>(20)?)))
+        .optional()?;
+    let Some((mut view, namespace, held)) = found else { return Ok(None) };
+    if held.is_some() && view.finished_at.is_none() {
+        view.waits_for = waits_for(db, job)?;
+    }
+    Ok(Some((view, namespace)))
+}
+
+pub fn jobs_of(db: &Connection, namespace: &str, keys: &[JobKey]) -> Result<Vec<JobView>> {
+    let keys = format!("{:?}", keys.iter().map(|key| key.0).collect::<Vec<_>>());
+    let sql = format!(
+        "SELECT {JOB_COLUMNS} FROM jobs WHERE namespace = ?1 AND key IN (SELECT value FROM json_each(?2)) ORDER BY key"
+    );
+    db.prepare_cached(&sql)?.query_map(params![namespace, keys], view)?.collect()
+}
+
+fn waits_for(db: &Connection, job: JobKey) -> Result<Vec<JobKey>> {
+    db.prepare_cached(
+        "SELECT w.waited FROM job_waits w JOIN jobs p ON p.key = w.waited
+         WHERE w.job = ?1 AND p.finished_at IS NULL ORDER BY w.waited",
+    )?
+    .query_map([job.0 as i64], |row| Ok(JobKey(row.get::<_, i64>(0)? as u64)))?
+    .collect()
 }
 
 pub fn jobs(db: &Connection, filter: &JobFilter) -> Result<Vec<JobView>> {

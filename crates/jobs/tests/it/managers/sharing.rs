@@ -112,7 +112,7 @@ async fn the_bound_on_waiting_tasks_holds_whoever_is_asked() {
     // A worker makes the queue known, which takes it a moment, and so does the word of a new job.
     let job = loop {
         match ask(&b, 90).await {
-            Ok(Submitted::New(job) | Submitted::Before(job)) => break job.id,
+            Ok(submitted) => break submitted.view().id,
             Err(_) => tokio::task::yield_now().await,
         }
     };

@@ -37,6 +37,10 @@ fn labels(job: &JobView) -> String {
     or_dash((!labels.is_empty()).then(|| one_line(&labels.join(" "))))
 }
 
+fn waits_for(job: &JobView) -> String {
+    job.waits_for.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
 pub fn job(job: &JobView, now: Timestamp) -> String {
     let ended = job.finished_at.map(|at| format!("{at} (after {})", rough(at.since(job.created_at))));
     let mut told = vec![
@@ -46,6 +50,9 @@ pub fn job(job: &JobView, now: Timestamp) -> String {
         ("state", job.state.as_str().into()),
         ("tasks", format!("{}: {}", job.tasks, counts(&job.counts))),
     ];
+    told.extend(job.reason.iter().map(|reason| ("reason", one_line(reason))));
+    told.extend((!job.waits_for.is_empty()).then(|| ("waits for", waits_for(job))));
+    told.extend(job.unique.iter().map(|key| ("unique", one_line(key))));
     told.extend(job.task.iter().flat_map(runs));
     told.extend([
         ("created", format!("{} ({} ago)", job.created_at, ago(job.created_at, now))),
@@ -67,6 +74,7 @@ fn runs(task: &TaskSpec) -> Vec<(&'static str, String)> {
     let memory = if task.needs.memory == Bytes(0) { String::new() } else { format!(", {}", size(task.needs.memory.0)) };
     told.push(("needs", format!("cpus {}{memory}", task.needs.cpus)));
     told.push(("retries", task.retry.unwrap_or_default().retries.to_string()));
+    told.push(("crashes", task.retry.unwrap_or_default().crashes.to_string()));
     told.push(("timeout", or_dash(task.timeout)));
     told
 }

@@ -43,6 +43,8 @@ fn new_job(definition: &Definition, key: u64) -> NewJob {
         trace: "0".repeat(32),
         created_at: Timestamp(1),
         idempotency: Some((key.to_string(), Vec::new())),
+        unique: None,
+        waits: Vec::new(),
     }
 }
 
@@ -132,7 +134,7 @@ async fn the_model_of_the_store_keeps_the_same_books_as_the_real_one() {
                     let same = match real {
                         ReallyCreated::New(job) => (job, Created::New),
                         ReallyCreated::Before(job) | ReallyCreated::Clash(job) => (job, Created::Before),
-                        ReallyCreated::NoQueue => panic!("the queue default is always there"),
+                        other => panic!("a plain job in the queue default is made: {other:?}"),
                     };
                     assert_eq!(model, same, "seed {seed}, step {step}");
                 }
