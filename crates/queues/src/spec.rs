@@ -136,6 +136,15 @@ pub struct Workers {
     pub layer: Option<Layer>,
 }
 
+impl QueueSpec {
+    /// What is known of its workers before there are any. A resource manager makes those of an elastic queue, with one cpu
+    /// where nothing is said; how large others will be is up to whoever starts them.
+    pub fn workers_to_come(&self) -> Workers {
+        let usual = self.elastic.as_ref().map(|_| Needs::default().cpus);
+        Workers { cpus: self.workers.cpus.or(usual), ..self.workers.clone() }
+    }
+}
+
 impl Workers {
     /// What each of them takes of a node. One that is not told its size has room for one ordinary task.
     pub fn need(&self) -> Need {
@@ -214,6 +223,15 @@ mod tests {
             let text = serde_json::to_string(&queue).unwrap();
             assert_eq!(read(&text), Ok(queue), "{text}");
         }
+    }
+
+    #[test]
+    fn workers_that_a_resource_manager_makes_have_a_size_before_they_are_there() {
+        let cpus = |json: &str| read(json).unwrap().workers_to_come().cpus;
+        assert_eq!(cpus(r#"{"name": "q"}"#), None);
+        assert_eq!(cpus(r#"{"name": "q", "elastic": {"preset": "arrebol"}}"#), Some(Cpus::ONE));
+        let sized = r#"{"name": "q", "workers": {"cpus": 4}, "elastic": {"preset": "arrebol"}}"#;
+        assert_eq!(cpus(sized), Some(Cpus { milli: 4_000 }));
     }
 
     #[test]

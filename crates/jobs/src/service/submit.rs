@@ -73,7 +73,8 @@ impl Jobs {
         }
         let definition = self.queue_named(&spec.queue).await?.spec;
         self.can_be_staffed(&definition).await?;
-        let QueueSpec { limits, defaults, workers, .. } = definition;
+        let workers = definition.workers_to_come();
+        let QueueSpec { limits, defaults, .. } = definition;
         let total = spec.spread.count() as u32;
         let (queue, needs) = (spec.queue.clone(), spec.task.needs);
         let retry = retry_of(&spec, &defaults);

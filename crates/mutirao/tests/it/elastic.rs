@@ -138,6 +138,11 @@ async fn what_no_node_could_hold_is_refused_at_once_and_nodes_are_cordoned() {
     let said = "needs 64 cpus, the largest node any provider offers has 8";
     assert!(refused.code != Some(0) && refused.err.contains(said), "{refused:?}");
     assert!(!up.ok(&["queue", "list"]).contains("huge"));
+    let small = "kind: Queue\nname: small\nelastic: { preset: arrebol }\n";
+    std::fs::write(&file, small).unwrap();
+    up.ok(&["apply", "-f", file.to_str().unwrap()]);
+    let refused = Said::from(up.cli(&["submit", "--queue", "small", "--cpus", "2", "--", "true"]));
+    assert!(refused.code != Some(0) && refused.err.contains("to give its workers 1"), "{refused:?}");
     // One that was there before the offer: nothing is submitted to it in vain.
     wait::until("the offer to be heard of", SOON, || {
         let refused = Said::from(up.cli(&["submit", "--queue", "early", "--", "true"]));

@@ -130,6 +130,25 @@ fn workers_have_users_of_their_own_and_never_see_the_managers_password() {
 }
 
 #[test]
+fn a_worker_on_rabbitmq_hears_that_it_is_drained() {
+    let Some(vhost) = Vhost::new() else { return };
+    let up = Installation::setup()
+        .workers(2)
+        .env("MUTIRAO_BROKER", &vhost.broker)
+        .env("MUTIRAO_BROKER_MANAGEMENT", &vhost.management)
+        .start();
+    wait::until("both workers", SOON, || up.workers().len() == 2);
+    let one = up.workers()[0].worker.clone();
+    up.ok(&["worker", "drain", &one.0]);
+    wait::until("it to drain", SOON, || {
+        let drained = mutirao_core::job::WorkerState::Drained;
+        up.workers().iter().any(|view| view.worker == one && view.state == drained)
+    });
+    assert_eq!(up.ok(&["submit", "--wait", "--array", "1-20", "--", "true"]).lines().count(), 1);
+    assert_eq!(up.workers().len(), 2, "it stays");
+}
+
+#[test]
 fn managers_that_are_different_users_of_rabbitmq_refuse_to_share_queues() {
     let Some(vhost) = Vhost::new() else { return };
     if shared(POSTGRES_VARIABLE).is_none() {
