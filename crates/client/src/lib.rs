@@ -27,6 +27,7 @@ mod events;
 mod fleet;
 mod http;
 mod jobs;
+mod monitors;
 mod queues;
 mod sse;
 mod target;

@@ -99,6 +99,10 @@ impl Conditions {
         texts.iter().enumerate().map(compile).collect::<Result<_, _>>().map(Self)
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Those that do not hold of what was seen.
     pub fn unmet(&self, seen: &Observation) -> Vec<Unmet> {
         if self.0.is_empty() {

@@ -23,6 +23,7 @@ const CALM_BELOW_PERCENT: f64 = 25.0;
 const OLDEST: f64 = 0.8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Thresholds {
     /// Bad outcomes in a row until it is down.
     pub failures: u32,

@@ -7,20 +7,42 @@
 //! - [`maintenance`] says when a service may be away.
 //! - [`rollup`] adds outcomes up to minutes, hours and days; [`sketch`] keeps how long things took, small enough for every minute of a year, with its percentiles.
 //!
-//! All of it is pure: no clock, no store, no socket.
+//! - [`judge`](mod@judge) makes a verdict of what a probe saw; [`owner`] fires what is due and makes beliefs of verdicts.
+//!
+//! All of that is pure: no clock, no store, no socket. Around it:
+//!
+//! - [`store`] keeps definitions, beliefs, outcomes and incidents; [`envelope`] is what travels.
+//! - [`round`] drives an owner for each shard that this process owns; [`checker`] takes checks from the broker and makes them.
+//! - [`service`] is the capability: what is asked of it by people, over [`routes`].
 
 pub mod agenda;
+pub mod checker;
 pub mod condition;
+pub mod envelope;
 pub mod grid;
 pub mod health;
+pub mod judge;
 pub mod maintenance;
+pub mod owner;
 pub mod rollup;
+pub mod round;
+pub mod routes;
+pub mod service;
 pub mod sketch;
 pub mod spec;
+pub mod store;
 
 pub use agenda::{Agenda, Firing, Missed};
 pub use condition::Conditions;
 pub use grid::{Grid, MonitorKey};
 pub use health::{Health, State};
+pub use service::{Monitors, MonitorsParts};
 pub use sketch::Sketch;
 pub use spec::MonitorSpec;
+pub use store::postgres::MIGRATIONS as POSTGRES_MIGRATIONS;
+pub use store::sqlite::MIGRATIONS;
+
+/// The group of shards that monitors fall into.
+pub const GROUP: &str = "monitors";
+/// Into how many. Part of the data: it never changes.
+pub const SHARDS: u32 = 16;

@@ -26,6 +26,8 @@ pub enum Window {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Once {
+    /// As `2026-12-01T22:00:00Z`.
+    #[serde(with = "moment")]
     pub from: Timestamp,
     #[serde(rename = "for")]
     pub length: Span,
@@ -79,6 +81,24 @@ impl TryFrom<String> for TimeOfDay {
 impl From<TimeOfDay> for String {
     fn from(TimeOfDay(minutes): TimeOfDay) -> Self {
         format!("{:02}:{:02}", minutes / 60, minutes % 60)
+    }
+}
+
+/// A moment as people write it.
+mod moment {
+    use mutirao_core::Timestamp;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&at.to_string())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let since = humantime::parse_rfc3339(&text).ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+        let ms = since.and_then(|since| i64::try_from(since.as_millis()).ok());
+        ms.map(Timestamp).ok_or_else(|| D::Error::custom("a moment is written like 2026-12-01T22:00:00Z, in UTC"))
     }
 }
 
@@ -152,6 +172,15 @@ mod tests {
         assert!(covered(7, 23, 30) && covered(-7, 23, 45) && !covered(3, 23, 45));
         let daily = read(r#"{"every": "day", "at": "03:00", "for": "1h"}"#);
         assert!((0..9).all(|day| daily.covers(after(day, 3, 59)) && !daily.covers(after(day, 4, 0))));
+    }
+
+    #[test]
+    fn a_single_window_is_written_as_people_write_moments() {
+        let window = read(r#"{"from": "2026-11-15T10:00:00Z", "for": "2h"}"#);
+        assert!(window.covers(after(0, 10, 0)) && window.covers(after(0, 11, 59)) && !window.covers(after(0, 12, 0)));
+        assert!(!window.covers(after(7, 11, 0)));
+        assert_eq!(read(&serde_json::to_string(&window).unwrap()), window);
+        assert!(serde_json::from_str::<Window>(r#"{"from": "tomorrow", "for": "2h"}"#).is_err());
     }
 
     #[test]

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 
 use mutirao_core::Problem;
 use mutirao_core::quantity::Span;
-use mutirao_elastic::packing::Layer;
 use mutirao_probes::Check;
+use mutirao_probes::check::{Dns, Exec, Http, Icmp, Tcp, Tls};
 use serde::{Deserialize, Serialize};
 
 use crate::agenda::Missed;
@@ -33,49 +33,131 @@ const LABELS_MAX: usize = 32;
 const LABEL_CHARS_MAX: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
 pub struct MonitorSpec {
     pub name: String,
     pub every: Span,
     /// How long one check may take, its retries not counted.
-    #[serde(default = "MonitorSpec::timeout")]
     pub timeout: Span,
-    #[serde(flatten)]
     pub ask: Check,
     /// What must hold of the answer. With none, any answer is good, but of HTTP only one below 400.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub when: Vec<String>,
     /// How often a bad answer is asked for again before it counts.
-    #[serde(default)]
     pub retries: u32,
-    #[serde(default)]
     pub thresholds: Thresholds,
-    #[serde(default)]
     pub missed: Missed,
     /// When it may be away.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub maintenance: Vec<Window>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Which workers run it.
-    #[serde(default, skip_serializing_if = "Place::is_anywhere")]
-    pub from: Place,
-    #[serde(default)]
     pub paused: bool,
 }
 
-/// Where a check is made from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// As it stands in a file: one key for each kind of check, of which one is there.
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Place {
+struct Written {
+    name: String,
+    every: Span,
+    #[serde(default = "MonitorSpec::timeout")]
+    timeout: Span,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub layer: Option<Layer>,
+    http: Option<Http>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tcp: Option<Tcp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tls: Option<Tls>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dns: Option<Dns>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    icmp: Option<Icmp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    exec: Option<Exec>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    when: Vec<String>,
+    #[serde(default)]
+    retries: u32,
+    #[serde(default)]
+    thresholds: Thresholds,
+    #[serde(default)]
+    missed: Missed,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    maintenance: Vec<Window>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    paused: bool,
 }
 
-impl Place {
-    fn is_anywhere(&self) -> bool {
-        *self == Self::default()
+impl TryFrom<Written> for MonitorSpec {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        let Written { http, tcp, tls, dns, icmp, exec, .. } = written;
+        let asks = [
+            http.map(Check::Http),
+            tcp.map(Check::Tcp),
+            tls.map(Check::Tls),
+            dns.map(Check::Dns),
+            icmp.map(Check::Icmp),
+            exec.map(Check::Exec),
+        ];
+        let mut asks = asks.into_iter().flatten();
+        let ask = match (asks.next(), asks.next()) {
+            (Some(ask), None) => ask,
+            (None, _) => return Err("it checks nothing: give one of http, tcp, tls, dns, icmp or exec".into()),
+            (Some(one), Some(other)) => {
+                return Err(format!(
+                    "it has both {} and {}: a monitor makes one kind of check",
+                    one.word(),
+                    other.word()
+                ));
+            }
+        };
+        Ok(Self {
+            name: written.name,
+            every: written.every,
+            timeout: written.timeout,
+            ask,
+            when: written.when,
+            retries: written.retries,
+            thresholds: written.thresholds,
+            missed: written.missed,
+            maintenance: written.maintenance,
+            labels: written.labels,
+            paused: written.paused,
+        })
+    }
+}
+
+impl From<MonitorSpec> for Written {
+    fn from(spec: MonitorSpec) -> Self {
+        let mut written = Self {
+            name: spec.name,
+            every: spec.every,
+            timeout: spec.timeout,
+            http: None,
+            tcp: None,
+            tls: None,
+            dns: None,
+            icmp: None,
+            exec: None,
+            when: spec.when,
+            retries: spec.retries,
+            thresholds: spec.thresholds,
+            missed: spec.missed,
+            maintenance: spec.maintenance,
+            labels: spec.labels,
+            paused: spec.paused,
+        };
+        match spec.ask {
+            Check::Http(ask) => written.http = Some(ask),
+            Check::Tcp(ask) => written.tcp = Some(ask),
+            Check::Tls(ask) => written.tls = Some(ask),
+            Check::Dns(ask) => written.dns = Some(ask),
+            Check::Icmp(ask) => written.icmp = Some(ask),
+            Check::Exec(ask) => written.exec = Some(ask),
+        }
+        written
     }
 }
 
@@ -148,6 +230,19 @@ mod tests {
         assert_eq!((spec.timeout, spec.thresholds.failures, spec.missed), (Span::secs(5), 3, Missed::Skip));
         let again: MonitorSpec = serde_json::from_str(&serde_json::to_string(&spec).unwrap()).unwrap();
         assert_eq!(again, spec);
+    }
+
+    #[test]
+    fn it_makes_one_kind_of_check_and_knows_no_other_words() {
+        for (json, words) in [
+            (r#"{"name": "a", "every": "1m"}"#, "it checks nothing"),
+            (r#"{"name": "a", "every": "1m", "tcp": {"address": "x:1"}, "icmp": {"host": "x"}}"#, "both tcp and icmp"),
+            (r#"{"name": "a", "every": "1m", "tcp": {"address": "x:1"}, "retrys": 3}"#, "unknown field `retrys`"),
+            (r#"{"name": "a", "every": "1m", "tcp": {"adress": "x:1"}}"#, "unknown field `adress`"),
+        ] {
+            let error = serde_json::from_str::<MonitorSpec>(json).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
     }
 
     #[test]

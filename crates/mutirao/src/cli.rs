@@ -11,6 +11,7 @@ mod job;
 mod logs;
 mod merged;
 mod misuse;
+mod monitor;
 mod node;
 mod out;
 mod pipes;
@@ -116,6 +117,8 @@ pub enum Noun {
     Task(task::TaskArgs),
     /// Queues: where tasks wait, in which order they go, and what holds them back
     Queue(queue::QueueArgs),
+    /// Monitors: services that are checked every interval
+    Monitor(monitor::MonitorArgs),
     /// Make everything as files declare it
     Apply(apply::ApplyArgs),
     /// The workers that run tasks
@@ -148,6 +151,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Noun::Job(args) => job::run(&globals, args).await,
         Noun::Task(args) => task::run(&globals, args).await.map(|()| 0),
         Noun::Queue(args) => queue::run(&globals, args).await.map(|()| 0),
+        Noun::Monitor(args) => monitor::run(&globals, args).await,
         Noun::Apply(args) => apply::run(&globals, args).await.map(|()| 0),
         Noun::Worker(args) => worker::run(&globals, args).await.map(|()| 0),
         Noun::Node(args) => node::run(&globals, args).await.map(|()| 0),

@@ -61,12 +61,15 @@ fn files_beside(data: &Path) -> Vec<String> {
 pub fn postgres_steps() -> Vec<Migration> {
     let shards = mutirao_shards::store::postgres::MIGRATIONS;
     let fleet = mutirao_fleet::POSTGRES_MIGRATIONS;
-    [mutirao_api::POSTGRES_MIGRATIONS, shards, mutirao_jobs::POSTGRES_MIGRATIONS, fleet, BLOBS_MIGRATIONS].concat()
+    let monitors = mutirao_monitors::POSTGRES_MIGRATIONS;
+    [mutirao_api::POSTGRES_MIGRATIONS, shards, mutirao_jobs::POSTGRES_MIGRATIONS, fleet, monitors, BLOBS_MIGRATIONS]
+        .concat()
 }
 
 fn sqlite_steps() -> Vec<Migration> {
     let shards = mutirao_shards::store::sqlite::MIGRATIONS;
-    [mutirao_api::MIGRATIONS, shards, mutirao_jobs::MIGRATIONS, mutirao_fleet::MIGRATIONS].concat()
+    let monitors = mutirao_monitors::MIGRATIONS;
+    [mutirao_api::MIGRATIONS, shards, mutirao_jobs::MIGRATIONS, mutirao_fleet::MIGRATIONS, monitors].concat()
 }
 
 pub async fn open(settings: &Settings, data: &Path) -> Result<Database, StoreError> {

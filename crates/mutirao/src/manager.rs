@@ -11,14 +11,16 @@ use mutirao_broker::Rabbit;
 use mutirao_core::{Clock, Dice, QueueName, SystemClock};
 use mutirao_fleet::{Fleets, FleetsParts};
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
+use mutirao_monitors::{Monitors, MonitorsParts};
+use mutirao_probes::{Probes, Strangers};
 use mutirao_store::{Database, FolderLock};
-use mutirao_tls::Serving;
+use mutirao_tls::{Believe, Serving};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::ADDRESS_FILE;
-use crate::config::Settings;
+use crate::config::{Settings, Surroundings};
 use crate::failure::Failure;
 use crate::fleet::{Advice, Gatekeeper, JobsFloor};
 use crate::membership::{Membership, Reach};
@@ -35,6 +37,7 @@ pub struct Manager {
     data: PathBuf,
     api: Arc<Api>,
     jobs: Jobs,
+    monitors: Monitors,
     store: Database,
     rabbit: Option<Arc<Rabbit>>,
     shutdown: CancellationToken,
@@ -72,12 +75,12 @@ impl Manager {
             store: store.clone(),
             leases: leases.clone(),
             terms,
-            member,
+            member: member.clone(),
             address: shown_url(settings, scheme, address),
             broker: broker.clone(),
             blobs: blobs.clone(),
             clock: clock.clone(),
-            dice,
+            dice: dice.clone(),
             settings: jobs_settings(settings),
         })
         .await
@@ -86,6 +89,20 @@ impl Manager {
         if let Some(management) = management {
             tokio::spawn(leavers::watch(management, jobs.clone(), clock.clone(), shutdown.clone()));
         }
+        let monitors = Monitors::start(MonitorsParts {
+            store: store.clone(),
+            leases: leases.clone(),
+            terms,
+            member,
+            address: shown_url(settings, scheme, address),
+            broker: broker.clone(),
+            probes: probes(settings, &clock)?,
+            clock: clock.clone(),
+            dice,
+            keep: settings.monitors_keep.0,
+        })
+        .await
+        .map_err(failed)?;
         let auth = mutirao_api::auth_of(&store, clock.clone());
         let fleets = Fleets::start(FleetsParts {
             store: store.clone(),
@@ -101,7 +118,7 @@ impl Manager {
             broker,
             blobs,
             clock,
-            capabilities: vec![jobs.capability(), fleets.capability()],
+            capabilities: vec![jobs.capability(), fleets.capability(), monitors.capability()],
             ways,
             settings: api_settings(settings, tls),
             shutdown: shutdown.clone(),
@@ -116,7 +133,7 @@ impl Manager {
             async move { api.serve(listener).await }
         });
         write_address(&data, &url)?;
-        Ok(Self { url, token_file, data, api, jobs, store, rabbit, shutdown, serving, _lock: lock })
+        Ok(Self { url, token_file, data, api, jobs, monitors, store, rabbit, shutdown, serving, _lock: lock })
     }
 
     /// A one-time token for a worker that this process starts itself.
@@ -170,6 +187,7 @@ impl Manager {
         if !self.serving.is_finished() {
             let _ = self.serving.await;
         }
+        self.monitors.stop().await;
         self.jobs.stop().await;
         if let Some(rabbit) = self.rabbit {
             rabbit.close();
@@ -189,6 +207,17 @@ fn failed(error: impl std::error::Error) -> Failure {
         cause = inner.source();
     }
     Failure::failed(line)
+}
+
+/// What checks are made with.
+fn probes(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<Probes, Failure> {
+    let believe = Believe { ca: settings.tls_ca.given().map(|file| file.0.clone()), pin: None };
+    let strangers = match settings.monitors_surroundings {
+        Surroundings::Refused => Strangers::Refused,
+        Surroundings::Allowed => Strangers::Allowed,
+    };
+    let reach = mutirao_probes::Reach::new(&believe, strangers).map_err(failed)?;
+    Ok(Probes::new(reach, clock.clone()))
 }
 
 async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {

@@ -73,7 +73,10 @@ impl Membership {
         let member = MemberId::mint(&reach.name_on(&machine::host_name()));
         let file = data.join(MEMBER_FILE);
         if let Ok(before) = std::fs::read_to_string(&file) {
-            bury(leases, GROUP, &MemberId(before.trim().into())).await.map_err(trouble)?;
+            let before = MemberId(before.trim().into());
+            for group in [GROUP, mutirao_monitors::GROUP] {
+                bury(leases, group, &before).await.map_err(trouble)?;
+            }
         }
         let terms = match database {
             // The lock of the data folder keeps everybody else away.

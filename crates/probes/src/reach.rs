@@ -25,7 +25,9 @@ const TRIED_MAX: usize = 4;
 pub enum Fault {
     #[error("{name} has no address: {why}")]
     NoAddress { name: String, why: String },
-    #[error("{0} is an address of this machine or of its cloud, which is not probed unless probes.strangers allows it")]
+    #[error(
+        "{0} is an address of this machine or of its cloud, which is not probed unless monitors.surroundings allows it"
+    )]
     Forbidden(IpAddr),
     #[error("{address}: {why}")]
     Refused { address: SocketAddr, why: String },

@@ -6,8 +6,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use mutirao_client::Client;
+use mutirao_monitors::MonitorSpec;
+use mutirao_monitors::service::MonitorView;
 use mutirao_queues::{QueueSpec, QueueView};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::out::Out;
@@ -26,9 +29,10 @@ pub struct ApplyArgs {
 #[derive(Debug, PartialEq)]
 enum Thing {
     Queue(QueueSpec, Pause),
+    Monitor(Box<MonitorSpec>, Pause),
 }
 
-/// What a file says about a queue being paused.
+/// What a file says about a thing being paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pause {
     Said,
@@ -36,7 +40,7 @@ enum Pause {
     NotSaid,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Became {
     Made,
@@ -47,41 +51,67 @@ enum Became {
 #[derive(Debug, Serialize)]
 struct Applied {
     became: Became,
-    queue: QueueView,
+    #[serde(flatten)]
+    thing: Made,
+}
+
+/// What is there now.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Made {
+    Queue(Box<QueueView>),
+    Monitor(Box<MonitorView>),
+}
+
+impl Made {
+    fn name(&self) -> String {
+        match self {
+            Made::Queue(queue) => format!("queue {}", queue.definition.name),
+            Made::Monitor(monitor) => format!("monitor {}", monitor.definition.name),
+        }
+    }
 }
 
 pub async fn run(globals: &Globals, args: ApplyArgs) -> Result<(), Failure> {
     let out = Out::new(globals.shape());
-    let mut things = Vec::new();
+    let (mut things, mut wrong) = (Vec::new(), Vec::new());
     for file in &args.file {
         for document in documents::read(file)? {
-            things.push(understood(document)?);
+            match understood(document) {
+                Ok(thing) => things.push(thing),
+                Err(why) => wrong.push(why),
+            }
         }
+    }
+    // All that is wrong at once: nobody mends a long file line by line.
+    if !wrong.is_empty() {
+        return Err(Failure::usage(wrong.join("\n")));
     }
     let client = reach::client(&globals.config(vec![])?)?;
     let mut all: Vec<Applied> = Vec::with_capacity(things.len());
-    for Thing::Queue(spec, pause) in things {
-        all.push(make_so(&client, spec, pause).await?);
+    for thing in things {
+        all.push(match thing {
+            Thing::Queue(spec, pause) => queue_made_so(&client, spec, pause).await?,
+            Thing::Monitor(spec, pause) => monitor_made_so(&client, *spec, pause).await?,
+        });
     }
     out.answer(&all, |all| {
-        let line = |Applied { became, queue }: &Applied| {
-            let name = &queue.definition.name;
-            match became {
-                Became::Made => format!("queue {name} was made"),
-                Became::Changed => format!("queue {name} was changed"),
-                Became::Unchanged => format!("queue {name} is as declared already"),
-            }
+        let line = |Applied { became, thing }: &Applied| match became {
+            Became::Made => format!("{} was made", thing.name()),
+            Became::Changed => format!("{} was changed", thing.name()),
+            Became::Unchanged => format!("{} is as declared already", thing.name()),
         };
         all.iter().map(line).collect::<Vec<_>>().join("\n")
     })
 }
 
 /// Only over what was looked at: whoever changes the queue in the same moment makes this fail, and neither is undone.
-async fn make_so(client: &Client, mut spec: QueueSpec, pause: Pause) -> Result<Applied, Failure> {
+async fn queue_made_so(client: &Client, mut spec: QueueSpec, pause: Pause) -> Result<Applied, Failure> {
+    let applied = |became, queue| Applied { became, thing: Made::Queue(Box::new(queue)) };
     let there = match client.queue(&spec.name).await {
         Ok(there) => there,
         Err(error) if error.status() == Some(404) => {
-            return Ok(Applied { became: Became::Made, queue: client.create_queue(&spec).await? });
+            return Ok(applied(Became::Made, client.create_queue(&spec).await?));
         }
         Err(error) => return Err(error.into()),
     };
@@ -89,28 +119,63 @@ async fn make_so(client: &Client, mut spec: QueueSpec, pause: Pause) -> Result<A
         spec.paused = there.definition.paused;
     }
     if there.definition == spec {
-        return Ok(Applied { became: Became::Unchanged, queue: there });
+        return Ok(applied(Became::Unchanged, there));
     }
-    Ok(Applied { became: Became::Changed, queue: client.put_queue(&spec, Some(there.revision)).await? })
+    Ok(applied(Became::Changed, client.put_queue(&spec, Some(there.revision)).await?))
 }
 
-fn understood(document: Document) -> Result<Thing, Failure> {
+/// The same for a monitor.
+async fn monitor_made_so(client: &Client, mut spec: MonitorSpec, pause: Pause) -> Result<Applied, Failure> {
+    let applied = |became, monitor| Applied { became, thing: Made::Monitor(Box::new(monitor)) };
+    let there: MonitorView = match client.monitor(&spec.name).await {
+        Ok(there) => there,
+        Err(error) if error.status() == Some(404) => {
+            return Ok(applied(Became::Made, client.create_monitor(&spec).await?));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if pause == Pause::NotSaid {
+        spec.paused = there.definition.paused;
+    }
+    if there.definition == spec {
+        return Ok(applied(Became::Unchanged, there));
+    }
+    Ok(applied(Became::Changed, client.put_monitor(&spec.name, &spec, Some(there.revision)).await?))
+}
+
+/// What a document declares, checked; or what is wrong with it, and where.
+fn understood(document: Document) -> Result<Thing, String> {
     let Document { place, mut value } = document;
-    let wrong = |what: String| Failure::usage(format!("{place}: {what}"));
+    let wrong = |what: String| format!("{place}: {what}");
+    let kinds = "write kind: Queue or kind: Monitor";
     let fields =
         value.as_object_mut().ok_or_else(|| wrong("it is not a list of fields; begin with kind: Queue".into()))?;
-    match fields.remove("kind") {
-        Some(Value::String(kind)) if kind == "Queue" => {}
-        Some(kind) => return Err(wrong(format!("there is no kind {kind}; write kind: Queue"))),
-        None => return Err(wrong("kind is missing; write kind: Queue".into())),
-    }
+    let kind = match fields.remove("kind") {
+        Some(Value::String(kind)) => kind,
+        Some(kind) => return Err(wrong(format!("there is no kind {kind}; {kinds}"))),
+        None => return Err(wrong(format!("kind is missing; {kinds}"))),
+    };
     let pause = if fields.contains_key("paused") { Pause::Said } else { Pause::NotSaid };
-    let spec: QueueSpec = serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string() {
-        path if path == "." => wrong(error.inner().to_string()),
-        path => wrong(format!("{path}: {}", error.inner())),
-    })?;
-    spec.check().map_err(|problem| wrong(problem.line()))?;
-    Ok(Thing::Queue(spec, pause))
+    match kind.as_str() {
+        "Queue" => {
+            let spec: QueueSpec = read(value).map_err(wrong)?;
+            spec.check().map_err(|problem| wrong(problem.line()))?;
+            Ok(Thing::Queue(spec, pause))
+        }
+        "Monitor" => {
+            let spec: MonitorSpec = read(value).map_err(wrong)?;
+            spec.check().map_err(|problem| wrong(problem.line()))?;
+            Ok(Thing::Monitor(Box::new(spec), pause))
+        }
+        _ => Err(wrong(format!("there is no kind \"{kind}\"; {kinds}"))),
+    }
+}
+
+fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string() {
+        path if path == "." => error.inner().to_string(),
+        path => format!("{path}: {}", error.inner()),
+    })
 }
 
 #[cfg(test)]
@@ -119,7 +184,7 @@ mod tests {
 
     fn said(json: &str) -> Result<Thing, String> {
         let document = Document { place: "q.yaml, document 2".into(), value: serde_json::from_str(json).unwrap() };
-        understood(document).map_err(|failure| format!("{failure:?}"))
+        understood(document)
     }
 
     #[test]
@@ -129,10 +194,15 @@ mod tests {
         assert_eq!(said(r#"{"kind": "Queue", "name": "q", "paused": false}"#), Ok(Thing::Queue(plain, Pause::Said)));
         for (json, words) in [
             (r#"{"name": "q"}"#, "kind is missing"),
-            (r#"{"kind": "Kettle"}"#, "there is no kind \\\"Kettle\\\""),
+            (r#"{"kind": "Kettle"}"#, "there is no kind \"Kettle\""),
             (r#"[1]"#, "not a list of fields"),
             (r#"{"kind": "Queue", "name": "q", "limits": {"runing": 1}}"#, "limits.runing: unknown field"),
             (r#"{"kind": "Queue", "name": "q", "limits": {"running": 0}}"#, "limits.running: nothing could ever run"),
+            (r#"{"kind": "Monitor", "name": "m", "every": "1m"}"#, "it checks nothing"),
+            (
+                r#"{"kind": "Monitor", "name": "m", "every": "1s", "tcp": {"address": "x:1"}}"#,
+                "every: 1s is shorter than",
+            ),
         ] {
             let error = said(json).unwrap_err();
             assert!(error.contains("q.yaml, document 2: ") && error.contains(words), "{json} gave {error}");

@@ -2,6 +2,7 @@
 
 mod dead;
 mod job;
+mod monitor;
 mod queue;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ use mutirao_core::shard::ShardView;
 
 pub use dead::{dead_tasks, letters};
 pub use job::{counts, job, jobs};
+pub use monitor::{history, monitor, monitors, tried};
 pub use queue::{explanation, queue, queues};
 
 /// Columns under a heading; no borders, so that it can be cut and grepped.

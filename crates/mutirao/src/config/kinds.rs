@@ -40,7 +40,7 @@ macro_rules! kind {
 kind! {
     Folder = "folder", File = "file", Count = "count", Many = "count", Level = "level",
     Names = "names", LogFormat = "format", WorkerWay = "way", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url", Share = "share",
-    Labels = "labels", InLayer = "layer",
+    Labels = "labels", InLayer = "layer", Surroundings = "surroundings",
 }
 
 /// A path.
@@ -200,6 +200,25 @@ impl FromStr for WorkerWay {
             "auto" => Ok(Self::Auto),
             "link" => Ok(Self::Link),
             _ => Err(format!("\"{text}\" is not a way: choose auto or link")),
+        }
+    }
+}
+
+/// Whether addresses of the machine's own surroundings may be probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surroundings {
+    Refused,
+    Allowed,
+}
+
+impl FromStr for Surroundings {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "refused" => Ok(Self::Refused),
+            "allowed" => Ok(Self::Allowed),
+            _ => Err(format!("\"{text}\" is neither: choose refused or allowed")),
         }
     }
 }

@@ -7,7 +7,7 @@ use mutirao_core::quantity::{Bytes, Cpus, Span};
 
 use super::kinds::{
     Auto, BrokerUrl, Count, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Level, LogFormat, ManagementUrl,
-    Many, Maybe, Names, Secret, ServerUrl, Share, WorkerWay,
+    Many, Maybe, Names, Secret, ServerUrl, Share, Surroundings, WorkerWay,
 };
 use super::{ConfigError, Values};
 
@@ -135,6 +135,10 @@ settings! {
     "elastic.layer" => elastic_layer: InLayer = "cloud";
     /// How old the resource manager's key may become before it takes a new one.
     "elastic.key_age" => elastic_key_age: Span = "30days";
+    /// How long the outcomes of monitors are kept, and what is left of monitors that were removed.
+    "monitors.keep" => monitors_keep: Span = "30days";
+    /// Whether monitors may probe link-local addresses and the metadata services of clouds, which hand out credentials.
+    "monitors.surroundings" => monitors_surroundings: Surroundings = "refused";
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod faults;
 mod growing;
 mod merging;
 mod metrics;
+mod monitors;
 mod queues;
 mod rabbit;
 mod refusals;

@@ -1,0 +1,59 @@
+//! Monitors: their definitions, how they stand, what is remembered. What is sent and answered is the caller's to name: those
+//! types live with the capability, which this crate does not know.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::ClientError;
+use crate::http::{Call, Client, Repeat};
+use crate::target::Target;
+
+impl Client {
+    pub async fn create_monitor<T: DeserializeOwned>(&self, spec: &impl Serialize) -> Result<T, ClientError> {
+        self.fetch(Call::post(Target::new("/v1/monitors"), Repeat::Never).json(spec)?).await
+    }
+
+    /// A page of them, by name, after this one.
+    pub async fn monitors<T: DeserializeOwned>(&self, after: Option<&str>) -> Result<Vec<T>, ClientError> {
+        self.fetch(Call::get(Target::new("/v1/monitors").arg("after", after))).await
+    }
+
+    pub async fn monitor<T: DeserializeOwned>(&self, name: &str) -> Result<T, ClientError> {
+        self.fetch(Call::get(monitor(name))).await
+    }
+
+    /// Makes a monitor what the definition says. With a revision, only if nobody has changed it since.
+    pub async fn put_monitor<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        spec: &impl Serialize,
+        revision: Option<u64>,
+    ) -> Result<T, ClientError> {
+        self.fetch(Call::put_json(monitor(name).arg("revision", revision), spec)?).await
+    }
+
+    pub async fn pause_monitor<T: DeserializeOwned>(&self, name: &str) -> Result<T, ClientError> {
+        self.fetch(Call::post(monitor(name).part("pause"), Repeat::Safe)).await
+    }
+
+    pub async fn resume_monitor<T: DeserializeOwned>(&self, name: &str) -> Result<T, ClientError> {
+        self.fetch(Call::post(monitor(name).part("resume"), Repeat::Safe)).await
+    }
+
+    pub async fn remove_monitor(&self, name: &str) -> Result<(), ClientError> {
+        self.fetch_bytes(Call::delete(monitor(name))).await.map(drop)
+    }
+
+    /// Makes one check now.
+    pub async fn run_monitor<T: DeserializeOwned>(&self, name: &str) -> Result<T, ClientError> {
+        self.fetch(Call::post(monitor(name).part("run"), Repeat::Safe)).await
+    }
+
+    pub async fn monitor_history<T: DeserializeOwned>(&self, name: &str, limit: u32) -> Result<T, ClientError> {
+        self.fetch(Call::get(monitor(name).part("history").arg("limit", Some(limit)))).await
+    }
+}
+
+fn monitor(name: &str) -> Target {
+    Target::new("/v1/monitors").part(name)
+}

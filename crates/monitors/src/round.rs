@@ -1,0 +1,272 @@
+//! Owners at work: one for each shard of the monitors that this process owns. Two tasks each, so that a store that is away
+//! keeps no check from being made: one fires, the other settles what is told. They share the [`Owner`], never over an await.
+//!
+//! Time is [`Steady`]: it does not jump when the machine's clock is set, so neither a gap nor a repetition follows from that.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutirao_broker::{BrokerError, Shared as Broker};
+use mutirao_core::clock::ClockExt;
+use mutirao_core::envelope::{Version, open, seal};
+use mutirao_core::{Clock, ShardId, Timestamp};
+use mutirao_elastic::Steady;
+use mutirao_shards::{Asked, Fence, Shards};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use crate::GROUP;
+use crate::envelope::{Checks, Outcomes, Told, checks_of, outcomes_of};
+use crate::owner::Owner;
+use crate::store::{Settlement, Settling, Shared as Store};
+
+/// How long a change of a definition takes to be heard of, at most.
+const FOLLOW: Duration = Duration::from_millis(500);
+/// Definitions read at once.
+const CHANGES_MAX: u32 = 10_000;
+/// How often it is written up to where instants were fired.
+const MARK: Duration = Duration::from_secs(2);
+/// How often silent monitors are looked for.
+const LOOK: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(500);
+/// Fired together rather than one by one.
+const BREATH: Duration = Duration::from_millis(20);
+const IDLE: Duration = Duration::from_secs(1);
+/// Parcels of outcomes taken and not yet settled.
+const CREDIT: u32 = 32;
+
+#[derive(Clone)]
+pub struct Bench {
+    pub store: Store,
+    pub broker: Broker,
+    pub clock: Arc<dyn Clock>,
+    pub shards: Shards,
+}
+
+/// One shard, under one generation.
+struct Post {
+    bench: Bench,
+    fence: Fence,
+    owner: Mutex<Owner>,
+    steady: Steady,
+}
+
+/// Why a post has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// All that was in hand is written: the shard can be given back.
+    Settled,
+    /// It has another owner.
+    Fenced,
+}
+
+/// Follows what is owned, for as long as it is not dropped.
+pub async fn run(bench: Bench) {
+    let mut owned = bench.shards.owned();
+    let mut posts: BTreeMap<ShardId, (u64, tokio::task::AbortHandle)> = BTreeMap::new();
+    let mut ended: BTreeMap<ShardId, u64> = BTreeMap::new();
+    let mut tasks: JoinSet<(ShardId, u64, Ending)> = JoinSet::new();
+    loop {
+        let board = owned.borrow_and_update().clone();
+        posts.retain(|shard, (generation, task)| {
+            let mine = board.get(shard).is_some_and(|tenure| tenure.generation == *generation);
+            if !mine {
+                task.abort();
+            }
+            mine
+        });
+        for (shard, tenure) in &board {
+            if posts.contains_key(shard) || ended.get(shard) == Some(&tenure.generation) {
+                continue;
+            }
+            let (bench, shard, generation) = (bench.clone(), *shard, tenure.generation);
+            let post = tasks.spawn(async move { (shard, generation, keep(bench, shard, generation).await) });
+            posts.insert(shard, (generation, post));
+        }
+        tokio::select! {
+            changed = owned.changed() => if changed.is_err() { return },
+            Some(over) = tasks.join_next() => {
+                // One that was stopped has no shard any more; one that broke keeps its shard until its lease runs out.
+                let Ok((shard, generation, ending)) = over else { continue };
+                posts.remove(&shard);
+                ended.insert(shard, generation);
+                if ending == Ending::Settled {
+                    let shards = bench.shards.clone();
+                    tokio::spawn(async move { shards.release(shard, generation).await });
+                }
+            }
+        }
+    }
+}
+
+async fn keep(bench: Bench, shard: ShardId, generation: u64) -> Ending {
+    let steady = Steady::starting(bench.clock.as_ref());
+    let recalled = loop {
+        match bench.store.recall(shard).await {
+            Ok(recalled) => break recalled,
+            Err(error) => tracing::warn!(%shard, %error, "monitors cannot be recalled; trying again"),
+        }
+        bench.clock.sleep(PAUSE).await;
+    };
+    let revision = recalled.monitors.iter().map(|row| row.revision).max().unwrap_or(0);
+    let owner = Mutex::new(Owner::new(recalled, steady.now(bench.clock.as_ref())));
+    let fence = Fence { group: GROUP, shard, generation };
+    let post = Arc::new(Post { bench, fence, owner, steady });
+    let mut tasks = JoinSet::new();
+    tasks.spawn(post.clone().settle());
+    tasks.spawn(post.clone().follow(revision));
+    tasks.spawn(post.clone().mark());
+    tokio::select! {
+        ending = post.fire() => ending,
+        Some(ending) = tasks.join_next() => ending.unwrap_or(Ending::Fenced),
+    }
+}
+
+impl Post {
+    fn now(&self) -> Timestamp {
+        self.steady.now(self.bench.clock.as_ref())
+    }
+
+    /// Fires what is due for as long as the shard is ours and nobody else should have it.
+    async fn fire(&self) -> Ending {
+        let clock = &self.bench.clock;
+        loop {
+            match self.bench.shards.tenure(self.fence.shard).filter(|tenure| tenure.generation == self.fence.generation)
+            {
+                Some(tenure) if tenure.asked == Asked::Stay => {}
+                Some(_) => return self.last_mark().await,
+                // It may come back: a store that does not answer renews nothing for a while.
+                None => {
+                    clock.sleep(PAUSE).await;
+                    continue;
+                }
+            }
+            let now = self.now();
+            let due = self.owner.lock().due(now, clock.now());
+            if let Err(error) = self.publish(due).await {
+                tracing::warn!(shard = %self.fence.shard, %error, "checks cannot be handed out; trying again");
+                clock.sleep(PAUSE).await;
+                continue;
+            }
+            let next = {
+                let mut owner = self.owner.lock();
+                owner.fired(now);
+                owner.next()
+            };
+            let wait = next.map_or(IDLE, |next| next.since(self.now()).min(IDLE)).max(BREATH);
+            clock.sleep(wait).await;
+        }
+    }
+
+    async fn publish(&self, due: BTreeMap<&'static str, Vec<Vec<crate::envelope::Ask>>>) -> Result<(), BrokerError> {
+        for (kind, parcels) in due {
+            let shard = self.fence.shard.0;
+            let seal = |checks| seal(&Checks { v: Version::default(), shard, checks });
+            let bodies = parcels.into_iter().map(seal).collect();
+            match self.bench.broker.publish(&checks_of(kind), bodies).await {
+                // Nobody makes them: those that wait are worth more than new ones that would wait behind them.
+                Err(BrokerError::Full { .. }) => {
+                    tracing::warn!(kind, "nobody makes checks of this kind; some are left out")
+                }
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn last_mark(&self) -> Ending {
+        let fired_until = Some(self.owner.lock().fired_until());
+        self.write(Settlement { fired_until, ..Settlement::default() }).await
+    }
+
+    /// Writes now and then up to where instants were fired. A successor begins there.
+    async fn mark(self: Arc<Self>) -> Ending {
+        loop {
+            self.bench.clock.sleep(MARK).await;
+            if self.last_mark().await == Ending::Fenced {
+                return Ending::Fenced;
+            }
+        }
+    }
+
+    /// Takes changes of definitions in.
+    async fn follow(self: Arc<Self>, mut after: u64) -> Ending {
+        loop {
+            self.bench.clock.sleep(FOLLOW).await;
+            let changed = match self.bench.store.changed(after, CHANGES_MAX).await {
+                Ok(changed) => changed,
+                Err(error) => {
+                    tracing::debug!(%error, "definitions of monitors could not be read; the next round will");
+                    continue;
+                }
+            };
+            after = changed.iter().map(|row| row.revision).max().unwrap_or(after);
+            let now = self.now();
+            let mut owner = self.owner.lock();
+            for row in changed.into_iter().filter(|row| row.shard == self.fence.shard) {
+                owner.define(row, now);
+            }
+        }
+    }
+
+    /// Makes beliefs of what is told, and writes them.
+    async fn settle(self: Arc<Self>) -> Ending {
+        loop {
+            match self.settle_while_it_lasts().await {
+                Ok(ending) => return ending,
+                Err(BrokerError::Closed) => return Ending::Settled,
+                Err(error) => {
+                    tracing::debug!(shard = %self.fence.shard, %error, "outcomes are not heard; trying again")
+                }
+            }
+            self.bench.clock.sleep(PAUSE).await;
+        }
+    }
+
+    async fn settle_while_it_lasts(&self) -> Result<Ending, BrokerError> {
+        let mut consumer = self.bench.broker.consume(&outcomes_of(self.fence.shard), CREDIT).await?;
+        loop {
+            let heard = self.bench.clock.timeout(LOOK, consumer.next()).await;
+            let (mut told, mut last): (Vec<Told>, _) = (Vec::new(), None);
+            for delivery in heard.unwrap_or_else(|_nothing| Ok(Vec::new()))? {
+                match open::<Outcomes>(&delivery.body) {
+                    Ok(parcel) => {
+                        told.extend(parcel.outcomes);
+                        last = Some(delivery.tag);
+                    }
+                    Err(unreadable) => consumer.reject(delivery.tag, &unreadable.to_string()).await?,
+                }
+            }
+            let now = self.now();
+            let settlement = {
+                let mut owner = self.owner.lock();
+                let mut settlement = owner.take(told);
+                let silent = owner.look(now);
+                settlement.health.extend(silent.health);
+                settlement
+            };
+            let nothing = settlement.outcomes.is_empty() && settlement.health.is_empty();
+            if !nothing && self.write(settlement).await == Ending::Fenced {
+                return Ok(Ending::Fenced);
+            }
+            if let Some(tag) = last {
+                consumer.ack_through(tag).await?;
+            }
+        }
+    }
+
+    /// Tries until it is written, or until it is certain that it is not for us to write.
+    async fn write(&self, settlement: Settlement) -> Ending {
+        loop {
+            match self.bench.store.settle(self.fence.clone(), settlement.clone()).await {
+                Ok(Settling::Written { .. }) => return Ending::Settled,
+                Ok(Settling::Fenced) => return Ending::Fenced,
+                Err(error) => {
+                    tracing::warn!(shard = %self.fence.shard, %error, "outcomes cannot be written; trying again")
+                }
+            }
+            self.bench.clock.sleep(PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! Monitors as a capability: what people ask of it. Any process takes changes in and answers; whoever owns a monitor's shard
+//! hears of a change from the store, within half a second.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mutirao_broker::Shared as Broker;
+use mutirao_core::auth::Principal;
+use mutirao_core::dice::os_random;
+use mutirao_core::shard::{MemberId, shard_of};
+use mutirao_core::{Clock, Dice, Problem, Timestamp};
+use mutirao_probes::Probes;
+use mutirao_shards::{Shards, ShardsError, ShardsParts, Terms};
+use mutirao_store::{Database, StoreError};
+use mutirao_surface::{Capability, Ready};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use crate::checker::{self, Checker};
+use crate::health::{Health, State, Verdict};
+use crate::round::{self, Bench};
+use crate::spec::MonitorSpec;
+use crate::store::{self, By, Expected, Incident, MonitorRow, Newcomer, Outcome, Put, Shared as Store};
+use crate::{GROUP, SHARDS, routes};
+
+/// Monitors shown on one page, and outcomes.
+pub const PAGE_MAX: u32 = 1_000;
+const INCIDENTS_SHOWN: u32 = 20;
+const DAY: Duration = Duration::from_secs(86_400);
+/// How often old outcomes are looked for, and how many go at once.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+const SWEEP_ROWS: u32 = 5_000;
+
+pub struct MonitorsParts {
+    /// Has had [`crate::MIGRATIONS`] or [`crate::POSTGRES_MIGRATIONS`] applied, after those of `shards`.
+    pub store: Database,
+    pub leases: mutirao_shards::Shared,
+    pub terms: Terms,
+    pub member: MemberId,
+    pub address: String,
+    pub broker: Broker,
+    pub probes: Probes,
+    pub clock: Arc<dyn Clock>,
+    pub dice: Arc<Dice>,
+    /// How long outcomes are kept.
+    pub keep: Duration,
+}
+
+/// A handle on the running capability; clones share it.
+#[derive(Clone)]
+pub struct Monitors(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    clock: Arc<dyn Clock>,
+    shards: Shards,
+    probes: Probes,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// A monitor as people see it.
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct MonitorView {
+    /// As it was written; see docs/monitors.md.
+    #[schema(value_type = Object)]
+    pub definition: MonitorSpec,
+    /// Grows with every change of any monitor.
+    pub revision: u64,
+    pub owner: String,
+    pub created_at: Timestamp,
+    pub changed_at: Timestamp,
+    pub changed_by: String,
+    /// new, up, down or no_data.
+    #[schema(value_type = String)]
+    pub state: State,
+    /// Whether an incident is open.
+    pub incident: bool,
+    pub flapping: bool,
+    /// The instant of the last outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_at: Option<Timestamp>,
+}
+
+/// The outcome of one instant.
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct OutcomeView {
+    pub at: Timestamp,
+    /// good or bad.
+    #[schema(value_type = String)]
+    pub verdict: Verdict,
+    /// Microseconds; absent when there was no answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// A time during which it was down.
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct IncidentView {
+    pub opened_at: Timestamp,
+    /// The first of the bad outcomes.
+    pub since: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_at: Option<Timestamp>,
+    pub evidence: String,
+}
+
+/// What is remembered of a monitor.
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct History {
+    /// The latest first.
+    pub outcomes: Vec<OutcomeView>,
+    /// The latest first.
+    pub incidents: Vec<IncidentView>,
+    /// In percent, of the outcomes that are kept; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uptime_day_percent: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uptime_week_percent: Option<f64>,
+}
+
+/// One check that was made just now, and not written anywhere.
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Tried {
+    #[schema(value_type = String)]
+    pub verdict: Verdict,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// How it ended, the time of each phase, and what was seen.
+    #[schema(value_type = Object)]
+    pub seen: mutirao_probes::Observation,
+}
+
+/// What a change is based on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Based {
+    /// There must not be one of this name.
+    OnNothing,
+    /// Whatever is there.
+    OnAnything,
+    On(u64),
+}
+
+impl Monitors {
+    /// Joins those who own the monitors, and makes checks.
+    pub async fn start(parts: MonitorsParts) -> Result<Self, ShardsError> {
+        let MonitorsParts { store, leases, terms, member, address, broker, probes, clock, dice, keep } = parts;
+        let store = store::open(&store);
+        let shards = Shards::start(ShardsParts {
+            store: leases,
+            clock: clock.clone(),
+            dice,
+            group: GROUP,
+            count: SHARDS,
+            member,
+            address,
+            terms,
+        })
+        .await?;
+        let mut tasks = JoinSet::new();
+        let bench =
+            Bench { store: store.clone(), broker: broker.clone(), clock: clock.clone(), shards: shards.clone() };
+        tasks.spawn(round::run(bench));
+        tasks.spawn(Checker::new(broker, probes.clone(), clock.clone()).run());
+        tasks.spawn(sweep(store.clone(), clock.clone(), keep));
+        Ok(Self(Arc::new(Inner { store, clock, shards, probes, tasks: Mutex::new(tasks) })))
+    }
+
+    /// Gives the shards back and makes no more checks.
+    pub async fn stop(&self) {
+        self.0.shards.leave().await;
+        self.0.tasks.lock().abort_all();
+    }
+
+    pub fn capability(&self) -> Capability {
+        Capability::new("monitors", routes::routes().with_state(self.clone())).ready_when(Arc::new(self.clone()))
+    }
+
+    pub async fn put(
+        &self,
+        caller: &Principal,
+        spec: MonitorSpec,
+        based: Based,
+    ) -> Result<(MonitorView, Put), Problem> {
+        let checked = spec.clone();
+        // Conditions are compiled on a thread of their own, which is waited for.
+        tokio::task::spawn_blocking(move || checked.check()).await.map_err(|_| Problem::internal())??;
+        let uuid = new_uuid();
+        let shard = shard_of(&uuid, SHARDS);
+        let name = spec.name.clone();
+        let expected = match based {
+            Based::OnNothing => Expected::Absent,
+            Based::OnAnything => Expected::Anything,
+            Based::On(revision) => Expected::Revision(revision),
+        };
+        let put = self.0.store.put(Newcomer { uuid, shard, spec }, expected, self.by(caller)).await.map_err(refused)?;
+        match &put {
+            Put::Created(row) | Put::Changed(row) => Ok((self.view(row.clone()).await?, put.clone())),
+            Put::Unexpected(Some(row)) if based == Based::OnNothing => {
+                Err(Problem::conflict(format!("there is a monitor {name} already, at revision {}", row.revision))
+                    .remedy(format!("`mutirao monitor edit {name}` changes it")))
+            }
+            Put::Unexpected(Some(row)) => Err(Problem::conflict(format!(
+                "monitor {name} was changed by {} in the meantime and is at revision {}",
+                row.changed_by, row.revision
+            ))
+            .remedy("look at it and try again")),
+            Put::Unexpected(None) => Err(missing(&name)),
+        }
+    }
+
+    pub async fn remove(&self, caller: &Principal, name: &str) -> Result<(), Problem> {
+        match self.0.store.remove(name.into(), self.by(caller)).await.map_err(refused)? {
+            true => Ok(()),
+            false => Err(missing(name)),
+        }
+    }
+
+    pub async fn pause(&self, caller: &Principal, name: &str) -> Result<MonitorView, Problem> {
+        self.amend(caller, name, |spec| spec.paused = true).await
+    }
+
+    pub async fn resume(&self, caller: &Principal, name: &str) -> Result<MonitorView, Problem> {
+        self.amend(caller, name, |spec| spec.paused = false).await
+    }
+
+    /// Whoever changes it in the same moment is not undone.
+    async fn amend(
+        &self,
+        caller: &Principal,
+        name: &str,
+        change: impl FnOnce(&mut MonitorSpec) + Send,
+    ) -> Result<MonitorView, Problem> {
+        let mut row = self.row(caller, name).await?;
+        change(&mut row.spec);
+        self.put(caller, row.spec, Based::On(row.revision)).await.map(|(view, _)| view)
+    }
+
+    pub async fn monitor(&self, caller: &Principal, name: &str) -> Result<MonitorView, Problem> {
+        let row = self.row(caller, name).await?;
+        self.view(row).await
+    }
+
+    /// By name, those after this one.
+    pub async fn page(&self, caller: &Principal, after: &str, rows: u32) -> Result<Vec<MonitorView>, Problem> {
+        let rows =
+            self.0.store.page(caller.namespace.clone(), after.into(), rows.min(PAGE_MAX)).await.map_err(refused)?;
+        let keys = rows.iter().map(|row| row.key).collect();
+        let known: std::collections::HashMap<_, Health> =
+            self.0.store.health(keys).await.map_err(refused)?.into_iter().collect();
+        Ok(rows.into_iter().map(|row| view(known.get(&row.key).cloned(), row)).collect())
+    }
+
+    pub async fn history(
+        &self,
+        caller: &Principal,
+        name: &str,
+        before: Option<Timestamp>,
+        rows: u32,
+    ) -> Result<History, Problem> {
+        let row = self.row(caller, name).await?;
+        let store = &self.0.store;
+        let now = self.0.clock.now();
+        let before = before.unwrap_or(Timestamp(i64::MAX));
+        let outcomes = store.outcomes(row.key, before, rows.min(PAGE_MAX)).await.map_err(refused)?;
+        let incidents = store.incidents(row.key, INCIDENTS_SHOWN).await.map_err(refused)?;
+        let mut uptimes = [None, None];
+        for (uptime, days) in uptimes.iter_mut().zip([1, 7]) {
+            let since = Timestamp(now.0 - (DAY * days).as_millis() as i64);
+            let (good, bad) = store.counts(row.key, since).await.map_err(refused)?;
+            *uptime = (good + bad > 0).then(|| good as f64 * 100.0 / (good + bad) as f64);
+        }
+        Ok(History {
+            outcomes: outcomes.into_iter().map(OutcomeView::from).collect(),
+            incidents: incidents.into_iter().map(IncidentView::from).collect(),
+            uptime_day_percent: uptimes[0],
+            uptime_week_percent: uptimes[1],
+        })
+    }
+
+    /// Makes one check now, from here. Nothing of it is written.
+    pub async fn try_now(&self, caller: &Principal, name: &str) -> Result<Tried, Problem> {
+        let MonitorSpec { ask, when, timeout, .. } = self.row(caller, name).await?.spec;
+        let (mut seen, verdict, detail) = checker::once(&self.0.probes, &ask, &when, timeout.0).await;
+        // For people, who want to know that there was one.
+        seen.seen.body.truncate(1_024);
+        Ok(Tried { verdict, detail, seen })
+    }
+
+    async fn row(&self, caller: &Principal, name: &str) -> Result<MonitorRow, Problem> {
+        let found = self.0.store.monitor(caller.namespace.clone(), name.into()).await.map_err(refused)?;
+        found.ok_or_else(|| missing(name))
+    }
+
+    async fn view(&self, row: MonitorRow) -> Result<MonitorView, Problem> {
+        let known = self.0.store.health(vec![row.key]).await.map_err(refused)?;
+        Ok(view(known.into_iter().next().map(|(_, health)| health), row))
+    }
+
+    fn by(&self, caller: &Principal) -> By {
+        By { namespace: caller.namespace.clone(), who: caller.name.clone(), at: self.0.clock.now() }
+    }
+}
+
+#[async_trait]
+impl Ready for Monitors {
+    async fn ready(&self) -> Result<(), String> {
+        self.0.shards.trouble().map_or(Ok(()), Err)
+    }
+}
+
+fn view(health: Option<Health>, row: MonitorRow) -> MonitorView {
+    let health = health.unwrap_or_default();
+    MonitorView {
+        definition: row.spec,
+        revision: row.revision,
+        owner: row.owner,
+        created_at: row.created_at,
+        changed_at: row.changed_at,
+        changed_by: row.changed_by,
+        state: health.state,
+        incident: health.incident,
+        flapping: health.flapping,
+        last_at: health.last,
+    }
+}
+
+impl From<Outcome> for OutcomeView {
+    fn from(Outcome { at, verdict, took_us, detail, .. }: Outcome) -> Self {
+        Self { at, verdict, took_us, detail }
+    }
+}
+
+impl From<Incident> for IncidentView {
+    fn from(Incident { opened_at, since, closed_at, evidence, .. }: Incident) -> Self {
+        Self { opened_at, since, closed_at, evidence }
+    }
+}
+
+/// Removes what is older than it is to be kept, a little at a time.
+async fn sweep(store: Store, clock: Arc<dyn Clock>, keep: Duration) {
+    loop {
+        clock.sleep(SWEEP_EVERY).await;
+        let before = Timestamp(clock.now().0.saturating_sub(keep.as_millis() as i64));
+        loop {
+            match store.sweep(before, SWEEP_ROWS).await {
+                Ok(gone) if gone >= u64::from(SWEEP_ROWS) => {}
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::debug!(%error, "old outcomes were not removed; the next round will");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Random, and written as uuids are.
+fn new_uuid() -> String {
+    let mut bytes = [0u8; 16];
+    os_random(&mut bytes);
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+fn missing(name: &str) -> Problem {
+    let name: String = name.chars().take(100).collect();
+    Problem::not_found(format!("there is no monitor \"{name}\""))
+        .remedy("`mutirao monitor list` shows those that are there")
+}
+
+fn refused(error: StoreError) -> Problem {
+    match error {
+        StoreError::DiskFull { .. } => Problem::busy("the server's disk is full, nothing was written", 10)
+            .remedy("free some space there and try again"),
+        StoreError::Busy { waiting } => Problem::busy(format!("{waiting} writes wait for the store"), 1),
+        StoreError::Closed => Problem::unavailable("the server is stopping"),
+        StoreError::Unreachable { why } => {
+            tracing::warn!(why, "the database cannot be reached");
+            Problem::unavailable("the server's database cannot be reached; whether this was written is not known")
+        }
+        other => {
+            tracing::error!(error = %other, "the store failed");
+            Problem::internal()
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! What the store promises of monitors on either engine, and what the capability makes of it, against real services of our
+//! own on the loopback.
+
+mod engine;
+mod running;
+mod store;

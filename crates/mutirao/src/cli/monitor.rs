@@ -1,0 +1,123 @@
+//! `mutirao monitor …`
+
+mod changes;
+
+use clap::{Args, Subcommand};
+use mutirao_client::Client;
+use mutirao_core::{Clock, SystemClock};
+use mutirao_monitors::service::{History, MonitorView, Tried};
+
+use super::out::Out;
+use super::{Globals, reach, show};
+use crate::failure::Failure;
+use changes::{Changes, Subject};
+
+#[derive(Debug, Args)]
+pub struct MonitorArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Check something from now on: `mutirao monitor add shop --http https://shop.example.org`
+    Add {
+        name: String,
+        #[command(flatten)]
+        subject: Box<Subject>,
+        #[command(flatten)]
+        changes: Box<Changes>,
+    },
+    /// Show the monitors and how they stand
+    List,
+    /// Show one monitor
+    Show { name: String },
+    /// Change a monitor; it counts within a second
+    Edit {
+        name: String,
+        #[command(flatten)]
+        subject: Box<Subject>,
+        #[command(flatten)]
+        changes: Box<Changes>,
+    },
+    /// Check it no more, for now
+    Pause { name: String },
+    /// Check it again
+    Resume { name: String },
+    /// Remove a monitor
+    Rm { name: String },
+    /// Make one check now, and show how it ends; nothing of it is written
+    Run { name: String },
+    /// Show outcomes, incidents and how much of the time it was up
+    History {
+        name: String,
+        /// How many outcomes
+        #[arg(long, default_value_t = 20)]
+        limit: u32,
+    },
+}
+
+/// Ends with 1 when a check that was asked for is bad.
+pub async fn run(globals: &Globals, args: MonitorArgs) -> Result<u8, Failure> {
+    let out = Out::new(globals.shape());
+    let client = reach::client(&globals.config(vec![])?)?;
+    let said = |view: &MonitorView, what: &str| format!("monitor {} {what}", view.definition.name);
+    match args.verb {
+        Verb::Add { name, subject, changes } => {
+            let spec = changes.made_to(subject.new_monitor(name)?)?;
+            let view: MonitorView = client.create_monitor(&spec).await?;
+            out.answer(&view, |view| {
+                format!("{}, every {}", said(view, "is checked from now on"), view.definition.every)
+            })?;
+        }
+        Verb::List => out.answer(&all(&client).await?, |views| show::monitors(views, SystemClock.now()))?,
+        Verb::Show { name } => {
+            let view: MonitorView = client.monitor(&name).await?;
+            out.answer(&view, |view| show::monitor(view, SystemClock.now()))?;
+        }
+        Verb::Edit { name, subject, changes } => {
+            let before: MonitorView = client.monitor(&name).await?;
+            let spec = changes.made_to(subject.changed(before.definition.clone())?)?;
+            if spec == before.definition {
+                return Err(Failure::usage("nothing is to be changed; see `mutirao monitor edit --help`"));
+            }
+            let view: MonitorView = client.put_monitor(&name, &spec, Some(before.revision)).await?;
+            out.answer(&view, |view| said(view, "is changed"))?;
+        }
+        Verb::Pause { name } => {
+            let view: MonitorView = client.pause_monitor(&name).await?;
+            out.answer(&view, |view| said(view, "is paused"))?;
+        }
+        Verb::Resume { name } => {
+            let view: MonitorView = client.resume_monitor(&name).await?;
+            out.answer(&view, |view| said(view, "goes on"))?;
+        }
+        Verb::Rm { name } => {
+            client.remove_monitor(&name).await?;
+            out.answer(&serde_json::json!({ "removed": name }), |_| format!("monitor {name} is gone"))?;
+        }
+        Verb::Run { name } => {
+            let tried: Tried = client.run_monitor(&name).await?;
+            out.answer(&tried, show::tried)?;
+            return Ok(u8::from(tried.verdict == mutirao_monitors::health::Verdict::Bad));
+        }
+        Verb::History { name, limit } => {
+            let history: History = client.monitor_history(&name, limit).await?;
+            out.answer(&history, |history| show::history(history, SystemClock.now()))?;
+        }
+    }
+    Ok(0)
+}
+
+/// Page after page.
+async fn all(client: &Client) -> Result<Vec<MonitorView>, Failure> {
+    let mut all: Vec<MonitorView> = Vec::new();
+    loop {
+        let after = all.last().map(|view| view.definition.name.clone());
+        let page: Vec<MonitorView> = client.monitors(after.as_deref()).await?;
+        if page.is_empty() {
+            return Ok(all);
+        }
+        all.extend(page);
+    }
+}

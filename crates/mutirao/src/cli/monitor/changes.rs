@@ -1,0 +1,122 @@
+//! The flags that say what a monitor checks, and how.
+
+use clap::Args;
+use mutirao_core::quantity::Span;
+use mutirao_monitors::MonitorSpec;
+use mutirao_monitors::agenda::Missed;
+use mutirao_monitors::health::Thresholds;
+use mutirao_probes::Check;
+use mutirao_probes::check::{Dns, Exec, Http, Icmp, RecordKind, Tcp, Tls};
+
+use crate::failure::Failure;
+
+/// What is checked: one of these.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub struct Subject {
+    /// Ask for this page, over HTTP or HTTPS
+    #[arg(long, value_name = "URL", help_heading = "What is checked")]
+    http: Option<String>,
+    /// Open a connection
+    #[arg(long, value_name = "HOST:PORT", help_heading = "What is checked")]
+    tcp: Option<String>,
+    /// Look at the certificate
+    #[arg(long, value_name = "HOST:PORT", help_heading = "What is checked")]
+    tls: Option<String>,
+    /// Look a name up
+    #[arg(long, value_name = "NAME", help_heading = "What is checked")]
+    dns: Option<String>,
+    /// Send an echo
+    #[arg(long, value_name = "HOST", help_heading = "What is checked")]
+    icmp: Option<String>,
+    /// Run a program by the convention of Nagios plugins; it is the last thing on the line
+    #[arg(long, value_name = "CMD", num_args = 1.., allow_hyphen_values = true, help_heading = "What is checked")]
+    exec: Option<Vec<String>>,
+}
+
+impl Subject {
+    fn check(self) -> Option<Check> {
+        let Self { http, tcp, tls, dns, icmp, exec } = self;
+        http.map(|url| Check::Http(Http::new(&url)))
+            .or_else(|| tcp.map(|address| Check::Tcp(Tcp { address })))
+            .or_else(|| tls.map(|address| Check::Tls(Tls { address, name: None })))
+            .or_else(|| dns.map(|name| Check::Dns(Dns { name, record: RecordKind::default(), server: None })))
+            .or_else(|| icmp.map(|host| Check::Icmp(Icmp { host })))
+            .or_else(|| exec.map(|command| Check::Exec(Exec { command, env: Default::default() })))
+    }
+
+    pub fn new_monitor(self, name: String) -> Result<MonitorSpec, Failure> {
+        let ask = self.check().ok_or_else(|| {
+            Failure::usage("what is to be checked? give --http, --tcp, --tls, --dns, --icmp or --exec")
+        })?;
+        Ok(MonitorSpec {
+            name,
+            every: Span::secs(60),
+            timeout: Span::secs(5),
+            ask,
+            when: vec![],
+            retries: 0,
+            thresholds: Thresholds::default(),
+            missed: Missed::default(),
+            maintenance: vec![],
+            labels: Default::default(),
+            paused: false,
+        })
+    }
+
+    /// What is not said stays as it is.
+    pub fn changed(self, mut spec: MonitorSpec) -> Result<MonitorSpec, Failure> {
+        match (self.check(), &mut spec.ask) {
+            (None, _) => {}
+            // The rest of a request stays when only its address changes.
+            (Some(Check::Http(new)), Check::Http(there)) => there.url = new.url,
+            (Some(new), there) => *there = new,
+        }
+        Ok(spec)
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Changes {
+    /// How often [default: 1m]
+    #[arg(long, value_name = "SPAN")]
+    every: Option<Span>,
+    /// How long one check may take [default: 5s]
+    #[arg(long, value_name = "SPAN")]
+    timeout: Option<Span>,
+    /// What must hold of the answer, in CEL; may be repeated: 'status == 200', 'cert.days_left > 14'
+    #[arg(long, value_name = "CEL")]
+    when: Vec<String>,
+    /// How often a bad answer is asked for again before it counts
+    #[arg(long)]
+    retries: Option<u32>,
+    /// Bad outcomes in a row until it is down [default: 3]
+    #[arg(long)]
+    failures: Option<u32>,
+    /// Good outcomes in a row until it is up again [default: 1]
+    #[arg(long)]
+    successes: Option<u32>,
+    /// For finding it again; may be repeated
+    #[arg(long, value_name = "K=V")]
+    label: Vec<String>,
+}
+
+impl Changes {
+    pub fn made_to(self, mut spec: MonitorSpec) -> Result<MonitorSpec, Failure> {
+        spec.every = self.every.unwrap_or(spec.every);
+        spec.timeout = self.timeout.unwrap_or(spec.timeout);
+        if !self.when.is_empty() {
+            spec.when = self.when;
+        }
+        spec.retries = self.retries.unwrap_or(spec.retries);
+        spec.thresholds.failures = self.failures.unwrap_or(spec.thresholds.failures);
+        spec.thresholds.successes = self.successes.unwrap_or(spec.thresholds.successes);
+        for label in self.label {
+            let (key, value) = label
+                .split_once('=')
+                .ok_or_else(|| Failure::usage(format!("--label {label}: write it like team=web")))?;
+            spec.labels.insert(key.into(), value.into());
+        }
+        Ok(spec)
+    }
+}

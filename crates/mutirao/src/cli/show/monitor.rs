@@ -1,0 +1,138 @@
+//! How monitors look.
+
+use mutirao_core::Timestamp;
+use mutirao_monitors::State;
+use mutirao_monitors::health::Verdict;
+use mutirao_monitors::rollup::percent;
+use mutirao_monitors::service::{History, IncidentView, MonitorView, OutcomeView, Tried};
+use mutirao_probes::{Check, Ended, Phase};
+
+use super::{ago, facts, one_line, or_dash, table};
+
+pub fn monitors(views: &[MonitorView], now: Timestamp) -> String {
+    let row = |view: &MonitorView| {
+        [
+            view.definition.name.clone(),
+            state(view),
+            view.definition.ask.word().into(),
+            view.definition.every.to_string(),
+            or_dash(view.last_at.map(|at| ago(at, now))),
+            subject(&view.definition.ask),
+        ]
+    };
+    table(["NAME", "STATE", "KIND", "EVERY", "CHECKED", "WHAT"], views.iter().map(row))
+}
+
+pub fn monitor(view: &MonitorView, now: Timestamp) -> String {
+    let spec = &view.definition;
+    let mut told = vec![
+        ("name", spec.name.clone()),
+        ("state", state(view)),
+        ("checks", format!("{} {}", spec.ask.word(), subject(&spec.ask))),
+        ("every", spec.every.to_string()),
+        ("timeout", spec.timeout.to_string()),
+        ("when", if spec.when.is_empty() { "-".into() } else { spec.when.join("; ") }),
+        ("retries", spec.retries.to_string()),
+        ("down after", format!("{} bad", spec.thresholds.failures)),
+        ("up after", format!("{} good", spec.thresholds.successes)),
+        ("checked", or_dash(view.last_at.map(|at| format!("{} ago", ago(at, now))))),
+        ("owner", one_line(&view.owner)),
+    ];
+    if !spec.labels.is_empty() {
+        let labels: Vec<String> = spec.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        told.push(("labels", one_line(&labels.join(" "))));
+    }
+    told.push((
+        "changed",
+        format!("{} ago by {}, revision {}", ago(view.changed_at, now), one_line(&view.changed_by), view.revision),
+    ));
+    facts(&told)
+}
+
+pub fn history(history: &History, now: Timestamp) -> String {
+    let uptime = |share: Option<f64>| share.map_or("-".into(), percent);
+    let mut text = facts(&[
+        ("up, last day", uptime(history.uptime_day_percent)),
+        ("up, last week", uptime(history.uptime_week_percent)),
+    ]);
+    if !history.incidents.is_empty() {
+        let row = |incident: &IncidentView| {
+            let end = incident.closed_at.map_or("open".into(), |at| at.to_string());
+            [incident.since.to_string(), end, one_line(&incident.evidence)]
+        };
+        text = format!("{text}\n\n{}", table(["DOWN SINCE", "UNTIL", "WHY"], history.incidents.iter().map(row)));
+    }
+    let row = |outcome: &OutcomeView| {
+        [
+            format!("{} ago", ago(outcome.at, now)),
+            word(outcome.verdict).into(),
+            or_dash(outcome.took_us.map(millis)),
+            or_dash(outcome.detail.as_deref().map(one_line)),
+        ]
+    };
+    format!("{text}\n\n{}", table(["CHECKED", "OUTCOME", "TOOK", "WHY"], history.outcomes.iter().map(row)))
+}
+
+pub fn tried(tried: &Tried) -> String {
+    let mut told = vec![("outcome", word(tried.verdict).to_owned())];
+    told.extend(tried.detail.as_deref().map(|why| ("why", one_line(why))));
+    told.extend(tried.seen.seen.status.map(|status| ("status", status.to_string())));
+    told.extend(tried.seen.seen.address.map(|address| ("address", address.to_string())));
+    if let Some(certificate) = &tried.seen.seen.certificate {
+        told.push(("certificate", format!("good for {} days more", certificate.days_left)));
+    }
+    if !tried.seen.seen.answers.is_empty() {
+        told.push(("answers", one_line(&tried.seen.seen.answers.join(", "))));
+    }
+    let phases = Phase::ALL.into_iter().filter_map(|phase| Some((phase, tried.seen.timings.of(phase)?)));
+    told.extend(phases.map(|(phase, micros)| (name_of(phase), millis(micros))));
+    told.push(("total", millis(tried.seen.timings.total)));
+    if tried.seen.ended != Ended::Answered && tried.detail.is_none() {
+        told.push(("ended", "without an answer".into()));
+    }
+    facts(&told)
+}
+
+fn name_of(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Dns => "name lookup",
+        Phase::Connect => "connect",
+        Phase::Tls => "tls",
+        Phase::FirstByte => "first byte",
+        Phase::Body => "body",
+    }
+}
+
+fn state(view: &MonitorView) -> String {
+    let word = match view.state {
+        _ if view.definition.paused => "paused",
+        State::New => "new",
+        State::Up => "up",
+        State::Down => "down",
+        State::NoData => "no data",
+    };
+    if view.flapping { format!("{word}, flapping") } else { word.into() }
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Good => "good",
+        Verdict::Bad => "bad",
+    }
+}
+
+fn subject(check: &Check) -> String {
+    one_line(&match check {
+        Check::Http(http) if http.method == "GET" => http.url.clone(),
+        Check::Http(http) => format!("{} {}", http.method, http.url),
+        Check::Tcp(tcp) => tcp.address.clone(),
+        Check::Tls(tls) => tls.address.clone(),
+        Check::Dns(dns) => dns.name.clone(),
+        Check::Icmp(icmp) => icmp.host.clone(),
+        Check::Exec(exec) => exec.command.join(" "),
+    })
+}
+
+fn millis(micros: u64) -> String {
+    format!("{:.1} ms", micros as f64 / 1_000.0)
+}
