@@ -34,12 +34,15 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Sets of conditions that are kept compiled.
 const COMPILED_MAX: usize = 10_000;
 
+/// Conditions as written, and the kind of check that they are about.
+type Texts = (&'static str, Arc<Vec<String>>);
+
 pub struct Checker {
     broker: Broker,
     probes: Probes,
     clock: Arc<dyn Clock>,
     places: Arc<Semaphore>,
-    compiled: Mutex<HashMap<(&'static str, Arc<Vec<String>>), Arc<Conditions>>>,
+    compiled: Mutex<HashMap<Texts, Arc<Conditions>>>,
 }
 
 impl Checker {

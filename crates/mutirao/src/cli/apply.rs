@@ -28,7 +28,7 @@ pub struct ApplyArgs {
 /// Something that a file declares.
 #[derive(Debug, PartialEq)]
 enum Thing {
-    Queue(QueueSpec, Pause),
+    Queue(Box<QueueSpec>, Pause),
     Monitor(Box<MonitorSpec>, Pause),
 }
 
@@ -91,7 +91,7 @@ pub async fn run(globals: &Globals, args: ApplyArgs) -> Result<(), Failure> {
     let mut all: Vec<Applied> = Vec::with_capacity(things.len());
     for thing in things {
         all.push(match thing {
-            Thing::Queue(spec, pause) => queue_made_so(&client, spec, pause).await?,
+            Thing::Queue(spec, pause) => queue_made_so(&client, *spec, pause).await?,
             Thing::Monitor(spec, pause) => monitor_made_so(&client, *spec, pause).await?,
         });
     }
@@ -160,7 +160,7 @@ fn understood(document: Document) -> Result<Thing, String> {
         "Queue" => {
             let spec: QueueSpec = read(value).map_err(wrong)?;
             spec.check().map_err(|problem| wrong(problem.line()))?;
-            Ok(Thing::Queue(spec, pause))
+            Ok(Thing::Queue(Box::new(spec), pause))
         }
         "Monitor" => {
             let spec: MonitorSpec = read(value).map_err(wrong)?;
@@ -190,8 +190,14 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_with_its_place() {
         let plain = QueueSpec::new("q".parse().unwrap());
-        assert_eq!(said(r#"{"kind": "Queue", "name": "q"}"#), Ok(Thing::Queue(plain.clone(), Pause::NotSaid)));
-        assert_eq!(said(r#"{"kind": "Queue", "name": "q", "paused": false}"#), Ok(Thing::Queue(plain, Pause::Said)));
+        assert_eq!(
+            said(r#"{"kind": "Queue", "name": "q"}"#),
+            Ok(Thing::Queue(Box::new(plain.clone()), Pause::NotSaid))
+        );
+        assert_eq!(
+            said(r#"{"kind": "Queue", "name": "q", "paused": false}"#),
+            Ok(Thing::Queue(Box::new(plain), Pause::Said))
+        );
         for (json, words) in [
             (r#"{"name": "q"}"#, "kind is missing"),
             (r#"{"kind": "Kettle"}"#, "there is no kind \"Kettle\""),
