@@ -206,7 +206,7 @@ impl Active {
         let floor = queue.elastic.as_ref().map_or(0, |elastic| elastic.min);
         let waiting = queue.load.tasks.map_or(0, |tasks| tasks.ready);
         if floor > 0 || waiting > 0 || !known.fleet().members.is_empty() {
-            known.failed(&error.to_string(), &self.ports.terms, &self.ports.dice, now);
+            known.not_listed(&error.to_string(), &self.ports.terms, &self.ports.dice, now);
         }
     }
 
@@ -251,6 +251,9 @@ impl Active {
             generation,
             now: self.now(),
         };
+        if view.listed.is_some() {
+            queue.listed();
+        }
         if let Some(create) = self.unanswered.get(name).cloned() {
             self.act()?;
             let created = ports.manager.create(name, &create).await?;

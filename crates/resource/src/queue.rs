@@ -69,6 +69,8 @@ pub struct Queue {
     /// been kept, and its author died or never heard of it.
     told: BTreeSet<WorkerId>,
     written: Option<Written>,
+    /// The trouble that is shown is about a listing that failed, and over with the next that does not.
+    unlisted: bool,
     /// Why some of those that are wanted are not asked for.
     unplaced: Option<String>,
 }
@@ -177,8 +179,23 @@ impl Queue {
         self.unplaced = why;
     }
 
+    /// The provider did not say what it has. That has a pause of its own, so it is only shown.
+    pub fn not_listed(&mut self, error: &str, terms: &Terms, dice: &Dice, now: Timestamp) {
+        if self.fleet.trouble.is_none() {
+            self.fleet.failed(Cause::Call, error, terms, dice, now);
+            self.unlisted = true;
+        }
+    }
+
+    pub fn listed(&mut self) {
+        if std::mem::take(&mut self.unlisted) {
+            self.fleet.answered();
+        }
+    }
+
     /// The provider failed.
     pub fn failed(&mut self, error: &str, terms: &Terms, dice: &Dice, now: Timestamp) {
+        self.unlisted = false;
         self.fleet.failed(Cause::Call, error, terms, dice, now);
     }
 

@@ -22,6 +22,20 @@ pub enum Preset {
     Kv003,
 }
 
+impl std::str::FromStr for Preset {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "sentryweb-workers" => Ok(Preset::SentrywebWorkers),
+            "sentryweb-schedulers" => Ok(Preset::SentrywebSchedulers),
+            "arrebol" => Ok(Preset::Arrebol),
+            "kv-003" => Ok(Preset::Kv003),
+            _ => Err("choose arrebol, sentryweb-workers, sentryweb-schedulers or kv-003"),
+        }
+    }
+}
+
 impl Preset {
     pub const ALL: [Preset; 4] =
         [Preset::SentrywebWorkers, Preset::SentrywebSchedulers, Preset::Arrebol, Preset::Kv003];

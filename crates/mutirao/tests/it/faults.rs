@@ -9,6 +9,7 @@ mod disk;
 mod distributed;
 mod frozen;
 mod full_services;
+mod growing;
 mod kills;
 mod link;
 mod managers;

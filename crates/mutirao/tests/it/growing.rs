@@ -83,6 +83,11 @@ impl ResourceManager {
         std::fs::read_to_string(self.dir.with_extension("log")).unwrap_or_default()
     }
 
+    /// Whether this is the one of that name.
+    pub fn is(&self, member: &str) -> bool {
+        std::fs::read_to_string(self.dir.join("member")).is_ok_and(|own| own.trim() == member)
+    }
+
     pub fn send(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("it is there");
     }

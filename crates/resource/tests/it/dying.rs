@@ -64,6 +64,16 @@ async fn answers_that_are_lost_create_nobody_twice() {
 }
 
 #[tokio::test]
+async fn a_provider_that_often_does_not_say_what_it_has_slows_nothing_down_for_long() {
+    for seed in 0..20 {
+        let faults = Faults { lists_not_each: Some(3), ..Faults::default() };
+        let world = story(faults, seed, &format!("seed {seed}")).await;
+        let failures = world.0.lock().trouble.as_ref().map_or(0, |trouble| trouble.failures);
+        assert!(failures <= 1, "seed {seed}: what was got over is not counted");
+    }
+}
+
+#[tokio::test]
 async fn all_of_it_together_leaks_nothing() {
     for seed in 0..60 {
         let dies_at = (1..8).map(|n| n * 11 + seed % 11).collect();
@@ -71,6 +81,7 @@ async fn all_of_it_together_leaks_nothing() {
             dies_at,
             lands: seed % 2 == 0,
             provider_fails_each: Some(3),
+            lists_not_each: Some(3),
             answers_lost_each: Some(7),
             mute_each: None,
         };

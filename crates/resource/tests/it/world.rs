@@ -33,6 +33,8 @@ pub struct Faults {
     pub lands: bool,
     /// Each n-th call to the provider fails; every other of these has done its work.
     pub provider_fails_each: Option<u64>,
+    /// Each n-th time it does not say what it has.
+    pub lists_not_each: Option<u64>,
     /// Of each n-th call to the manager the answer is lost.
     pub answers_lost_each: Option<u64>,
     /// Each n-th process never reports.
@@ -76,6 +78,7 @@ pub struct Inner {
     pub calls: u64,
     pub provider_calls: u64,
     pub manager_calls: u64,
+    pub lists: u64,
     pub launched: u64,
     pub issued: u64,
     pub records: u64,
@@ -179,6 +182,7 @@ impl World {
             calls: 0,
             provider_calls: 0,
             manager_calls: 0,
+            lists: 0,
             launched: 0,
             issued: 0,
             records: 0,

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use mutirao_core::limits::RETRIES_MAX;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 use mutirao_core::task::Retry;
+use mutirao_elastic::Preset;
 use mutirao_queues::{By, FairShare, Policy, QueueSpec};
 
 use crate::cli::flags;
@@ -46,6 +47,15 @@ pub struct Changes {
     /// The memory each of its workers gets
     #[arg(long, value_name = "SIZE")]
     worker_mem: Option<Bytes>,
+    /// Workers come and go with the load, by these settings, or none: see docs/elastic.md
+    #[arg(long, value_name = "PRESET", value_parser = limit::<Preset>)]
+    elastic_preset: Option<Limit<Preset>>,
+    /// The fewest workers there are of an elastic queue
+    #[arg(long, value_name = "N")]
+    workers_min: Option<u32>,
+    /// The most workers there are of an elastic queue
+    #[arg(long, value_name = "N")]
+    workers_max: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -134,6 +144,18 @@ impl Changes {
         }
         spec.workers.cpus = self.worker_cpus.or(spec.workers.cpus);
         spec.workers.memory = self.worker_mem.or(spec.workers.memory);
+        if let Some(preset) = self.elastic_preset {
+            spec.elastic = preset.into_option().map(Preset::elastic);
+        }
+        if self.workers_min.is_some() || self.workers_max.is_some() {
+            let Some(elastic) = &mut spec.elastic else {
+                return Err(Failure::usage(
+                    "--workers-min and --workers-max are for an elastic queue; add --elastic-preset arrebol",
+                ));
+            };
+            elastic.min = self.workers_min.unwrap_or(elastic.min);
+            elastic.max = self.workers_max.unwrap_or(elastic.max);
+        }
         spec.check().map_err(|problem| Failure::usage(flags::named(problem).line()))?;
         Ok(spec)
     }
@@ -179,6 +201,15 @@ mod tests {
     }
 
     #[test]
+    fn an_elastic_queue_is_made_changed_and_unmade() {
+        let spec = made(&["--elastic-preset", "arrebol", "--workers-max", "5"], plain()).unwrap();
+        let spec = made(&["--workers-min", "2"], spec).unwrap();
+        let elastic = spec.elastic.clone().unwrap();
+        assert_eq!((elastic.min, elastic.max, elastic.policy), (2, 5, Preset::Arrebol.elastic().policy));
+        assert_eq!(made(&["--elastic-preset", "none"], spec).unwrap().elastic, None);
+    }
+
+    #[test]
     fn slips_are_told_with_how_to_write_it() {
         for (args, said) in [
             (&["--share", "physics"][..], "physics=3"),
@@ -187,6 +218,8 @@ mod tests {
             (&["--running-max", "many"], "none for no limit"),
             (&["--running-max", "0"], "--running-max: nothing could ever run"),
             (&["--policy", "lifo"], "fair-share"),
+            (&["--workers-max", "3"], "--elastic-preset arrebol"),
+            (&["--elastic-preset", "magic"], "sentryweb-workers"),
             (&["--worker-mem", "4"], "--worker-mem: 4B is too little"),
         ] {
             let error = made(args, plain()).unwrap_err();

@@ -83,8 +83,10 @@ impl Provider for World {
     }
 
     async fn list(&self) -> Result<Have, ProviderError> {
-        let inner = self.0.lock();
-        if inner.dead {
+        let mut inner = self.0.lock();
+        inner.lists += 1;
+        let silent = inner.faults.lists_not_each.is_some_and(|each| inner.lists.is_multiple_of(each));
+        if inner.dead || silent {
             return refused();
         }
         let seen = |(name, there): (&NodeName, &NodeThere)| NodeSeen {
