@@ -16,6 +16,8 @@ use crate::config::Settings;
 /// Where SQLite keeps it all, inside the data folder.
 const FILE: &str = "mutirao.db";
 const BLOBS: &str = "blobs";
+/// Says, in the data folder of a manager whose state is in a server, where it is.
+const ELSEWHERE: &str = "database";
 
 /// Connections to PostgreSQL that one manager holds at most.
 pub const CONNECTIONS_MAX: usize = STORE_CONNECTIONS_MAX + LEASES_CONNECTIONS_MAX;
@@ -72,14 +74,32 @@ fn sqlite_steps() -> Vec<Migration> {
     [mutirao_api::MIGRATIONS, shards, mutirao_jobs::MIGRATIONS, mutirao_fleet::MIGRATIONS, monitors].concat()
 }
 
+/// Whoever forgets to name the server must not get an empty installation in its place, nor a backup of one.
+pub fn refuse_elsewhere(settings: &Settings) -> Result<(), StoreError> {
+    let data = &settings.data.0;
+    let Ok(address) = std::fs::read_to_string(data.join(ELSEWHERE)) else { return Ok(()) };
+    if settings.database.set().is_some() {
+        return Ok(());
+    }
+    let why = format!(
+        "what belongs to it is kept in {}; set MUTIRAO_DATABASE (or --database), or use another --data for SQLite",
+        address.trim()
+    );
+    Err(StoreError::Unusable { path: data.display().to_string(), why })
+}
+
 pub async fn open(settings: &Settings, data: &Path) -> Result<Database, StoreError> {
     if data.join(RESTORING).exists() {
         let why = "a restore did not get to its end here; run `mutirao backup restore` again".into();
         return Err(StoreError::Unusable { path: data.display().to_string(), why });
     }
     if let Some(url) = settings.database.set() {
-        return Ok(Postgres::open(&url.0, &postgres_steps()).await?.into());
+        let postgres = Postgres::open(&url.0, &postgres_steps()).await?;
+        let noted = std::fs::write(data.join(ELSEWHERE), format!("{}\n", postgres.address()));
+        noted.map_err(|error| StoreError::Unusable { path: data.display().to_string(), why: error.to_string() })?;
+        return Ok(postgres.into());
     }
+    refuse_elsewhere(settings)?;
     let file = file_in(data);
     let opened = tokio::task::spawn_blocking(move || Sqlite::open(&file, &sqlite_steps())).await;
     Ok(opened.map_err(|error| StoreError::Panicked { what: error.to_string() })??.into())

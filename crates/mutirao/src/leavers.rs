@@ -1,5 +1,6 @@
-//! Users of RabbitMQ whose workers have not been seen for a day are removed. Whoever revokes a worker removes its user at
-//! once; this is for the many that just never come back: containers, borrowed machines.
+//! Users of RabbitMQ that should not be there are removed: those of workers that have not been seen for a day, which are the
+//! many that just never come back (containers, borrowed machines); and those of workers that were revoked. Whoever revokes a
+//! worker removes its user at once; where the management API was away at that moment, it is done here as soon as it answers.
 //!
 //! Removing too many does no harm: a worker that comes back asks for another user, as after every start. Not here: keys.
 //! A worker that was let in stays so until somebody revokes it.
@@ -8,12 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mutirao_api::Auth;
 use mutirao_broker::rabbit::management::Management;
 use mutirao_core::{Clock, Mono, WorkerId};
 use mutirao_jobs::Jobs;
 use tokio_util::sync::CancellationToken;
 
 const LOOK_EVERY: Duration = Duration::from_secs(3_600);
+/// How long a worker that was revoked may go on at most, once the management API answers.
+const REVOKED_EVERY: Duration = Duration::from_secs(30);
+/// Keys of workers read at once.
+const KEYS_AT_ONCE: u32 = 1_000;
 const GONE_FOR: Duration = Duration::from_secs(24 * 3_600);
 /// Removed at one look; the rest waits for the next.
 const REMOVED_AT_ONCE: usize = 1_000;
@@ -33,14 +39,56 @@ impl Leavers {
     }
 }
 
-/// Looks every hour, until told to stop.
-pub async fn watch(management: Arc<Management>, jobs: Jobs, clock: Arc<dyn Clock>, stop: CancellationToken) {
+/// Until told to stop.
+pub async fn watch(
+    management: Arc<Management>,
+    jobs: Jobs,
+    auth: Arc<Auth>,
+    clock: Arc<dyn Clock>,
+    stop: CancellationToken,
+) {
+    let both =
+        async { tokio::join!(watch_leavers(&management, &jobs, &clock), watch_revoked(&management, &auth, &clock)) };
+    tokio::select! {
+        _ = both => {}
+        () = stop.cancelled() => {}
+    }
+}
+
+async fn watch_revoked(management: &Management, auth: &Auth, clock: &Arc<dyn Clock>) {
+    loop {
+        match dismiss_revoked(management, auth).await {
+            Ok(0) => {}
+            Ok(removed) => tracing::warn!(removed, "removed RabbitMQ users of workers that had been revoked"),
+            Err(why) => tracing::debug!(why, "workers that were revoked could not be looked for; the next round will"),
+        }
+        clock.sleep(REVOKED_EVERY).await;
+    }
+}
+
+async fn dismiss_revoked(management: &Management, auth: &Auth) -> Result<usize, String> {
+    let admitted = management.admitted().await.map_err(|error| error.to_string())?;
+    if admitted.is_empty() {
+        return Ok(0);
+    }
+    let (mut revoked, mut after) = (BTreeSet::new(), 0);
+    loop {
+        let page = auth.workers(after, KEYS_AT_ONCE).await.map_err(|problem| problem.line())?;
+        let Some((last, _)) = page.last() else { break };
+        after = *last;
+        revoked.extend(page.into_iter().filter(|(_, key)| key.revoked_at.is_some()).map(|(_, key)| key.id));
+    }
+    let mut removed = 0;
+    for worker in admitted.iter().filter(|worker| revoked.contains(worker)).take(REMOVED_AT_ONCE) {
+        removed += usize::from(management.dismiss(worker).await.is_ok());
+    }
+    Ok(removed)
+}
+
+async fn watch_leavers(management: &Management, jobs: &Jobs, clock: &Arc<dyn Clock>) {
     let mut leavers = Leavers::default();
     loop {
-        tokio::select! {
-            () = clock.sleep(LOOK_EVERY) => {}
-            () = stop.cancelled() => return,
-        }
+        clock.sleep(LOOK_EVERY).await;
         let (workers, silent) = jobs.workers().await;
         // Workers of owners that were not heard would look gone.
         if !silent.is_empty() {

@@ -86,9 +86,6 @@ impl Manager {
         .await
         .map_err(failed)?;
         let shutdown = CancellationToken::new();
-        if let Some(management) = management {
-            tokio::spawn(leavers::watch(management, jobs.clone(), clock.clone(), shutdown.clone()));
-        }
         let monitors = Monitors::start(MonitorsParts {
             store: store.clone(),
             leases: leases.clone(),
@@ -104,6 +101,9 @@ impl Manager {
         .await
         .map_err(failed)?;
         let auth = mutirao_api::auth_of(&store, clock.clone());
+        if let Some(management) = management {
+            tokio::spawn(leavers::watch(management, jobs.clone(), auth.clone(), clock.clone(), shutdown.clone()));
+        }
         let fleets = Fleets::start(FleetsParts {
             store: store.clone(),
             leases,

@@ -93,7 +93,11 @@ pub async fn revoke_key(
 }
 
 async fn close_way(parts: &SharedParts, worker: &WorkerId) -> Result<(), Problem> {
-    let left =
-        |why| Problem::unavailable(format!("the key is revoked, but the worker's way to the broker is open: {why}"));
+    let left = |why| {
+        Problem::unavailable(format!(
+            "the key is revoked, but the worker's way to the broker is open until its management answers: {why}"
+        ))
+        .remedy("nothing needs to be repeated: managers close it as soon as they can")
+    };
     parts.ways.close(worker).await.map_err(left)
 }

@@ -62,7 +62,9 @@ pub async fn run(globals: &Globals, args: BackupArgs) -> Result<(), Failure> {
     let bar = Bar::new(out.shape);
     match args.verb {
         Verb::Create { to, server } => {
-            let place = database::place(&globals.config(server.given())?.settings);
+            let settings = globals.config(server.given())?.settings;
+            database::refuse_elsewhere(&settings).map_err(|error| Failure::failed(error.to_string()))?;
+            let place = database::place(&settings);
             let stamp = Stamp { program: env!("CARGO_PKG_VERSION").into(), at: SystemClock.now() };
             let file = chosen(to, stamp.at);
             let made = backup::create(&place, &file, &stamp, &bar).await;

@@ -95,6 +95,29 @@ fn a_manager_outlives_its_database_and_goes_on_when_it_is_back() {
 }
 
 #[test]
+fn whoever_forgets_to_name_the_server_gets_neither_an_empty_installation_nor_a_backup_of_one() {
+    if shared(POSTGRES_VARIABLE).is_none() {
+        return;
+    }
+    let servers = folder();
+    let server = Service::postgres(servers.path()).unwrap();
+    let mut up = Installation::setup().workers(0).env("MUTIRAO_DATABASE", server.url()).start();
+    up.terminate();
+    let data = up.data().to_str().unwrap().to_owned();
+    let token = std::fs::read_to_string(up.data().join("admin.token")).unwrap();
+    let to = servers.path().join("b.mutirao-backup");
+    for args in [
+        &["up", "--data", &data, "--listen", "127.0.0.1:0"][..],
+        &["role", "manager", "--data", &data, "--listen", "127.0.0.1:0"],
+        &["backup", "create", to.to_str().unwrap(), "--data", &data],
+    ] {
+        refused(&crate::said::run(crate::said::mutirao(args)), 1, &["kept in postgres://", "MUTIRAO_DATABASE"]);
+    }
+    assert!(!up.data().join("mutirao.db").exists() && !to.exists());
+    assert_eq!(std::fs::read_to_string(up.data().join("admin.token")).unwrap(), token, "and its token is its token");
+}
+
+#[test]
 fn two_managers_without_a_broker_in_common_refuse_to_share_a_database() {
     if shared(POSTGRES_VARIABLE).is_none() {
         return;

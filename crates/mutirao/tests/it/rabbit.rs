@@ -130,6 +130,33 @@ fn workers_have_users_of_their_own_and_never_see_the_managers_password() {
 }
 
 #[test]
+fn a_worker_revoked_while_the_management_was_away_loses_its_user_when_it_is_back() {
+    let Some(vhost) = Vhost::new() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let start = |management: &str| {
+        Installation::setup()
+            .workers(1)
+            .data(data.path())
+            .env("MUTIRAO_BROKER", &vhost.broker)
+            .env("MUTIRAO_BROKER_MANAGEMENT", management)
+            .start()
+    };
+    let mut up = start(&vhost.management);
+    assert_eq!(up.ok(&["submit", "--wait", "--", "echo", "once"]), "once\n");
+    let worker = up.workers()[0].worker.to_string();
+    let user = format!("mutirao.worker.{worker}");
+    assert!(vhost.users().contains(&user));
+    up.terminate();
+    let mut up = start("http://guest:guest@127.0.0.1:1");
+    let said = Said::from(up.cli(&["worker", "revoke", &worker]));
+    assert!(said.code != Some(0) && said.err.contains("nothing needs to be repeated"), "{said:?}");
+    assert!(vhost.users().contains(&user), "nobody could remove it");
+    up.terminate();
+    let _up = start(&vhost.management);
+    wait::until("its user to be gone", SOON, || !vhost.users().contains(&user));
+}
+
+#[test]
 fn a_worker_on_rabbitmq_hears_that_it_is_drained() {
     let Some(vhost) = Vhost::new() else { return };
     let up = Installation::setup()
