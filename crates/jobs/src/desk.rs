@@ -55,7 +55,7 @@ use mutirao_queues::QueueSpec;
 
 use dying::Dying;
 use ledger::Ledger;
-use line::Line;
+use line::{Gate, Line};
 pub use looks::{Standing, UnderWay};
 use lost::Lost;
 use maps::Map;
@@ -138,6 +138,8 @@ pub struct Desk {
     lines: BTreeMap<QueueName, Line>,
     /// What is known of queues, with the revision, also of those where nothing ever waited.
     definitions: HashMap<QueueName, (u64, Arc<QueueSpec>)>,
+    /// What goes out of a queue that is not defined here.
+    undefined: Gate,
     /// Queues that were deleted, with the revision, until nothing is left of them.
     deleted: BTreeMap<QueueName, u64>,
     sessions: Sessions,
@@ -167,6 +169,7 @@ impl Desk {
             jobs: Map::default(),
             lines: BTreeMap::new(),
             definitions: HashMap::new(),
+            undefined: Gate::Open,
             deleted: BTreeMap::new(),
             sessions: Sessions::default(),
             posted: BTreeMap::new(),
@@ -197,7 +200,7 @@ impl Desk {
         ledger.number = self.admitted;
         ledger.since = self.seen;
         let line = self.lines.entry(ledger.queue.clone()).or_insert_with(|| {
-            let mut line = Line::default();
+            let mut line = Line::new(self.undefined);
             if let Some((_, spec)) = self.definitions.get(&ledger.queue) {
                 line.define(spec, self.seen, |_| None);
             }

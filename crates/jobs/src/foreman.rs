@@ -147,6 +147,7 @@ impl<A> Foreman<A> {
     /// queue. `now` is when anybody could first be heard: however long the reading took, it counts against no lease.
     pub fn new(recalled: Recalled, lease: Duration, patience: Duration, seed: u64, now: Now) -> Self {
         let mut desk = Desk::new(recalled.generation, lease, seed);
+        desk.wait_for_definitions();
         desk.begin(now);
         for (session, worker, queue) in recalled.sessions {
             desk.expect(session, worker, queue, now);

@@ -6,12 +6,18 @@ use std::sync::Arc;
 use mutirao_core::id::QueueName;
 use mutirao_queues::QueueSpec;
 
+use super::line::Gate;
 use super::{Desk, Now};
 
 /// Queues that the broker is asked to remove at a time: work goes first.
 const REMOVED_AT_ONCE: usize = 32;
 
 impl Desk {
+    /// From now on nothing goes out of a queue before its definition is known: it may be paused, or let few run.
+    pub fn wait_for_definitions(&mut self) {
+        self.undefined = Gate::Paused;
+    }
+
     /// Takes up a queue's definition, unless a later word is known.
     pub fn define(&mut self, spec: &Arc<QueueSpec>, revision: u64, now: Now) {
         self.seen = self.seen.max(now.mono);
@@ -100,6 +106,16 @@ mod tests {
         desk.is_gone(&queue);
         assert!(desk.clear_away().is_empty());
         assert!(desk.lines.is_empty() && desk.definitions.is_empty() && desk.deleted.is_empty());
+    }
+
+    #[test]
+    fn nothing_goes_out_of_a_queue_before_its_definition_is_known() {
+        let (mut desk, queue) = (Desk::new(1, Duration::from_secs(10), 1), QueueName::default());
+        desk.wait_for_definitions();
+        desk.admit(JobKey(1), Ledger::new(queue.clone(), 1, 5, Retry::default(), Needs::default()));
+        assert_eq!(desk.lines[&queue].gate(), Gate::Paused);
+        desk.define(&Arc::new(QueueSpec::new(queue.clone())), 1, now());
+        assert_eq!(desk.lines[&queue].gate(), Gate::Open);
     }
 
     #[test]

@@ -49,6 +49,10 @@ pub struct Line {
 }
 
 impl Line {
+    pub fn new(gate: Gate) -> Self {
+        Self { gate, ..Self::default() }
+    }
+
     /// Takes up a definition; its jobs stay.
     pub fn define<'a>(&mut self, spec: &QueueSpec, now: Mono, rank_of: impl Fn(JobKey) -> Option<&'a Rank>) {
         self.order.pass(now);

@@ -28,7 +28,8 @@ impl Scene {
     /// With a job of two tasks and nobody to run them.
     fn new() -> Self {
         let now = Now { wall: Timestamp(1_000_000), mono: Mono(Duration::from_secs(1_000)) };
-        let recalled = Recalled { generation: 1, jobs: Vec::new(), sessions: Vec::new(), queues: Vec::new() };
+        let queues = vec![defined(&QueueName::default())];
+        let recalled = Recalled { generation: 1, jobs: Vec::new(), sessions: Vec::new(), queues };
         let mut scene = Self { foreman: Foreman::new(recalled, LEASE, LEASE, 1, now), now, tag: 0 };
         let ledger = Ledger::new(QueueName::default(), 1, 2, Retry::default(), Needs::default());
         scene.tell(Input::Asked(Ask::Admit(JOB, Box::new(ledger))));
@@ -99,6 +100,12 @@ impl Scene {
         self.now.mono = self.now.mono.plus(time);
         self.now.wall = self.now.wall.plus(time);
     }
+}
+
+fn defined(queue: &QueueName) -> QueueRow {
+    let at = Timestamp(1);
+    let spec = mutirao_queues::QueueSpec::new(queue.clone());
+    QueueRow { spec, revision: 1, created_at: at, changed_at: at, changed_by: String::new() }
 }
 
 fn reports() -> Reports {

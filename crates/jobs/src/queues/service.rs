@@ -162,7 +162,12 @@ impl Jobs {
             return Ok(());
         }
         let by = By { who: "up".into(), at: self.0.clock.now() };
-        self.0.store.put_queue(QueueSpec::new(name), Expected::Absent, by).await.map_err(refused).map(drop)
+        let put = self.0.store.put_queue(QueueSpec::new(name), Expected::Absent, by).await.map_err(refused)?;
+        if let Put::Created(row) = put {
+            let shard = shard_of(&row.spec.name);
+            self.0.asking.tell(shard, Question::Define { queue: Box::new(row) }).await;
+        }
+        Ok(())
     }
 
     pub(crate) fn missing(&self, name: &QueueName) -> Problem {

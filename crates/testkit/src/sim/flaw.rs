@@ -19,6 +19,8 @@ pub enum Flaw {
     NeverReconciles,
     /// An owner goes on with a job that was cancelled behind its back.
     OverlooksCancels,
+    /// An owner hears what became of a queue and does not mind.
+    OverlooksDefinitions,
     /// Parcels that nobody took are never taken back.
     WaitsForLostParcels,
     /// The store keeps no sessions, so that a next owner waits for nobody.
@@ -30,7 +32,7 @@ pub enum Flaw {
 }
 
 impl Flaw {
-    pub const ALL: [Flaw; 12] = [
+    pub const ALL: [Flaw; 13] = [
         Flaw::NoFence,
         Flaw::CountsRepeats,
         Flaw::ForgetsKeys,
@@ -39,6 +41,7 @@ impl Flaw {
         Flaw::TrustsItsTenure,
         Flaw::NeverReconciles,
         Flaw::OverlooksCancels,
+        Flaw::OverlooksDefinitions,
         Flaw::WaitsForLostParcels,
         Flaw::ForgetsSessions,
         Flaw::LazyWorker,

@@ -24,6 +24,8 @@ use post::{Hands, Post, Turn};
 use rounds::Rounds;
 
 const TICK_US: u64 = 100 * MS;
+/// Between two looks at what became of queues.
+const FOLLOW: Duration = Duration::from_secs(5);
 /// How long a question to the store is waited for.
 const CALL_MAX: Duration = Duration::from_secs(5);
 
@@ -48,6 +50,8 @@ pub enum Purpose {
     Load(ShardId, u64),
     Settle(ShardId),
     Compare(ShardId),
+    /// What became of queues, for all shards.
+    Follow,
     Release,
     Request(u64, Request),
 }
@@ -80,6 +84,7 @@ pub struct Manager {
     rounds: Rounds,
     posts: BTreeMap<ShardId, Post>,
     calls: Calls,
+    follow_at: Mono,
     leaves_by: Option<Mono>,
 }
 
@@ -96,6 +101,7 @@ impl Manager {
             link: Link::new(pid),
             posts: BTreeMap::new(),
             calls: Calls { pid, last: 0, open: BTreeMap::new() },
+            follow_at: Mono::default(),
             leaves_by: None,
         }
     }
@@ -143,10 +149,20 @@ impl Manager {
             self.answered(id, Err(NoAnswer), ground);
         }
         self.go_round(ground);
+        self.follow_queues(ground);
         for shard in self.shards() {
             self.with_post(shard, ground, |post, h| post.tick(h));
         }
         ground.after(TICK_US, Event::Tick(self.pid));
+    }
+
+    /// As `jobs::queues::follow`: a word that got lost costs seconds.
+    fn follow_queues(&mut self, ground: &mut Ground) {
+        let now = self.now(ground).mono;
+        if now >= self.follow_at && !self.posts.is_empty() {
+            self.follow_at = now.plus(FOLLOW);
+            self.calls.ask(Purpose::Follow, Question::Queues, now, ground);
+        }
     }
 
     fn shards(&self) -> Vec<ShardId> {
@@ -279,6 +295,11 @@ impl Manager {
                 self.with_post(shard, ground, |post, h| post.settled(id, answer, h));
             }
             Purpose::Compare(shard) => self.with_post(shard, ground, |post, h| post.compared(id, answer, h)),
+            Purpose::Follow => {
+                if let Ok(Answer::Queues(defined, removed)) = answer {
+                    self.all_posts(ground, |post, h| post.follow(&defined, &removed, h));
+                }
+            }
             Purpose::Release => {}
             Purpose::Request(request, what) => self.respond(request, what, answer, ground),
         }

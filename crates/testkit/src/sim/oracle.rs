@@ -1,6 +1,7 @@
 //! The one who checks. It is told what takes effect, keeps its own books, and names the first thing that must not be.
 //! Nobody in the world can ask it anything.
 
+mod queues;
 mod tally;
 mod warrants;
 
@@ -18,6 +19,7 @@ use mutirao_shards::{MemberId, ShardId};
 use super::ground::SECOND;
 use super::rows::{JobRow, Rows, TaskRow};
 use super::weather::{LEASE, Weather, shard_of_queue};
+use queues::QueueBooks;
 pub use tally::Tally;
 use warrants::Warrants;
 
@@ -54,6 +56,7 @@ pub struct Oracle {
     /// Those that were when a generation began: its owner must wait for them.
     awaited: BTreeMap<(ShardId, u64), BTreeMap<SessionId, QueueName>>,
     pub warrants: Warrants,
+    pub queues: QueueBooks,
     pub tally: Tally,
 }
 
@@ -70,7 +73,7 @@ pub struct HandOut<'a> {
 
 impl Oracle {
     pub fn of(weather: &Weather) -> Self {
-        Self { warrants: Warrants::of(weather), ..Self::default() }
+        Self { warrants: Warrants::of(weather), queues: QueueBooks::of(weather), ..Self::default() }
     }
 
     pub fn fail(&mut self, why: impl FnOnce() -> String) {
@@ -280,6 +283,13 @@ impl Oracle {
 
     pub fn received(&mut self, task: TaskKey, attempt: Attempt, session: &SessionId) {
         self.received.entry(session.clone()).or_default().push((task, attempt));
+    }
+
+    /// A worker starts a process.
+    pub fn began(&mut self, queue: &QueueName) {
+        if let Some(why) = self.queues.began(queue) {
+            self.fail(|| why);
+        }
     }
 
     pub fn ran(&mut self, task: TaskKey, attempt: Attempt, verdict: Verdict, began_us: u64, now_us: u64) {

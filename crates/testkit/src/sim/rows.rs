@@ -1,5 +1,7 @@
 //! The jobs in the store, by the rules that `jobs::store` sets and both engines keep: an end absorbs, counters move only
-//! with rows that did, a job that is over takes nothing more, a key makes one job.
+//! with rows that did, a job that is over takes nothing more, a key makes one job, a queue takes its jobs along.
+
+mod queues;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -8,14 +10,14 @@ use mutirao_core::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId}
 use mutirao_core::job::Counts;
 use mutirao_core::life::Final;
 use mutirao_jobs::desk::ledger::Trace;
-use mutirao_jobs::desk::order::Rank;
 use mutirao_jobs::desk::{Again, Ended, SessionChange};
 use mutirao_jobs::store::{OpenJob, Settlement};
 use mutirao_shards::ShardId;
 
 use super::flaw::Flaw;
 use super::weather::shard_of_queue;
-use super::wire::{Created, Definition, Loaded};
+use super::wire::{Created, Definition, Loaded, QueueChange, QueueWord};
+pub use queues::Queues;
 
 #[derive(Clone, Debug)]
 pub enum TaskRow {
@@ -36,19 +38,34 @@ pub struct Rows {
     pub jobs: BTreeMap<JobKey, JobRow>,
     keys: BTreeMap<u64, JobKey>,
     sessions: BTreeMap<SessionId, (WorkerId, QueueName)>,
+    pub queues: Queues,
 }
 
 impl Rows {
-    pub fn create(&mut self, key: u64, definition: Rc<Definition>, flaw: Option<Flaw>) -> (JobKey, Created) {
+    /// None when there is no such queue.
+    pub fn create(&mut self, key: u64, definition: Rc<Definition>, flaw: Option<Flaw>) -> Option<(JobKey, Created)> {
         if let Some(job) = self.keys.get(&key).filter(|_| flaw != Some(Flaw::ForgetsKeys)) {
-            return (*job, Created::Before);
+            return Some((*job, Created::Before));
+        }
+        if !self.queues.has(&definition.queue) {
+            return None;
         }
         let job = JobKey(self.jobs.len() as u64 + 1);
         let row =
             JobRow { definition, counts: Counts::default(), cancelled: false, finished: false, tasks: BTreeMap::new() };
         self.jobs.insert(job, row);
         self.keys.insert(key, job);
-        (job, Created::New)
+        Some((job, Created::New))
+    }
+
+    /// What is written of the queue, if the change is not too late, and the jobs that went with it.
+    pub fn change_queue(&mut self, change: &QueueChange) -> (Option<QueueWord>, Vec<JobKey>) {
+        let word = self.queues.change(change);
+        let gone = matches!(word, Some(QueueWord::Removed(_)));
+        let of_queue = |row: &JobRow| gone && !row.finished && row.definition.queue == change.queue;
+        let jobs: Vec<JobKey> = self.jobs.iter().filter(|(_, row)| of_queue(row)).map(|(job, _)| *job).collect();
+        jobs.iter().for_each(|job| drop(self.cancel(*job)));
+        (word, jobs)
     }
 
     /// Where the job is, if there was something to cancel.
@@ -71,7 +88,7 @@ impl Rows {
                 total: definition.total,
                 retry: definition.retry,
                 needs: definition.needs,
-                rank: Rank::default(),
+                rank: definition.rank.clone(),
                 traces: row.tasks.iter().map(|(index, row)| trace(*index, row)).collect(),
             };
             (open, definition.clone())
@@ -80,6 +97,7 @@ impl Rows {
         Loaded {
             jobs: jobs.collect(),
             sessions: sessions.map(|(id, (worker, queue))| (id.clone(), worker.clone(), queue.clone())).collect(),
+            queues: self.queues.of(shard),
         }
     }
 

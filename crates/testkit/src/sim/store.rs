@@ -85,7 +85,8 @@ impl Store {
             Question::Release(me, shard, generation) => self.leases.release(me, *shard, *generation),
             Question::Forget(member, beats) => self.leases.forget(member, *beats),
             Question::Create { key, definition } => {
-                let (job, created) = self.rows.create(*key, definition.clone(), ground.flaw);
+                let created = self.rows.create(*key, definition.clone(), ground.flaw);
+                let Some((job, created)) = created else { return Answer::NoQueue };
                 if created == Created::New {
                     ground
                         .note(|| format!("store: {job:?} created, {} tasks in {}", definition.total, definition.queue));
@@ -101,6 +102,23 @@ impl Store {
                     ground.oracle.check_job(&self.rows, *job);
                 }
                 return Answer::Cancelled(cancelled);
+            }
+            Question::ChangeQueue(change) => {
+                let (word, cancelled) = self.rows.change_queue(change);
+                ground.note(|| format!("store: {change:?}: {word:?}, {} jobs with it", cancelled.len()));
+                if word.is_some() {
+                    ground.oracle.queues.changed(change);
+                    ground.oracle.tally.queue_changes += 1;
+                }
+                for job in cancelled {
+                    ground.oracle.cancelled(job, ground.now_us);
+                    ground.oracle.check_job(&self.rows, job);
+                }
+                return Answer::Queue(word);
+            }
+            Question::Queues => {
+                let (defined, removed) = self.rows.queues.all();
+                return Answer::Queues(defined, removed);
             }
             Question::Load(shard) => return Answer::Loaded(self.rows.load(*shard)),
             Question::Keys(shard) => {

@@ -49,6 +49,7 @@ pub enum Climate {
 
 #[derive(Clone, Debug)]
 pub struct Weather {
+    pub climate: Climate,
     pub managers: u64,
     pub workers_per_queue: u64,
     pub queues: Vec<QueueName>,
@@ -79,6 +80,7 @@ impl Weather {
         let queues = ["default", "big", "slow"].iter().take(between(1, 4) as usize);
         let queues = queues.map(|name| name.parse().unwrap_or_default()).collect();
         Self {
+            climate: Climate::Stormy,
             managers: between(1, 4),
             workers_per_queue: between(1, 4),
             queues,
@@ -104,6 +106,7 @@ impl Weather {
     /// The same world, and nothing goes wrong in it.
     pub fn fair(self) -> Self {
         Self {
+            climate: Climate::Fair,
             slow_letters_per_mille: 0,
             lost_calls_per_mille: 0,
             failed_commits_per_mille: 0,

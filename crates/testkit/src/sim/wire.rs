@@ -8,8 +8,11 @@ use mutirao_core::envelope::{Control, Parcel, Reports};
 use mutirao_core::id::{JobKey, QueueName, SessionId, TaskKey, WorkerId};
 use mutirao_core::task::{Needs, Retry, TaskSpec};
 use mutirao_jobs::desk::ledger::Ledger;
+use mutirao_jobs::desk::order::Rank;
 use mutirao_jobs::question;
+use mutirao_jobs::store::queues::{QueueRow, Removed};
 use mutirao_jobs::store::{OpenJob, Settlement};
+use mutirao_queues::QueueSpec;
 use mutirao_shards::store::{LeaseRow, MemberRow};
 use mutirao_shards::tenancy::Claim;
 use mutirao_shards::{MemberId, ShardId};
@@ -47,13 +50,14 @@ pub struct Definition {
     pub total: u32,
     pub retry: Retry,
     pub needs: Needs,
+    pub rank: Rank,
     pub spec: Arc<TaskSpec>,
 }
 
 impl Definition {
     /// As an owner takes it in.
     pub fn ledger(&self) -> Ledger {
-        Ledger::new(self.queue.clone(), self.first, self.total, self.retry, self.needs)
+        Ledger::new(self.queue.clone(), self.first, self.total, self.retry, self.needs).ranked(self.rank.clone())
     }
 }
 
@@ -119,6 +123,9 @@ pub enum Question {
         definition: Rc<Definition>,
     },
     CancelJob(JobKey),
+    ChangeQueue(QueueChange),
+    /// Every queue there is, and every one that was deleted.
+    Queues,
     /// Everything unfinished in a shard.
     Load(ShardId),
     /// Which jobs of a shard are unfinished.
@@ -141,6 +148,10 @@ pub enum Answer {
     Leases(Vec<LeaseRow>),
     Claimed(Option<u64>),
     Created(JobKey, Created),
+    NoQueue,
+    /// What became of a queue; none when a later change had been made.
+    Queue(Option<QueueWord>),
+    Queues(Vec<QueueRow>, Vec<Removed>),
     /// Where the job was, if there was something to cancel.
     Cancelled(Option<(ShardId, QueueName)>),
     Loaded(Loaded),
@@ -160,6 +171,7 @@ pub enum Created {
 pub struct Loaded {
     pub jobs: Vec<(OpenJob, Rc<Definition>)>,
     pub sessions: Vec<(SessionId, WorkerId, QueueName)>,
+    pub queues: Vec<QueueRow>,
 }
 
 impl std::fmt::Debug for Loaded {
@@ -178,6 +190,24 @@ pub enum Request {
     Submit { key: u64, definition: Rc<Definition> },
     CancelJob(JobKey),
     CancelTask(TaskKey, ShardId),
+    ChangeQueue(QueueChange),
+}
+
+/// What somebody wants of a queue. Changes of one queue are numbered: an old one that comes late is refused, as by a person
+/// who looks before changing.
+#[derive(Clone, Debug)]
+pub struct QueueChange {
+    pub queue: QueueName,
+    pub number: u64,
+    /// None to delete it, with its jobs.
+    pub spec: Option<Rc<QueueSpec>>,
+}
+
+/// What the store has written of a queue.
+#[derive(Clone, Debug)]
+pub enum QueueWord {
+    Defined(QueueRow),
+    Removed(Removed),
 }
 
 /// What a client hears: it was done, or (within the client's patience) nothing.
@@ -185,5 +215,8 @@ pub enum Request {
 pub enum Response {
     Accepted(JobKey),
     Cancelled,
+    Changed,
+    /// There is no such queue.
+    NoQueue,
     Refused,
 }

@@ -203,7 +203,7 @@ impl Worker {
 
     fn begin(&mut self, now: Now, ground: &mut Ground) {
         while let Some(run) = self.desk.next(now.wall, now.mono) {
-            self.runs.begin(run, self.pid, now, ground);
+            self.runs.begin(run, &self.queue, self.pid, now, ground);
         }
         self.runs.check(self.capacity, &self.session, ground);
     }

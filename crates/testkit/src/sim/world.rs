@@ -6,7 +6,7 @@ use mutirao_core::quantity::{Bytes, Cpus};
 use mutirao_core::task::Needs;
 
 use super::broker::Broker;
-use super::clients::Clients;
+use super::clients::{self, Clients};
 use super::clock::LocalClock;
 use super::flaw::Flaw;
 use super::ground::{Event, Ground, Recording, SECOND};
@@ -55,6 +55,11 @@ impl World {
             clients,
             born: 0,
         };
+        for queue in world.ground.weather.queues.clone() {
+            let change = clients::first(queue, &world.ground);
+            world.ground.oracle.queues.changed(&change);
+            world.store.rows.change_queue(&change);
+        }
         for _ in 0..world.ground.weather.managers {
             world.hire_manager();
         }
@@ -102,6 +107,8 @@ impl World {
         self.ground.heal();
         self.store.recover();
         self.broker.recover();
+        self.ground.oracle.queues.let_go();
+        self.clients.open_all(&self.ground);
         self.hire_manager();
         // Somebody for every task there is.
         for at in 0..self.ground.weather.queues.len() {

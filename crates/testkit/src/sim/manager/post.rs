@@ -13,18 +13,19 @@ use std::time::Duration;
 
 use mutirao_core::Mono;
 use mutirao_core::envelope::Reports;
-use mutirao_core::id::JobKey;
+use mutirao_core::id::{JobKey, QueueName};
 use mutirao_jobs::desk::{Desk, Now};
 use mutirao_jobs::foreman::{Ask, Foreman, Found, Input, Reach, Recalled};
 use mutirao_jobs::question::Question as Wanted;
 use mutirao_jobs::store::Settling;
+use mutirao_jobs::store::queues::{QueueRow, Removed};
 use mutirao_shards::{MemberId, ShardId, Tenure};
 
 use super::super::asker::Asker;
 use super::super::flaw::Flaw;
 use super::super::ground::Ground;
 use super::super::link::Link;
-use super::super::weather::{LEASE, PATIENCE};
+use super::super::weather::{LEASE, PATIENCE, shard_of_queue};
 use super::super::wire::{Answer, Definition, Loaded, Name, NoAnswer, Pid, Question, ToBroker};
 use super::super::worker::worker_of;
 use super::{Calls, Purpose};
@@ -88,7 +89,7 @@ impl Post {
     }
 
     pub fn loaded(&mut self, answer: Result<Answer, NoAnswer>, h: &mut Hands<'_>) {
-        let Ok(Answer::Loaded(Loaded { jobs, sessions })) = answer else {
+        let Ok(Answer::Loaded(Loaded { jobs, sessions, queues })) = answer else {
             self.load_at = h.now.mono.plus(LOAD_PAUSE);
             return;
         };
@@ -101,7 +102,10 @@ impl Post {
             job
         };
         let jobs = jobs.into_iter().map(learn).collect();
-        let recalled = Recalled { generation: self.generation, jobs, sessions, queues: Vec::new() };
+        let mut checks = Checks::new(self.shard, self.generation, h.now.mono);
+        checks.defined(&queues);
+        let queues = if h.ground.has(Flaw::OverlooksDefinitions) { Vec::new() } else { queues };
+        let recalled = Recalled { generation: self.generation, jobs, sessions, queues };
         let patience = if h.ground.has(Flaw::WaitsForLostParcels) { FOR_EVER } else { PATIENCE };
         let mut work = Work {
             foreman: Foreman::new(recalled, LEASE, patience, h.ground.dice.u64(), h.now),
@@ -110,7 +114,7 @@ impl Post {
             outbox: Outbox::new(self.shard),
             settling: None,
             reading: None,
-            checks: Checks::new(self.shard, self.generation, h.now.mono),
+            checks,
         };
         work.connect(self.shard, h);
         self.work = Some(work);
@@ -220,7 +224,26 @@ impl Post {
             return;
         }
         h.ground.note(|| format!("{}: shard {}: is asked {question:?}", h.me, self.shard));
+        if let (Wanted::Define { queue }, Some(work)) = (&question, &mut self.work) {
+            work.checks.defined(std::slice::from_ref(&**queue));
+            if h.ground.has(Flaw::OverlooksDefinitions) {
+                return;
+            }
+        }
         self.tell(Input::Asked(Ask::Question(question, asker)), h);
+    }
+
+    /// Of all queues: those of its shard are the foreman's.
+    pub fn follow(&mut self, defined: &[QueueRow], removed: &[Removed], h: &mut Hands<'_>) {
+        let of_shard = |queue: &QueueName| shard_of_queue(queue) == self.shard;
+        let defined: Vec<QueueRow> = defined.iter().filter(|row| of_shard(&row.spec.name)).cloned().collect();
+        let removed = removed.iter().filter(|removed| of_shard(&removed.queue)).cloned().collect();
+        if let Some(work) = &mut self.work {
+            work.checks.defined(&defined);
+            if !h.ground.has(Flaw::OverlooksDefinitions) {
+                work.foreman.handle(Input::Asked(Ask::Queues { defined, removed }), h.now);
+            }
+        }
     }
 
     pub fn settled(&mut self, call: u64, answer: Result<Answer, NoAnswer>, h: &mut Hands<'_>) {

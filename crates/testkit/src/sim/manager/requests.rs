@@ -6,7 +6,10 @@ use mutirao_shards::ShardId;
 
 use super::super::asker::{Asker, Who};
 use super::super::ground::{Event, Ground, MS};
-use super::super::wire::{Answer, Body, Created, Name, NoAnswer, Pid, Question, Request, Response, ToBroker};
+use super::super::weather::shard_of_queue;
+use super::super::wire::{
+    Answer, Body, Created, Name, NoAnswer, Pid, Question, QueueWord, Request, Response, ToBroker,
+};
 use super::{Manager, Purpose};
 
 impl Manager {
@@ -14,6 +17,7 @@ impl Manager {
         let question = match &what {
             Request::Submit { key, definition } => Question::Create { key: *key, definition: definition.clone() },
             Request::CancelJob(job) => Question::CancelJob(*job),
+            Request::ChangeQueue(change) => Question::ChangeQueue(change.clone()),
             Request::CancelTask(task, shard) => {
                 let who = match self.posts.contains_key(shard) {
                     true => Who::Client(request),
@@ -50,6 +54,20 @@ impl Manager {
                     self.ask(shard, Wanted::CancelJob { job, queue }, Asker::NOBODY, ground);
                 }
                 Response::Cancelled
+            }
+            (Request::Submit { .. }, Ok(Answer::NoQueue)) => Response::NoQueue,
+            (Request::ChangeQueue(change), Ok(Answer::Queue(word))) => {
+                let shard = shard_of_queue(&change.queue);
+                match word {
+                    Some(QueueWord::Defined(row)) => {
+                        self.ask(shard, Wanted::Define { queue: Box::new(row) }, Asker::NOBODY, ground);
+                    }
+                    Some(QueueWord::Removed(queue)) => {
+                        self.ask(shard, Wanted::Forget { queue }, Asker::NOBODY, ground);
+                    }
+                    None => {}
+                }
+                Response::Changed
             }
             _ => Response::Refused,
         };

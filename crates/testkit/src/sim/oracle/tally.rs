@@ -21,6 +21,8 @@ pub struct Tally {
     pub unheard: u64,
     /// Reports that nobody should believe.
     pub strays: u64,
+    /// Times that a queue was defined, changed or deleted.
+    pub queue_changes: u64,
     pub events: u64,
 }
 

@@ -6,9 +6,11 @@ use std::time::Duration;
 use mutirao_core::id::QueueName;
 use mutirao_core::task::{Action, TaskSpec};
 use mutirao_core::{Dice, Outcome, Timestamp, Verdict};
+use mutirao_jobs::desk::order::Rank;
 use mutirao_jobs::entries::Kind;
 use mutirao_jobs::store::{Created as ReallyCreated, NewJob, Settling, Shared, open};
 use mutirao_jobs::{GROUP, MIGRATIONS};
+use mutirao_queues::QueueSpec;
 use mutirao_shards::store::{self as leases, Mark};
 use mutirao_shards::{Fence, MemberId};
 use mutirao_store::{Database, Sqlite};
@@ -24,7 +26,8 @@ fn definition(queue: &QueueName) -> Definition {
     let spec = TaskSpec::new(Action::Noop {});
     let (retry, needs) = (spec.retry.unwrap_or_default(), spec.needs);
     let shard = shard_of_queue(queue);
-    Definition { queue: queue.clone(), shard, first: 1, total: TASKS, retry, needs, spec: Arc::new(spec) }
+    let rank = Rank::default();
+    Definition { queue: queue.clone(), shard, first: 1, total: TASKS, retry, needs, rank, spec: Arc::new(spec) }
 }
 
 fn new_job(definition: &Definition, key: u64) -> NewJob {
@@ -125,12 +128,14 @@ async fn the_model_of_the_store_keeps_the_same_books_as_the_real_one() {
         let (shard, me) = (ShardId(0), MemberId("m".into()));
         shards.claim(GROUP, shard, Mark::default(), &me, Duration::from_secs(10)).await.unwrap();
         let (store, mut rows) = (open(&database), Rows::default());
+        let spec = Some(Rc::new(QueueSpec::new(QueueName::default())));
+        rows.change_queue(&QueueChange { queue: QueueName::default(), number: 0, spec });
         for step in 0..STEPS {
             match dice.below(10) {
                 0 | 1 => {
                     let (key, definition) = (dice.below(JOBS_MAX), definition(&QueueName::default()));
                     let real = store.create(new_job(&definition, key)).await.unwrap();
-                    let model = rows.create(key, Rc::new(definition), None);
+                    let model = rows.create(key, Rc::new(definition), None).unwrap();
                     let same = match real {
                         ReallyCreated::New(job) => (job, Created::New),
                         ReallyCreated::Before(job) | ReallyCreated::Clash(job) => (job, Created::Before),

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mutirao_core::envelope::Parcel;
-use mutirao_core::id::{Attempt, SessionId, TaskKey};
+use mutirao_core::id::{Attempt, QueueName, SessionId, TaskKey};
 use mutirao_core::outcome::{Outcome, Verdict};
 use mutirao_core::task::{Action, Needs};
 use mutirao_jobs::desk::Now;
@@ -20,6 +20,7 @@ const LASTING_US: u64 = 100 * MS;
 
 struct Running {
     run: Run,
+    queue: QueueName,
     verdict: Verdict,
     began: Now,
     began_us: u64,
@@ -50,8 +51,9 @@ impl Runs {
         }
     }
 
-    pub fn begin(&mut self, run: Run, pid: Pid, now: Now, ground: &mut Ground) {
+    pub fn begin(&mut self, run: Run, queue: &QueueName, pid: Pid, now: Now, ground: &mut Ground) {
         let id = run.id();
+        ground.oracle.began(queue);
         if !self.begun.insert(id) {
             ground.oracle.fail(|| format!("{pid:?} runs {} attempt {} a second time", id.0, id.1));
         }
@@ -78,8 +80,9 @@ impl Runs {
         }
         let lasts_us = if ground.has(Flaw::LazyWorker) { 0 } else { lasts_us };
         ground.after(lasts_us, Event::Alarm(pid, Alarm::Ends(id)));
-        self.running
-            .insert(id, Running { run, verdict, began: now, began_us: ground.now_us, stopping: false, closing: false });
+        let (queue, began_us) = (queue.clone(), ground.now_us);
+        let running = Running { run, queue, verdict, began: now, began_us, stopping: false, closing: false };
+        self.running.insert(id, running);
     }
 
     /// Those that were told to stop will have stopped soon.
@@ -101,6 +104,7 @@ impl Runs {
         if !ground.has(Flaw::LazyWorker) {
             ground.oracle.ran(id.0, id.1, running.verdict, running.began_us, ground.now_us);
         }
+        ground.oracle.queues.ended(&running.queue);
         if ground.chance(20) {
             running.closing = true;
             desk.closing(id);

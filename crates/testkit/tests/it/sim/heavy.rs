@@ -72,7 +72,9 @@ and {} more:
     println!(
         "{outages} outages of the broker, {handovers} planned hand-overs with work out, {unheard} workers unheard, {strays} strays"
     );
-    let rarest = [tasks, runs, takeovers, outages, handovers, unheard, strays].into_iter().min();
+    let queue_changes = sum(|t| t.queue_changes);
+    println!("{queue_changes} changes of queues");
+    let rarest = [tasks, runs, takeovers, outages, handovers, unheard, strays, queue_changes].into_iter().min();
     assert!(tallies.len() < SEEDS as usize || rarest > Some(0), "something never happened, so it was not proved");
 }
 

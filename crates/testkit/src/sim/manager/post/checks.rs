@@ -7,6 +7,7 @@ use mutirao_core::Mono;
 use mutirao_core::envelope::{Control, Reports};
 use mutirao_core::id::{JobKey, QueueName, SessionId};
 use mutirao_jobs::desk::{Desk, Handed};
+use mutirao_jobs::store::queues::QueueRow;
 use mutirao_shards::ShardId;
 
 use super::super::super::oracle::HandOut;
@@ -23,12 +24,25 @@ pub struct Checks {
     heard: BTreeSet<SessionId>,
     /// Jobs it knows to be cancelled.
     cancelled: BTreeSet<JobKey>,
+    /// The latest that it was told of each queue.
+    queues: BTreeMap<QueueName, QueueRow>,
 }
 
 impl Checks {
     pub fn new(shard: ShardId, generation: u64, loaded_at: Mono) -> Self {
         let (heard, cancelled) = (BTreeSet::new(), BTreeSet::new());
-        Self { shard, generation, window: WindowCheck::default(), loaded_at, heard, cancelled }
+        let queues = BTreeMap::new();
+        Self { shard, generation, window: WindowCheck::default(), loaded_at, heard, cancelled, queues }
+    }
+
+    /// It is told what these queues are.
+    pub fn defined(&mut self, rows: &[QueueRow]) {
+        for row in rows {
+            let known = self.queues.entry(row.spec.name.clone()).or_insert_with(|| row.clone());
+            if row.revision > known.revision {
+                *known = row.clone();
+            }
+        }
     }
 
     pub fn heard(&mut self, reports: &Reports, h: &mut Hands<'_>) {
@@ -67,6 +81,7 @@ impl Checks {
         let queues: BTreeSet<&QueueName> = parcels.iter().map(|handed| &handed.queue).collect();
         for queue in queues {
             self.check_window(queue, desk, known, h);
+            self.check_definition(queue, desk, h);
         }
         for handed in parcels {
             let tasks: Vec<_> = handed.picks.iter().map(|pick| (pick.task, pick.attempt.n)).collect();
@@ -76,6 +91,18 @@ impl Checks {
                     h.ground.oracle.fail(|| format!("{} is handed out of a cancelled job", pick.task));
                 }
             }
+        }
+    }
+
+    /// Something of a queue went out: it was not paused, and no more is out than it lets run.
+    fn check_definition(&self, queue: &QueueName, desk: &Desk, h: &mut Hands<'_>) {
+        let Some(QueueRow { spec, revision, .. }) = self.queues.get(queue) else { return };
+        if spec.paused {
+            h.ground.oracle.fail(|| format!("{} hands out of {queue}, paused in revision {revision}", h.me));
+        }
+        let (occupied, running) = (desk.occupied(queue), spec.limits.running);
+        if running.is_some_and(|running| occupied > running as usize) {
+            h.ground.oracle.fail(|| format!("{occupied} tasks of {queue} are out, {running:?} may run"));
         }
     }
 
