@@ -21,11 +21,12 @@ use crate::doors::{Door, Doors};
 use crate::foreman::{Ending, Foreman};
 use crate::news::News;
 use crate::question::Answer;
+use crate::recall::Reader;
 use crate::settings::JobsSettings;
 use crate::settler::{Settler, Vitals};
 use crate::store::Shared as Store;
 use crate::waits::Waits;
-use crate::{ear, recall, reports};
+use crate::{ear, reports};
 use drive::{Channels, Drive, Hold};
 
 const ASKS_MAX: usize = 1_024;
@@ -61,8 +62,9 @@ pub(crate) async fn run(
     generation: u64,
     mut orders: watch::Receiver<Order>,
 ) -> Ending {
+    let mut reader = Reader::new(bench.store.clone(), shard);
     let foreman = tokio::select! {
-        foreman = recalled(&bench, shard, generation) => foreman,
+        foreman = recalled(&bench, &mut reader, shard, generation) => foreman,
         // Nothing is in hand yet.
         _ = orders.wait_for(|order| *order == Order::Leave) => return Ending::Settled,
     };
@@ -87,7 +89,7 @@ pub(crate) async fn run(
     // All of these end with the drive, which holds the other ends of their channels.
     let mut parts = JoinSet::new();
     parts.spawn(settler.run(settlements_out, said_in));
-    parts.spawn(recall::run(bench.store.clone(), shard, errands_out, found_in));
+    parts.spawn(reader.run(errands_out, found_in));
     let (store, broker) = (bench.store.clone(), bench.broker.clone());
     let waits = Arc::new(Waits::default());
     parts.spawn(reports::run(store, broker, shard, clock.clone(), waits.clone(), incoming_in, settled_out));
@@ -113,10 +115,15 @@ pub(crate) async fn run(
 }
 
 /// A foreman who knows what the store has; tried until it can be read.
-async fn recalled(bench: &Bench, shard: ShardId, generation: u64) -> Foreman<oneshot::Sender<Answer>> {
+async fn recalled(
+    bench: &Bench,
+    reader: &mut Reader,
+    shard: ShardId,
+    generation: u64,
+) -> Foreman<oneshot::Sender<Answer>> {
     let mut told = false;
     loop {
-        match recall::everything(&bench.store, shard, generation).await {
+        match reader.everything(generation).await {
             Ok(recalled) => {
                 let jobs = recalled.jobs.len();
                 let now = Now { wall: bench.clock.now(), mono: bench.clock.monotonic() };

@@ -107,6 +107,21 @@ pub struct OpenJob {
     pub traces: Vec<Trace>,
 }
 
+/// Unfinished jobs, as far as this program can read them.
+#[derive(Default)]
+pub struct OpenJobs {
+    pub jobs: Vec<OpenJob>,
+    /// A newer program's, or damaged. They stay as they are, for whoever can read them.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A job that this program cannot read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    pub job: JobKey,
+    pub why: String,
+}
+
 /// What a parcel needs to know of a job.
 pub struct Card {
     pub spec: Arc<TaskSpec>,
@@ -192,8 +207,11 @@ pub trait JobStore: QueueStore + DeadStore + HeldStore {
     async fn open_keys(&self, shard: ShardId) -> Result<Vec<JobKey>, StoreError>;
     /// Tasks that have not ended, as far as is written.
     async fn open_tasks(&self, queue: QueueName) -> Result<OpenTasks, StoreError>;
-    /// Those of these jobs that are unfinished, in order; they and their tasks as of one moment.
-    async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<Vec<OpenJob>, StoreError>;
+    /// Those of these jobs that are unfinished, in order; they and their tasks as of one moment. One that cannot be read
+    /// keeps no other from being found.
+    async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<OpenJobs, StoreError>;
+    /// Why nobody of this version can take up an unfinished job, if so. Its tasks are not looked at.
+    async fn unreadable(&self, job: JobKey) -> Result<Option<Unreadable>, StoreError>;
     /// The sessions of a shard's queues.
     async fn sessions(&self, shard: ShardId) -> Result<Vec<(SessionId, WorkerId, QueueName)>, StoreError>;
     async fn queue_of(&self, session: SessionId) -> Result<Option<QueueName>, StoreError>;

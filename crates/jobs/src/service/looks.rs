@@ -31,7 +31,15 @@ impl Jobs {
         let (view, namespace) = self.written(key).await?;
         let mut views = [view];
         self.stand_all(&mut views).await;
-        let [view] = views;
+        let [mut view] = views;
+        if stands_still(&view)
+            && let Some(unreadable) = self.0.store.unreadable(key).await.map_err(refused)?
+        {
+            view.reason = Some(format!(
+                "this version cannot read it, so it waits: {}; upgrade the managers, or cancel it",
+                unreadable.why
+            ));
+        }
         Ok((view, namespace))
     }
 
@@ -150,6 +158,11 @@ impl Jobs {
         };
         join_all((0..JOBS_SHARDS).map(ShardId).map(ask)).await
     }
+}
+
+/// Whether an open job has nothing under way, and waits for no other.
+fn stands_still(view: &JobView) -> bool {
+    view.finished_at.is_none() && view.waits_for.is_empty() && view.counts.running + view.counts.dispatched == 0
 }
 
 /// Fits what the desk knows of tasks under way into what the store knows of those that ended.

@@ -23,8 +23,8 @@ use mutirao_store::postgres::{Ask, Row, Transaction, text};
 use mutirao_store::{Migration, Postgres, StoreError};
 
 use super::{
-    AskedBefore, Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, OpenTasks, Settlement,
-    Settling,
+    AskedBefore, Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJobs, OpenTasks, Settlement,
+    Settling, Unreadable,
 };
 use crate::entries::{Kind, Segment, unpack};
 
@@ -88,17 +88,22 @@ impl JobStore for PostgresJobs {
         look::open_tasks(&self.0, &queue).await
     }
 
-    async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<Vec<OpenJob>, StoreError> {
+    async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<OpenJobs, StoreError> {
         look::open_jobs(&self.0, &keys).await
+    }
+
+    async fn unreadable(&self, job: JobKey) -> Result<Option<Unreadable>, StoreError> {
+        look::unreadable(&self.0, job).await
     }
 
     async fn sessions(&self, shard: ShardId) -> Result<Vec<(SessionId, WorkerId, QueueName)>, StoreError> {
         let rows = self.0.connection().await?.rows("SELECT session, worker, queue FROM sessions", &[]).await?;
-        let session = |row: &Row| Ok((SessionId(row.try_get(0)?), WorkerId(row.try_get(1)?), rows::parsed(row, 2)?));
-        let mut sessions: Vec<(SessionId, WorkerId, QueueName)> =
-            rows.iter().map(session).collect::<Result<_, StoreError>>()?;
-        sessions.retain(|(_, _, queue)| shard_of(queue) == shard);
-        Ok(sessions)
+        let session = |row: &Row| -> Result<_, StoreError> {
+            Ok((SessionId(row.try_get(0)?), WorkerId(row.try_get(1)?), rows::parsed(row, 2)?))
+        };
+        // One of a queue whose name cannot be read is of no shard that this program knows.
+        let sessions = rows.iter().filter_map(|row| session(row).ok());
+        Ok(sessions.filter(|(_, _, queue): &(_, _, QueueName)| shard_of(queue) == shard).collect())
     }
 
     async fn queue_of(&self, session: SessionId) -> Result<Option<QueueName>, StoreError> {

@@ -20,8 +20,8 @@ use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::{OptionalExtension, params};
 
 use super::{
-    AskedBefore, Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJob, OpenTasks, Settlement,
-    Settling,
+    AskedBefore, Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJobs, OpenTasks, Settlement,
+    Settling, Unreadable,
 };
 use crate::entries::{Kind, Segment, unpack};
 
@@ -65,8 +65,12 @@ impl JobStore for SqliteJobs {
         self.0.read(move |db| look::open_tasks(db, &queue)).await
     }
 
-    async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<Vec<OpenJob>, StoreError> {
+    async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<OpenJobs, StoreError> {
         self.0.read(move |db| look::open_jobs(db, &keys)).await
+    }
+
+    async fn unreadable(&self, job: JobKey) -> Result<Option<Unreadable>, StoreError> {
+        self.0.read(move |db| look::unreadable(db, job)).await
     }
 
     async fn sessions(&self, shard: ShardId) -> Result<Vec<(SessionId, WorkerId, QueueName)>, StoreError> {

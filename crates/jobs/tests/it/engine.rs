@@ -82,10 +82,22 @@ impl Engine {
         self.open().await
     }
 
+    /// Changes what is written, as no program of this version would.
+    pub async fn tamper(&self, sql: &'static str) {
+        tamper(&self.database().await, sql).await;
+    }
+
     pub async fn remove(self) {
         if let Place::Schema(schema) = self.place {
             schema.remove().await;
         }
+    }
+}
+
+pub async fn tamper(database: &Database, sql: &'static str) {
+    match database {
+        Database::Sqlite(sqlite) => sqlite.write(move |db| db.execute_batch(sql)).await.unwrap(),
+        Database::Postgres(postgres) => postgres.connection().await.unwrap().batch_execute(sql).await.unwrap(),
     }
 }
 

@@ -23,7 +23,7 @@ use mutirao_store::blobs::FileBlobs;
 use mutirao_store::{Database, FolderLock, Sqlite};
 use tower::ServiceExt;
 
-use crate::engine::sqlite_steps;
+use crate::engine::{sqlite_steps, tamper};
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -151,6 +151,11 @@ impl House {
 
     pub async fn until(&self, job: JobKey, what: &str, check: impl Fn(&JobView) -> bool) -> JobView {
         until(&self.jobs, job, what, check).await
+    }
+
+    /// Changes what is written, as no program of this version would.
+    pub async fn tamper(&self, sql: &'static str) {
+        tamper(&self.store, sql).await;
     }
 
     /// The manager stops and another starts on the same folder, with an empty broker.

@@ -11,4 +11,5 @@ mod outage;
 mod queues;
 mod service;
 mod store;
+mod unreadable;
 mod upgrade;

@@ -94,7 +94,7 @@ async fn a_queue_with_unfinished_jobs_is_deleted_only_together_with_them(engine:
     assert_eq!(store.delete_queue(night.clone(), Unfinished::Refuse, by(1)).await.unwrap(), Deleted::Missing);
     store.put_queue(QueueSpec::new(night.clone()), Expected::Absent, by(1)).await.unwrap();
     let Created::New(job) = store.create(job_in(&night, Some("k"))).await.unwrap() else { panic!() };
-    let open = store.open_jobs(vec![job]).await.unwrap().remove(0).rank;
+    let open = store.open_jobs(vec![job]).await.unwrap().jobs.remove(0).rank;
     assert_eq!((open.priority, open.owner.as_str(), open.labels["team"].as_str()), (7, "ana", "x"));
     let busy = store.delete_queue(night.clone(), Unfinished::Refuse, by(2)).await.unwrap();
     assert_eq!(busy, Deleted::Busy { jobs: 1, tasks: 3 });

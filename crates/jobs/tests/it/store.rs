@@ -80,7 +80,7 @@ pub fn home() -> ShardId {
 
 pub async fn open_jobs(store: &Shared) -> Vec<OpenJob> {
     let keys = store.open_keys(home()).await.unwrap();
-    store.open_jobs(keys).await.unwrap()
+    store.open_jobs(keys).await.unwrap().jobs
 }
 
 pub fn ended(job: JobKey, index: u32, how: Final) -> Ended {
@@ -417,6 +417,6 @@ async fn a_finished_job_is_open_to_nobody(engine: &Engine) {
     settle(&store, vec![ended(over, 1, Final::Ok)], vec![]).await;
     store.cancel(cancelled, Timestamp(20)).await.unwrap();
     assert_eq!(store.open_keys(home()).await.unwrap(), [open]);
-    let found = store.open_jobs(vec![over, cancelled, open, JobKey(1 << 40)]).await.unwrap();
+    let found = store.open_jobs(vec![over, cancelled, open, JobKey(1 << 40)]).await.unwrap().jobs;
     assert_eq!(found.iter().map(|job| job.key).collect::<Vec<_>>(), [open]);
 }

@@ -18,7 +18,7 @@ use mutirao_store::{Postgres, StoreError};
 use super::rows;
 use crate::desk::ledger::Trace;
 use crate::desk::order::Rank;
-use crate::store::{JobFilter, KeptOutput, OpenJob, OpenTasks};
+use crate::store::{JobFilter, KeptOutput, OpenJob, OpenJobs, OpenTasks, Unreadable};
 
 pub async fn open_keys(store: &Postgres, shard: ShardId) -> Result<Vec<JobKey>, StoreError> {
     const KEYS: &str = "SELECT key FROM jobs WHERE shard = $1 AND finished_at IS NULL ORDER BY key";
@@ -37,19 +37,12 @@ pub async fn open_tasks(store: &Postgres, queue: &QueueName) -> Result<OpenTasks
     Ok(OpenTasks { of_shard: count(0)?, of_queue: count(1)? })
 }
 
-pub async fn open_jobs(store: &Postgres, keys: &[JobKey]) -> Result<Vec<OpenJob>, StoreError> {
-    let keys: Vec<i64> = keys.iter().map(|key| key.0 as i64).collect();
+pub async fn open_jobs(store: &Postgres, keys: &[JobKey]) -> Result<OpenJobs, StoreError> {
     let mut connection = store.connection().await?;
     // Jobs and their tasks must be of one moment.
     let tx = connection.snapshot().await?;
-    let found = tx
-        .rows(
-            "SELECT key, queue, first, total, spec, priority, owner, labels FROM jobs
-             WHERE key = ANY ($1) AND finished_at IS NULL ORDER BY key",
-            &[&keys],
-        )
-        .await?;
-    let mut jobs = found.iter().map(open_job).collect::<Result<Vec<_>, _>>()?;
+    let OpenJobs { mut jobs, unreadable } = heads(&tx, keys).await?;
+    let keys: Vec<i64> = jobs.iter().map(|job| job.key.0 as i64).collect();
     let places: HashMap<i64, usize> = jobs.iter().enumerate().map(|(i, job)| (job.key.0 as i64, i)).collect();
     let statement = tx
         .prepare_cached("SELECT job, idx, state, n, failures, losses, not_before FROM tasks WHERE job = ANY ($1)")
@@ -60,11 +53,33 @@ pub async fn open_jobs(store: &Postgres, keys: &[JobKey]) -> Result<Vec<OpenJob>
         let Some(place) = places.get(&row.try_get(0)?) else { continue };
         jobs[*place].traces.push(trace(&row)?);
     }
-    Ok(jobs)
+    Ok(OpenJobs { jobs, unreadable })
+}
+
+pub async fn unreadable(store: &Postgres, job: JobKey) -> Result<Option<Unreadable>, StoreError> {
+    Ok(heads(&store.connection().await?, &[job]).await?.unreadable.pop())
+}
+
+/// Unfinished jobs without what became of their tasks.
+async fn heads(ask: &(impl Ask + Sync), keys: &[JobKey]) -> Result<OpenJobs, StoreError> {
+    const HEADS: &str = "SELECT key, queue, first, total, spec, priority, owner, labels, kind FROM jobs
+                         WHERE key = ANY ($1) AND finished_at IS NULL ORDER BY key";
+    let keys: Vec<i64> = keys.iter().map(|key| key.0 as i64).collect();
+    let mut open = OpenJobs::default();
+    for row in ask.rows(HEADS, &[&keys]).await? {
+        let job = JobKey(row.try_get::<_, i64>(0)? as u64);
+        match open_job(&row) {
+            Ok(job) => open.jobs.push(job),
+            Err(error) => open.unreadable.push(Unreadable { job, why: error.to_string() }),
+        }
+    }
+    Ok(open)
 }
 
 fn open_job(row: &Row) -> Result<OpenJob, StoreError> {
     let spec: TaskSpec = rows::json(row, 4)?;
+    // Whoever could not read the entries could hand out none of its tasks.
+    rows::kind(row, 8)?;
     Ok(OpenJob {
         key: JobKey(row.try_get::<_, i64>(0)? as u64),
         queue: rows::parsed(row, 1)?,

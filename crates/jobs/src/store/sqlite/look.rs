@@ -15,7 +15,7 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use super::rows;
 use crate::desk::ledger::Trace;
 use crate::desk::order::Rank;
-use crate::store::{JobFilter, KeptOutput, OpenJob, OpenTasks};
+use crate::store::{JobFilter, KeptOutput, OpenJob, OpenJobs, OpenTasks, Unreadable};
 
 pub fn open_keys(db: &Connection, shard: ShardId) -> Result<Vec<JobKey>> {
     db.prepare_cached("SELECT key FROM jobs WHERE shard = ?1 AND finished_at IS NULL ORDER BY key")?
@@ -35,28 +35,9 @@ pub fn open_tasks(db: &Connection, queue: &QueueName) -> Result<OpenTasks> {
     })
 }
 
-pub fn open_jobs(db: &Connection, keys: &[JobKey]) -> Result<Vec<OpenJob>> {
-    let keys = serde_json::to_string(&keys.iter().map(|key| key.0).collect::<Vec<_>>());
-    let keys = keys.map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-    let mut jobs: Vec<OpenJob> = db
-        .prepare_cached(
-            "SELECT key, queue, first, total, spec, priority, owner, labels FROM jobs
-             WHERE key IN (SELECT value FROM json_each(?1)) AND finished_at IS NULL ORDER BY key",
-        )?
-        .query_map([&keys], |row| {
-            let spec: TaskSpec = rows::json(row, 4)?;
-            Ok(OpenJob {
-                key: JobKey(row.get::<_, i64>(0)? as u64),
-                queue: rows::parsed(row, 1)?,
-                first: row.get(2)?,
-                total: row.get(3)?,
-                retry: spec.retry.unwrap_or_default(),
-                needs: spec.needs,
-                rank: Rank { priority: row.get(5)?, owner: row.get(6)?, labels: rows::json(row, 7)? },
-                traces: Vec::new(),
-            })
-        })?
-        .collect::<Result<_>>()?;
+pub fn open_jobs(db: &Connection, keys: &[JobKey]) -> Result<OpenJobs> {
+    let OpenJobs { mut jobs, unreadable } = heads(db, keys)?;
+    let keys = list(jobs.iter().map(|job| job.key))?;
     let places: HashMap<i64, usize> = jobs.iter().enumerate().map(|(i, job)| (job.key.0 as i64, i)).collect();
     let mut tasks = db.prepare_cached(
         "SELECT job, idx, state, n, failures, losses, not_before FROM tasks
@@ -77,13 +58,63 @@ pub fn open_jobs(db: &Connection, keys: &[JobKey]) -> Result<Vec<OpenJob>> {
             _ => Trace::Ended(index),
         });
     }
-    Ok(jobs)
+    Ok(OpenJobs { jobs, unreadable })
+}
+
+pub fn unreadable(db: &Connection, job: JobKey) -> Result<Option<Unreadable>> {
+    Ok(heads(db, &[job])?.unreadable.pop())
+}
+
+/// Unfinished jobs without what became of their tasks.
+fn heads(db: &Connection, keys: &[JobKey]) -> Result<OpenJobs> {
+    let mut select = db.prepare_cached(
+        "SELECT key, queue, first, total, spec, priority, owner, labels, kind FROM jobs
+         WHERE key IN (SELECT value FROM json_each(?1)) AND finished_at IS NULL ORDER BY key",
+    )?;
+    let mut found = select.query([list(keys.iter().copied())?])?;
+    let mut open = OpenJobs::default();
+    while let Some(row) = found.next()? {
+        let job = JobKey(row.get::<_, i64>(0)? as u64);
+        match open_job(row) {
+            Ok(job) => open.jobs.push(job),
+            Err(error) => open.unreadable.push(Unreadable { job, why: error.to_string() }),
+        }
+    }
+    Ok(open)
+}
+
+fn open_job(row: &Row<'_>) -> Result<OpenJob> {
+    let spec: TaskSpec = rows::json(row, 4)?;
+    // Whoever could not read the entries could hand out none of its tasks.
+    rows::kind(row, 8)?;
+    Ok(OpenJob {
+        key: JobKey(row.get::<_, i64>(0)? as u64),
+        queue: rows::parsed(row, 1)?,
+        first: row.get(2)?,
+        total: row.get(3)?,
+        retry: spec.retry.unwrap_or_default(),
+        needs: spec.needs,
+        rank: Rank { priority: row.get(5)?, owner: row.get(6)?, labels: rows::json(row, 7)? },
+        traces: Vec::new(),
+    })
+}
+
+/// As SQLite takes them: it has no arrays.
+fn list(keys: impl Iterator<Item = JobKey>) -> Result<String> {
+    let keys = serde_json::to_string(&keys.map(|key| key.0).collect::<Vec<_>>());
+    keys.map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }
 
 pub fn sessions(db: &Connection) -> Result<Vec<(SessionId, WorkerId, QueueName)>> {
-    db.prepare("SELECT session, worker, queue FROM sessions")?
-        .query_map([], |row| Ok((SessionId(row.get(0)?), WorkerId(row.get(1)?), rows::parsed(row, 2)?)))?
-        .collect()
+    let mut select = db.prepare("SELECT session, worker, queue FROM sessions")?;
+    let mut found = select.query([])?;
+    let mut sessions = Vec::new();
+    while let Some(row) = found.next()? {
+        // One of a queue whose name cannot be read is of no shard that this program knows.
+        let Ok(queue) = rows::parsed(row, 2) else { continue };
+        sessions.push((SessionId(row.get(0)?), WorkerId(row.get(1)?), queue));
+    }
+    Ok(sessions)
 }
 
 const JOB_COLUMNS: &str = "key, queue, name, labels, owner, total, ok, failed, timed_out, cancelled, lost, dead,

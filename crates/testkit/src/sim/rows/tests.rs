@@ -86,7 +86,7 @@ fn settlement(dice: &Dice) -> Settlement {
 /// What a next owner would find, and what a person would see.
 async fn books(store: &Shared, jobs: u64) -> Vec<String> {
     let shard = mutirao_core::envelope::shard_of(&QueueName::default());
-    let open = store.open_jobs(store.open_keys(shard).await.unwrap()).await.unwrap();
+    let open = store.open_jobs(store.open_keys(shard).await.unwrap()).await.unwrap().jobs;
     let mut lines: Vec<String> = open.iter().map(|job| recalled(job.key, &job.traces)).collect();
     for key in 1..=jobs {
         let (view, _) = store.job(JobKey(key)).await.unwrap().unwrap();
