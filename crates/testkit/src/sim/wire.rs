@@ -206,7 +206,7 @@ pub struct QueueChange {
 /// What the store has written of a queue.
 #[derive(Clone, Debug)]
 pub enum QueueWord {
-    Defined(QueueRow),
+    Defined(Box<QueueRow>),
     Removed(Removed),
 }
 

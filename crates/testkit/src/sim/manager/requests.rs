@@ -60,7 +60,7 @@ impl Manager {
                 let shard = shard_of_queue(&change.queue);
                 match word {
                     Some(QueueWord::Defined(row)) => {
-                        self.ask(shard, Wanted::Define { queue: Box::new(row) }, Asker::NOBODY, ground);
+                        self.ask(shard, Wanted::Define { queue: row }, Asker::NOBODY, ground);
                     }
                     Some(QueueWord::Removed(queue)) => {
                         self.ask(shard, Wanted::Forget { queue }, Asker::NOBODY, ground);

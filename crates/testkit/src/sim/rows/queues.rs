@@ -37,7 +37,7 @@ impl Queues {
                 let (at, changed_by) = (Timestamp(1), String::new());
                 let row = QueueRow { spec: (**spec).clone(), revision, created_at: at, changed_at: at, changed_by };
                 self.defined.insert(queue.clone(), row.clone());
-                Some(QueueWord::Defined(row))
+                Some(QueueWord::Defined(Box::new(row)))
             }
             None => {
                 self.defined.remove(queue)?;
