@@ -76,6 +76,8 @@ impl From<ClientError> for Failure {
                 401 | 403 => Exit::NotAllowed,
                 404 => Exit::NotFound,
                 400 | 413 | 415 | 422 => Exit::Usage,
+                // A script must not take an outage for a job that failed.
+                503 => Exit::Unreachable,
                 _ => Exit::Failed,
             },
         };

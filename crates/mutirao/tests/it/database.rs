@@ -87,7 +87,7 @@ fn a_manager_outlives_its_database_and_goes_on_when_it_is_back() {
         let said = Said::from(up.cli(&["submit", "--", "true"]));
         (said.code != Some(0)).then_some(said)
     });
-    assert!(refusal.code == Some(1) && refusal.err.contains("database cannot be reached"), "{refusal:?}");
+    assert!(refusal.code == Some(5) && refusal.err.contains("database cannot be reached"), "{refusal:?}");
     server.restart().unwrap();
     wait::until("the manager to find it again", SOON, || up.cli(&["submit", "--", "true"]).status.success());
     let waited = Said::from(up.cli(&["job", "wait", job]));
