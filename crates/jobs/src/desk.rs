@@ -142,6 +142,8 @@ pub struct Desk {
     undefined: Gate,
     /// Queues that were deleted, with the revision, until nothing is left of them.
     deleted: BTreeMap<QueueName, u64>,
+    /// The last of them that the broker was asked to remove.
+    removed_last: Option<QueueName>,
     sessions: Sessions,
     posted: BTreeMap<ParcelId, Posted>,
     lost: Lost,
@@ -171,6 +173,7 @@ impl Desk {
             definitions: HashMap::new(),
             undefined: Gate::Open,
             deleted: BTreeMap::new(),
+            removed_last: None,
             sessions: Sessions::default(),
             posted: BTreeMap::new(),
             lost: Lost::default(),

@@ -1,6 +1,7 @@
 //! Queues come, change and go. A definition acts on all that waits, at once. Of a deleted queue nothing goes out any more;
 //! it is forgotten when nothing of it is left: no task, no worker, no queue at the broker.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use mutirao_core::id::QueueName;
@@ -50,12 +51,17 @@ impl Desk {
     }
 
     /// Deleted queues that have neither a task that is wanted nor a worker: the broker need not keep them either, nor what
-    /// lies there on its way to nobody.
+    /// lies there on its way to nobody. In turn: those that cannot be removed keep no other from it.
     pub fn clear_away(&mut self) -> Vec<QueueName> {
         let done = |queue: &&QueueName| {
             self.lines.get(*queue).is_none_or(|line| line.open == 0) && !self.sessions.serve(queue)
         };
-        let over: Vec<QueueName> = self.deleted.keys().filter(done).take(REMOVED_AT_ONCE).cloned().collect();
+        let after = self.removed_last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = self.deleted.range((after, Bound::Unbounded)).map(|(queue, _)| queue);
+        let begun =
+            self.deleted.keys().take_while(|queue| self.removed_last.as_ref().is_some_and(|last| *queue <= last));
+        let over: Vec<QueueName> = rest.chain(begun).filter(done).take(REMOVED_AT_ONCE).cloned().collect();
+        self.removed_last = over.last().cloned();
         for queue in &over {
             self.lines.remove(queue);
             self.posted.retain(|_, posted| posted.queue() != queue);
@@ -116,6 +122,22 @@ mod tests {
         assert_eq!(desk.lines[&queue].gate(), Gate::Paused);
         desk.define(&Arc::new(QueueSpec::new(queue.clone())), 1, now());
         assert_eq!(desk.lines[&queue].gate(), Gate::Open);
+    }
+
+    #[test]
+    fn deleted_queues_that_the_broker_cannot_remove_keep_no_other_from_being_removed() {
+        let mut desk = Desk::new(1, Duration::from_secs(10), 1);
+        let names: Vec<QueueName> = (0..3 * REMOVED_AT_ONCE + 7).map(|n| format!("q{n:03}").parse().unwrap()).collect();
+        for queue in &names {
+            assert!(desk.forget(queue, 4));
+        }
+        let mut asked: Vec<QueueName> = (0..4).flat_map(|_| desk.clear_away()).collect();
+        assert_eq!(asked.len(), 4 * REMOVED_AT_ONCE, "the last round begins anew");
+        assert_eq!(asked[names.len()..], names[..asked.len() - names.len()]);
+        asked.truncate(names.len());
+        assert_eq!(asked, names);
+        desk.is_gone(&names[0]);
+        assert_eq!(desk.clear_away().len(), REMOVED_AT_ONCE);
     }
 
     #[test]

@@ -25,6 +25,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Batches and looks that the broker may be busy with for one shard. Past it nothing more is taken from the foreman.
 const UNDER_WAY_MAX: usize = 64;
+/// Removals among them: a broker that cannot remove queues must leave room for parcels.
+const REMOVING_MAX: usize = 32;
 
 /// A parcel, ready to be sent.
 pub(super) struct Packed {
@@ -67,11 +69,13 @@ pub(super) struct Lanes {
     clock: Arc<dyn Clock>,
     lanes: HashMap<QueueName, Lane>,
     under_way: FuturesUnordered<BoxFuture<'static, Trip>>,
+    /// How many of them are removals.
+    removing: usize,
 }
 
 impl Lanes {
     pub fn new(broker: Broker, clock: Arc<dyn Clock>) -> Self {
-        Self { broker, clock, lanes: HashMap::new(), under_way: FuturesUnordered::new() }
+        Self { broker, clock, lanes: HashMap::new(), under_way: FuturesUnordered::new(), removing: 0 }
     }
 
     pub fn have_room(&self) -> bool {
@@ -125,13 +129,18 @@ impl Lanes {
         }));
     }
 
-    /// Removes a queue from the broker. What is sent there meanwhile leaves afterwards, to one that is made anew.
+    /// Removes a queue from the broker, or leaves it for another time. What is sent there meanwhile leaves afterwards, to
+    /// one that is made anew.
     pub fn remove(&mut self, queue: QueueName) {
+        if self.removing >= REMOVING_MAX {
+            return;
+        }
         let lane = self.lanes.entry(queue.clone()).or_default();
         if lane.is_busy() || lane.looking.is_some() {
             return;
         }
         lane.publishing = true;
+        self.removing += 1;
         let broker = self.broker.clone();
         self.under_way.push(Box::pin(async move {
             let deletion = broker.delete(&tasks_of(&queue)).await;
@@ -148,6 +157,7 @@ impl Lanes {
                 if is_empty && look == Some(Look::Clear) { vec![Back::Empty(queue)] } else { Vec::new() }
             }
             Trip::Removed { queue, deletion } => {
+                self.removing -= 1;
                 if let Some(lane) = self.lanes.get_mut(&queue) {
                     lane.publishing = false;
                 }
@@ -227,6 +237,17 @@ mod tests {
         assert_eq!(lanes.under_way.len(), 1, "what is being published is not lost");
         assert_eq!(found_empty(&mut lanes).await, 0);
         assert!(lanes.lanes.is_empty());
+    }
+
+    #[tokio::test]
+    async fn removals_leave_room_for_parcels_however_many_are_wanted() {
+        let mut lanes = lanes();
+        let queue = |n: usize| format!("q{n}").parse::<QueueName>().unwrap();
+        (0..2 * UNDER_WAY_MAX).for_each(|n| lanes.remove(queue(n)));
+        assert!(lanes.have_room());
+        while lanes.next().await.is_some() {}
+        lanes.remove(queue(UNDER_WAY_MAX));
+        assert_eq!((lanes.under_way.len(), lanes.removing), (1, 1), "there is room again");
     }
 
     #[tokio::test]
