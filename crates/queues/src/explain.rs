@@ -1,5 +1,7 @@
 //! Why tasks do not run, and what would let them: from facts to words. Whoever looks after the queue brings the facts.
 
+pub mod unreadable;
+
 use std::time::Duration;
 
 use mutirao_core::job::{TaskState, TaskView};

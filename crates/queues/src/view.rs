@@ -19,6 +19,10 @@ pub struct QueueView {
     pub changed_at: Timestamp,
     /// Who changed it last.
     pub changed_by: String,
+    /// Why the managers cannot read its definition, if so. Then it is held until it is replaced or they are upgraded, and
+    /// `definition` says no more than that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
     /// Absent when whoever looks after the queue did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<QueueLoad>,

@@ -105,7 +105,7 @@ impl Scene {
 fn defined(queue: &QueueName) -> QueueRow {
     let at = Timestamp(1);
     let spec = mutirao_queues::QueueSpec::new(queue.clone());
-    QueueRow { spec, revision: 1, created_at: at, changed_at: at, changed_by: String::new() }
+    QueueRow { spec, revision: 1, created_at: at, changed_at: at, changed_by: String::new(), unreadable: None }
 }
 
 fn reports() -> Reports {

@@ -47,6 +47,12 @@ pub(crate) async fn run(store: Store, doors: Doors, clock: Arc<dyn Clock>) {
             defined: changed.iter().map(|row| row.revision).max().unwrap_or(defined),
             removed: gone.iter().map(|gone| gone.revision).max().unwrap_or(removed),
         };
+        for row in &changed {
+            if let Some(error) = &row.unreadable {
+                let queue = &row.spec.name;
+                tracing::warn!(%queue, error, "a definition cannot be read by this version; until it is replaced, the queue is held");
+            }
+        }
         told = open.iter().map(|(shard, door)| (*shard, (door.generation, latest))).collect();
         for (shard, door) in open {
             let defined: Vec<QueueRow> =

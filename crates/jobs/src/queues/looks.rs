@@ -5,7 +5,7 @@ use mutirao_core::envelope::shard_of;
 use mutirao_core::id::{QueueName, TaskKey};
 use mutirao_core::job::{JobView, TaskView};
 use mutirao_core::{Problem, ShardId};
-use mutirao_queues::{Explanation, QueueFacts, QueueLoad, QueueView, TaskFacts, explain};
+use mutirao_queues::{Explanation, QueueFacts, QueueLoad, QueueView, Reason, TaskFacts, explain};
 
 use crate::question::{Answer, Question};
 use crate::service::{Jobs, LOOK_PATIENCE, refused};
@@ -47,6 +47,9 @@ impl Jobs {
             Some(facts) => explain::queue(&row.spec, &facts),
             None => explain::silent(&row.spec, self.broker_trouble().as_deref()),
         };
+        if let Some(why) = &row.unreadable {
+            explanation.reasons.insert(0, explain::unreadable::reason(name, why));
+        }
         explanation.reasons.extend(self.staffing(&row.spec).await);
         Ok(explanation)
     }
@@ -61,10 +64,21 @@ impl Jobs {
             return Ok(explain::after_others(task, &job.waits_for));
         }
         let row = self.0.store.queue(job.queue.clone()).await.map_err(refused)?;
+        let unreadable = row.as_ref().and_then(|row| row.unreadable.clone());
         let spec = row.map_or_else(|| mutirao_queues::QueueSpec::new(job.queue.clone()), |row| row.spec);
         let facts = self.facts(&job.queue).await;
         let place = self.place_of(&job.queue, task.id).await;
-        Ok(explain::task(task, place, facts.as_ref().map(|facts| (&spec, facts)), self.0.clock.now()))
+        let mut explanation =
+            explain::task(task, place, facts.as_ref().map(|facts| (&spec, facts)), self.0.clock.now());
+        if let Some(why) = unreadable {
+            explanation.reasons.insert(0, explain::unreadable::reason(&job.queue, &why));
+        }
+        if job.finished_at.is_none()
+            && let Some(why) = &job.reason
+        {
+            explanation.reasons.insert(0, Reason { why: format!("its job: {why}"), remedy: None });
+        }
+        Ok(explanation)
     }
 
     /// What the owner of a queue knows of it; none when it does not answer.
@@ -88,6 +102,6 @@ impl Jobs {
 }
 
 fn view(load: Option<QueueLoad>, row: QueueRow) -> QueueView {
-    let QueueRow { spec, revision, created_at, changed_at, changed_by } = row;
-    QueueView { definition: spec, revision, created_at, changed_at, changed_by, load }
+    let QueueRow { spec, revision, created_at, changed_at, changed_by, unreadable } = row;
+    QueueView { definition: spec, revision, created_at, changed_at, changed_by, unreadable, load }
 }

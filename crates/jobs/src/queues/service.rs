@@ -97,7 +97,7 @@ impl Jobs {
     ) -> Result<QueueRow, Problem> {
         for _ in 0..TRIES_MAX {
             let found = self.0.store.queue(name.clone()).await.map_err(refused)?;
-            let row = found.ok_or_else(|| self.missing(name))?;
+            let row = found.ok_or_else(|| self.missing(name))?.readable()?;
             let mut spec = row.spec.clone();
             change(&mut spec);
             if spec == row.spec {

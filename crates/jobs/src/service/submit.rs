@@ -71,7 +71,7 @@ impl Jobs {
                 _ => Err(clash(before.job)),
             };
         }
-        let definition = self.queue_named(&spec.queue).await?.spec;
+        let definition = self.queue_named(&spec.queue).await?.readable()?.spec;
         self.can_be_staffed(&definition).await?;
         let workers = definition.workers_to_come();
         let QueueSpec { limits, defaults, .. } = definition;

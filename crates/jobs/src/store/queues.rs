@@ -3,8 +3,9 @@
 
 use async_trait::async_trait;
 use mutirao_core::id::QueueName;
-use mutirao_core::{JobKey, ShardId, Timestamp};
+use mutirao_core::{JobKey, Problem, ShardId, Timestamp};
 use mutirao_queues::QueueSpec;
+use mutirao_queues::explain::unreadable;
 use mutirao_store::StoreError;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,18 @@ pub struct QueueRow {
     pub created_at: Timestamp,
     pub changed_at: Timestamp,
     pub changed_by: String,
+    /// Why this program cannot read the definition, if so: then it holds the queue, and `spec` says no more than that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
+}
+
+impl QueueRow {
+    /// A refusal for whatever needs the definition, when it cannot be read.
+    pub(crate) fn readable(self) -> Result<QueueRow, Problem> {
+        let Some(why) = &self.unreadable else { return Ok(self) };
+        let name = &self.spec.name;
+        Err(Problem::conflict(unreadable::sentence(name, why)).remedy(unreadable::remedy(name)))
+    }
 }
 
 /// A definition as it lies in the store.
@@ -33,11 +46,11 @@ impl Written {
     pub fn or_held(self) -> QueueRow {
         let Self { name, definition, revision, created_at, changed_at, changed_by } = self;
         // A manager of the next version, on the same database, may know more fields.
-        let spec = mutirao_core::tolerant::read(definition.as_bytes()).unwrap_or_else(|error| {
-            tracing::warn!(queue = %name, %error, "the definition of a queue cannot be read; until it is replaced, the queue is held");
-            QueueSpec { paused: true, ..QueueSpec::new(name) }
-        });
-        QueueRow { spec, revision, created_at, changed_at, changed_by }
+        let (spec, unreadable) = match mutirao_core::tolerant::read(definition.as_bytes()) {
+            Ok(spec) => (spec, None),
+            Err(error) => (QueueSpec { paused: true, ..QueueSpec::new(name) }, Some(error.to_string())),
+        };
+        QueueRow { spec, revision, created_at, changed_at, changed_by, unreadable }
     }
 }
 
@@ -117,7 +130,9 @@ pub trait QueueStore: Send + Sync + 'static {
     async fn queues_of(&self, shard: ShardId) -> Result<Vec<QueueRow>, StoreError>;
     /// Those deleted after this revision, as far as that is still remembered.
     async fn removed_queues(&self, after: u64) -> Result<Vec<Removed>, StoreError>;
+    /// One, in the same way.
     async fn queue(&self, name: QueueName) -> Result<Option<QueueRow>, StoreError>;
+    /// Replaces also what cannot be read.
     async fn put_queue(&self, spec: QueueSpec, expected: Expected, by: By) -> Result<Put, StoreError>;
     /// It and, if that is wanted, its unfinished jobs: all or nothing.
     async fn delete_queue(&self, name: QueueName, unfinished: Unfinished, by: By) -> Result<Deleted, StoreError>;

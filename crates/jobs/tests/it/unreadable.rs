@@ -1,17 +1,22 @@
 //! What a newer manager wrote, or something damaged: one row that cannot be read stops nothing else.
 
 use mutirao_core::Timestamp;
-use mutirao_core::id::JobKey;
-use mutirao_core::job::{JobState, Spread};
+use mutirao_core::auth::{Principal, Role};
+use mutirao_core::id::{JobKey, QueueName};
+use mutirao_core::job::{JobSpec, JobState, Spread};
+use mutirao_jobs::queues::Precondition;
 use mutirao_jobs::store::Shared;
+use mutirao_jobs::store::queues::{By, Deleted, Expected, Put, Unfinished};
+use mutirao_queues::QueueSpec;
 
 use crate::engine::{Engine, on_both};
-use crate::house::{house, noop};
+use crate::house::{ana, house, noop};
 use crate::store::{create, home};
 
 on_both! {
     a_job_that_cannot_be_read_hides_no_other_and_can_be_cancelled,
     a_session_of_a_queue_that_cannot_be_named_hides_no_other,
+    a_definition_that_cannot_be_read_is_replaced_and_deleted_like_any_other,
 }
 
 /// An action that only the next version knows.
@@ -49,6 +54,56 @@ async fn a_session_of_a_queue_that_cannot_be_named_hides_no_other(engine: &Engin
         .await;
     let found: Vec<String> = store.sessions(home()).await.unwrap().into_iter().map(|(session, ..)| session.0).collect();
     assert_eq!(found, ["s2"]);
+}
+
+const NEWER_POLICY: &str = "UPDATE queues SET definition = '{\"policy\":{\"lottery\":{}}}' WHERE name = 'night'";
+
+async fn a_definition_that_cannot_be_read_is_replaced_and_deleted_like_any_other(engine: &Engine) {
+    let (store, night) = (engine.open().await, "night".parse::<QueueName>().unwrap());
+    let by = || By { who: "ana".into(), at: Timestamp(7) };
+    let spec = QueueSpec::new(night.clone());
+    let Put::Created(made) = store.put_queue(spec.clone(), Expected::Absent, by()).await.unwrap() else { panic!() };
+    engine.tamper(NEWER_POLICY).await;
+    let there = store.put_queue(spec.clone(), Expected::Absent, by()).await.unwrap();
+    assert!(matches!(there, Put::Unexpected(Some(row)) if row.unreadable.is_some()));
+    let Put::Changed(mended) = store.put_queue(spec, Expected::Revision(made.revision), by()).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!(store.queue(night.clone()).await.unwrap(), Some(mended.clone()));
+    assert_eq!((mended.unreadable, mended.created_at), (None, made.created_at));
+
+    engine.tamper(NEWER_POLICY).await;
+    let deleted = store.delete_queue(night.clone(), Unfinished::Refuse, by()).await.unwrap();
+    assert!(matches!(deleted, Deleted::Gone { .. }), "{deleted:?}");
+    assert_eq!(store.queue(night).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_queue_whose_definition_cannot_be_read_says_so_wherever_it_is_asked_for() {
+    let (house, night) = (house().await, "night".parse::<QueueName>().unwrap());
+    let admin = Principal { role: Role::Admin, ..ana() };
+    let spec = QueueSpec::new(night.clone());
+    house.jobs.create_queue(&admin, spec.clone()).await.unwrap();
+    house.tamper(NEWER_POLICY).await;
+
+    assert!(house.jobs.queue(&night).await.unwrap().unreadable.is_some());
+    let (all, _) = house.jobs.queues().await.unwrap();
+    let unreadable: Vec<_> = all.iter().filter(|queue| queue.unreadable.is_some()).collect();
+    assert!(matches!(unreadable[..], [queue] if queue.definition.name == night));
+    let why = &house.jobs.explain_queue(&night).await.unwrap().reasons[0];
+    assert!(why.why.contains("cannot be read by this version"), "{why:?}");
+    let job = JobSpec { queue: night.clone(), ..noop(Spread::Array { first: 1, last: 3 }) };
+    let refusals = [
+        house.jobs.submit(&ana(), job, None, "0".repeat(32)).await.map(drop).unwrap_err(),
+        house.jobs.resume_queue(&admin, &night).await.map(drop).unwrap_err(),
+    ];
+    for refusal in refusals {
+        assert!(refusal.line().contains("cannot be read") && refusal.line().contains("mutirao apply"), "{refusal:?}");
+    }
+
+    house.jobs.replace_queue(&admin, spec, Precondition::None).await.unwrap();
+    house.jobs.resume_queue(&admin, &night).await.unwrap();
+    assert_eq!(house.jobs.queue(&night).await.unwrap().unreadable, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

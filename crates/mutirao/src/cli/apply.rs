@@ -115,11 +115,13 @@ async fn queue_made_so(client: &Client, mut spec: QueueSpec, pause: Pause) -> Re
         }
         Err(error) => return Err(error.into()),
     };
-    if pause == Pause::NotSaid {
-        spec.paused = there.definition.paused;
-    }
-    if there.definition == spec {
-        return Ok(applied(Became::Unchanged, there));
+    if there.unreadable.is_none() {
+        if pause == Pause::NotSaid {
+            spec.paused = there.definition.paused;
+        }
+        if there.definition == spec {
+            return Ok(applied(Became::Unchanged, there));
+        }
     }
     Ok(applied(Became::Changed, client.put_queue(&spec, Some(there.revision)).await?))
 }

@@ -6,10 +6,11 @@ use clap::{Args, Subcommand};
 use mutirao_client::Unfinished;
 use mutirao_core::{Clock, QueueName, SystemClock};
 use mutirao_queues::QueueSpec;
+use mutirao_queues::explain::unreadable;
 
 use super::out::Out;
 use super::{Globals, reach, show};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use changes::Changes;
 
 #[derive(Debug, Args)]
@@ -67,6 +68,10 @@ pub async fn run(globals: &Globals, args: QueueArgs) -> Result<(), Failure> {
         }
         Verb::Edit { name, changes } => {
             let before = client.queue(&name).await?;
+            if let Some(why) = &before.unreadable {
+                let line = format!("{}; {}", unreadable::sentence(&name, why), unreadable::remedy(&name));
+                return Err(Failure::Said { code: Exit::Failed as u8, line });
+            }
             let spec = changes.made_to(before.definition.clone())?;
             if spec == before.definition {
                 return Err(Failure::usage("nothing is to be changed; see `mutirao queue edit --help`"));

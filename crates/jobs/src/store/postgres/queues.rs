@@ -35,7 +35,7 @@ impl QueueStore for PostgresJobs {
     async fn queue(&self, name: QueueName) -> Result<Option<QueueRow>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM queues WHERE name = $1");
         let found = self.0.connection().await?.row(&sql, &[&name.as_str()]).await?;
-        found.as_ref().map(row).transpose()
+        found.map(|row| Ok(written(&row, name)?.or_held())).transpose()
     }
 
     async fn put_queue(&self, spec: QueueSpec, expected: Expected, by: By) -> Result<Put, StoreError> {
@@ -58,7 +58,7 @@ impl QueueStore for PostgresJobs {
         let what = if before.is_some() { "change" } else { "create" };
         note(&tx, revision, &by, what, &spec.name, Some(&definition)).await?;
         tx.commit().await?;
-        let now = QueueRow { spec, revision, created_at, changed_at: by.at, changed_by: by.who };
+        let now = QueueRow { spec, revision, created_at, changed_at: by.at, changed_by: by.who, unreadable: None };
         Ok(if before.is_some() { Put::Changed(now) } else { Put::Created(now) })
     }
 
@@ -129,16 +129,6 @@ fn written(row: &Row, name: QueueName) -> Result<Written, StoreError> {
     })
 }
 
-fn row(row: &Row) -> Result<QueueRow, StoreError> {
-    Ok(QueueRow {
-        spec: rows::json(row, 0)?,
-        revision: row.try_get::<_, i64>(1)? as u64,
-        created_at: Timestamp(row.try_get(2)?),
-        changed_at: Timestamp(row.try_get(3)?),
-        changed_by: row.try_get(4)?,
-    })
-}
-
 async fn next_revision(tx: &Transaction<'_>) -> Result<u64, StoreError> {
     let row = tx.row("UPDATE generations SET n = n + 1 WHERE name = 'queues' RETURNING n", &[]).await?;
     let row = row.ok_or_else(|| rows::unreadable("the count of changes to queues is gone"))?;
@@ -152,7 +142,8 @@ const FOR_DELETION: &str = "FOR UPDATE";
 
 async fn locked(tx: &Transaction<'_>, name: &QueueName, how: &str) -> Result<Option<QueueRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM queues WHERE name = $1 {how}");
-    tx.row(&sql, &[&name.as_str()]).await?.as_ref().map(row).transpose()
+    let found = tx.row(&sql, &[&name.as_str()]).await?;
+    found.map(|row| Ok(written(&row, name.clone())?.or_held())).transpose()
 }
 
 async fn note(

@@ -53,16 +53,6 @@ impl QueueStore for SqliteJobs {
     }
 }
 
-fn row(row: &Row<'_>) -> Result<QueueRow> {
-    Ok(QueueRow {
-        spec: rows::json(row, 0)?,
-        revision: row.get::<_, i64>(1)? as u64,
-        created_at: Timestamp(row.get(2)?),
-        changed_at: Timestamp(row.get(3)?),
-        changed_by: row.get(4)?,
-    })
-}
-
 /// Those that changed after a revision and are wanted; no other is read.
 fn select(db: &Connection, after: u64, wanted: impl Fn(&QueueName) -> bool) -> Result<Vec<QueueRow>> {
     let mut found = Vec::new();
@@ -90,6 +80,7 @@ fn written(row: &Row<'_>, name: QueueName) -> Result<Written> {
 
 fn find(db: &Connection, name: &QueueName) -> Result<Option<QueueRow>> {
     let sql = format!("SELECT {COLUMNS} FROM queues WHERE name = ?1");
+    let row = |row: &Row<'_>| Ok(written(row, name.clone())?.or_held());
     db.prepare_cached(&sql)?.query_row([name.as_str()], row).optional()
 }
 
@@ -109,7 +100,8 @@ fn put(db: &Connection, spec: &QueueSpec, expected: Expected, by: &By) -> Result
          ON CONFLICT DO UPDATE SET definition = ?2, revision = ?3, changed_at = ?5, changed_by = ?6",
     )?
     .execute(params![spec.name.as_str(), definition, revision as i64, created_at.0, by.at.0, by.who])?;
-    let now = QueueRow { spec: spec.clone(), revision, created_at, changed_at: by.at, changed_by: by.who.clone() };
+    let (spec, changed_by) = (spec.clone(), by.who.clone());
+    let now = QueueRow { spec, revision, created_at, changed_at: by.at, changed_by, unreadable: None };
     Ok(if before.is_some() { Put::Changed(now) } else { Put::Created(now) })
 }
 

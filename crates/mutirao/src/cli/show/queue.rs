@@ -1,6 +1,7 @@
 //! How queues look.
 
 use mutirao_core::Timestamp;
+use mutirao_queues::explain::unreadable;
 use mutirao_queues::{By, Explanation, Policy, QueueSpec, QueueView};
 
 use super::{ago, facts, one_line, or_dash, size, table};
@@ -11,7 +12,7 @@ pub fn queues(queues: &[QueueView]) -> String {
         [
             spec.name.to_string(),
             spec.policy.word().into(),
-            if spec.paused { "paused".into() } else { "open".into() },
+            state(queue).into(),
             or_dash(queue.load.map(|load| load.waiting)),
             or_dash(queue.load.map(|load| load.out)),
             or_dash(queue.load.map(|load| load.workers)),
@@ -25,7 +26,7 @@ pub fn queue(queue: &QueueView, now: Timestamp) -> String {
     let spec = &queue.definition;
     let mut told = vec![
         ("name", spec.name.to_string()),
-        ("state", if spec.paused { "paused".into() } else { "open".into() }),
+        ("state", state(queue).into()),
         ("policy", policy(spec)),
         ("waiting", or_dash(queue.load.map(|load| load.waiting))),
         ("out", or_dash(queue.load.map(|load| load.out))),
@@ -37,6 +38,13 @@ pub fn queue(queue: &QueueView, now: Timestamp) -> String {
         ("timeout", or_dash(spec.defaults.timeout)),
         ("worker", worker(spec)),
     ];
+    if let Some(why) = &queue.unreadable {
+        told.truncate(2);
+        told.push((
+            "definition",
+            one_line(&format!("{}; {}", unreadable::sentence(&spec.name, why), unreadable::remedy(&spec.name))),
+        ));
+    }
     told.extend(
         spec.elastic.as_ref().map(|elastic| ("elastic", format!("{} to {} workers", elastic.min, elastic.max))),
     );
@@ -51,6 +59,14 @@ pub fn queue(queue: &QueueView, now: Timestamp) -> String {
         ),
     ));
     facts(&told)
+}
+
+fn state(queue: &QueueView) -> &'static str {
+    match (&queue.unreadable, queue.definition.paused) {
+        (Some(_), _) => "unreadable",
+        (None, true) => "paused",
+        (None, false) => "open",
+    }
 }
 
 fn policy(spec: &QueueSpec) -> String {

@@ -35,7 +35,14 @@ impl Queues {
         match spec {
             Some(spec) => {
                 let (at, changed_by) = (Timestamp(1), String::new());
-                let row = QueueRow { spec: (**spec).clone(), revision, created_at: at, changed_at: at, changed_by };
+                let row = QueueRow {
+                    spec: (**spec).clone(),
+                    revision,
+                    created_at: at,
+                    changed_at: at,
+                    changed_by,
+                    unreadable: None,
+                };
                 self.defined.insert(queue.clone(), row.clone());
                 Some(QueueWord::Defined(Box::new(row)))
             }
