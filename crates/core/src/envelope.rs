@@ -249,6 +249,10 @@ pub struct Control {
     /// Stop these tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cancel_tasks: Vec<TaskKey>,
+    /// For each of `cancel_tasks`, in their order, the last attempt that is to stop: a later one belongs to somebody who
+    /// has the task tried anew. A version that does not say it, or does not know it, means whatever attempt there is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cancel_through: Vec<Attempt>,
     /// These sessions finish what they hold and go home.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drain: Vec<SessionId>,
@@ -256,6 +260,20 @@ pub struct Control {
     /// this goes on as before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rest: Vec<WorkerId>,
+}
+
+impl Control {
+    /// Has the workers stop this attempt at a task, and earlier ones.
+    pub fn cancel(&mut self, task: TaskKey, through: Attempt) {
+        self.cancel_tasks.push(task);
+        self.cancel_through.push(through);
+    }
+
+    /// The tasks to stop, each with the last attempt that is meant.
+    pub fn cancelled(&self) -> impl Iterator<Item = (TaskKey, Attempt)> {
+        let through = self.cancel_through.iter().copied().chain(std::iter::repeat(Attempt::LAST));
+        self.cancel_tasks.iter().copied().zip(through)
+    }
 }
 
 /// The broker's names for a queue's three paths.

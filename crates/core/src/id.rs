@@ -28,6 +28,11 @@ pub struct Attempt {
     pub n: u32,
 }
 
+impl Attempt {
+    /// None comes after it.
+    pub const LAST: Self = Self { generation: u64::MAX, n: u32::MAX };
+}
+
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.generation, self.n)

@@ -100,8 +100,8 @@ pub struct Effects {
     /// What cancelled tasks still had to say: their output and cost, when they stopped. Changes no state and no count.
     pub late: Vec<Ended>,
     pub again: Vec<Again>,
-    /// Tasks that workers must stop.
-    pub stop: Vec<(QueueName, TaskKey)>,
+    /// What workers must stop: this attempt at a task, and earlier ones.
+    pub stop: Vec<(QueueName, Pick)>,
     /// Workers that are to take nothing new and have not said that they do.
     pub rest: Vec<(QueueName, WorkerId)>,
     /// Sessions that came and went, to be remembered over a restart.
@@ -361,7 +361,7 @@ impl Desk {
                     && by != other
                 {
                     // An older attempt did it after all; the newer one works in vain.
-                    self.effects.stop.push((ledger.queue.clone(), task));
+                    self.effects.stop.push((ledger.queue.clone(), Pick { task, attempt: other }));
                 }
                 let attempt = match event {
                     Event::Ended(attempt, _) => Some(attempt),

@@ -105,7 +105,7 @@ impl Desk {
         self.owner_at = Some(parcel.reply_to.clone());
         self.outbox.push(parcel.reply_to, Report::Taken(parcel.id));
         for task in parcel.tasks {
-            if self.cancelled.holds(task.key) {
+            if self.cancelled.holds(task.id()) {
                 self.end_unstarted(task, Outcome::new(Verdict::Cancelled, now));
             } else if self.draining {
                 self.end_unstarted(task, Outcome::new(Verdict::Returned, now));
@@ -170,14 +170,14 @@ impl Desk {
         for job in &control.cancel_jobs {
             self.cancelled.job(*job, mono);
         }
-        for task in &control.cancel_tasks {
-            self.cancelled.task(*task, mono);
+        for (task, through) in control.cancelled() {
+            self.cancelled.task(task, through, mono);
         }
         let cancelled = &self.cancelled;
-        for (_, running) in self.running.iter().filter(|((task, _), _)| cancelled.holds(*task)) {
+        for (_, running) in self.running.iter().filter(|(id, _)| cancelled.holds(**id)) {
             running.halt.halt(HaltReason::Cancelled);
         }
-        for task in self.waiting.remove_if(|task| cancelled.holds(task.key)) {
+        for task in self.waiting.remove_if(|task| cancelled.holds(task.id())) {
             self.end_unstarted(task, Outcome::new(Verdict::Cancelled, now));
         }
     }

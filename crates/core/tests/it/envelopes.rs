@@ -18,7 +18,7 @@ use mutirao_core::{Attempt, JobKey, Outcome, SessionId, TaskKey, Timestamp, Verd
 use serde_json::Value;
 
 /// The folder that holds what this program writes.
-const CURRENT: &str = "4";
+const CURRENT: &str = "5";
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -112,6 +112,7 @@ fn control() -> Control {
     Control {
         cancel_jobs: vec![JobKey(42)],
         cancel_tasks: vec![task(1)],
+        cancel_through: vec![ATTEMPT],
         drain: vec![SessionId("s".into())],
         ..Control::default()
     }

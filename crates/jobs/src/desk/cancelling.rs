@@ -7,7 +7,7 @@ use mutirao_core::id::{JobKey, QueueName, TaskKey};
 use mutirao_core::life::Event;
 
 use super::usage::Spent;
-use super::{Desk, Now};
+use super::{Desk, Now, Pick};
 
 impl Desk {
     /// Ends every task of these jobs that has not ended, and says which of them workers must be told of: those with tasks
@@ -43,12 +43,12 @@ impl Desk {
 
     /// Ends one task. False when there is nothing to end.
     pub fn cancel_task(&mut self, task: TaskKey, now: Now) -> bool {
-        let stop_worker = self.jobs.get(&task.job).and_then(|l| l.attempt_of(task.index)).is_some();
+        let out = self.jobs.get(&task.job).and_then(|l| l.attempt_of(task.index));
         if !self.happen(task, Event::Cancelled, None, None, now) {
             return false;
         }
-        if stop_worker && let Some(queue) = self.jobs.get(&task.job).map(|l| l.queue.clone()) {
-            self.effects.stop.push((queue, task));
+        if let (Some(attempt), Some(queue)) = (out, self.jobs.get(&task.job).map(|l| l.queue.clone())) {
+            self.effects.stop.push((queue, Pick { task, attempt }));
         }
         self.close_if_over(task.job);
         true

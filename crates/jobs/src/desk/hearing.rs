@@ -146,12 +146,12 @@ impl Desk {
         let queue = known.queue.clone();
         let may = self.may_inherit(session, task, attempt);
         let Some(ledger) = self.jobs.get_mut(&task.job).filter(|ledger| ledger.queue == queue) else {
-            self.effects.stop.push((queue, task));
+            self.effects.stop.push((queue, Pick { task, attempt }));
             return;
         };
         match ledger.attempt_of(task.index) {
             Some(_) => {}
-            None if ledger.has_ended(task.index) => self.effects.stop.push((queue, task)),
+            None if ledger.has_ended(task.index) => self.effects.stop.push((queue, Pick { task, attempt })),
             None if !may => {}
             None => {
                 ledger.adopt(task.index);
@@ -208,7 +208,7 @@ impl Desk {
 
 #[cfg(test)]
 mod tests {
-    use mutirao_core::envelope::ParcelId;
+    use mutirao_core::envelope::{Held, ParcelId};
     use mutirao_core::id::{JobKey, QueueName};
     use mutirao_core::quantity::{Bytes, Cpus};
     use mutirao_core::task::{Needs, Retry};
@@ -343,6 +343,18 @@ mod tests {
         assert_eq!(ends(&mut desk), []);
         desk.report(ok, now);
         assert_eq!(ends(&mut desk), [Final::Ok]);
+    }
+
+    #[test]
+    fn a_worker_that_was_given_up_is_told_to_stop_its_attempt_and_no_later_one() {
+        let (mut desk, mut voice, attempt, now) = one_task_held(true);
+        let now = later(now, LEASE);
+        desk.tick(now);
+        assert_eq!(ends(&mut desk), [Final::Dead]);
+        let mut beat = voice.beat();
+        beat.beat.iter_mut().for_each(|beat| beat.held = vec![Held { task: TASK, attempt, running: true }]);
+        desk.report(beat, now);
+        assert_eq!(desk.effects().stop, [(QueueName::default(), Pick { task: TASK, attempt })]);
     }
 
     #[test]

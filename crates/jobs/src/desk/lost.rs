@@ -41,7 +41,7 @@ impl Desk {
         for pick in posted.picks() {
             self.sessions.had(session, pick.task, pick.attempt);
             if !self.is_open(pick.task) {
-                self.effects.stop.push((posted.queue().clone(), pick.task));
+                self.effects.stop.push((posted.queue().clone(), *pick));
             }
         }
     }

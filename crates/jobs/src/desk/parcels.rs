@@ -201,7 +201,7 @@ impl Desk {
             } else {
                 // Cancelled, or ended by an older attempt, while the parcel was on its way.
                 self.dying.taken(pick.task, pick.attempt, session);
-                self.effects.stop.push((posted.queue.clone(), pick.task));
+                self.effects.stop.push((posted.queue.clone(), pick));
             }
         }
     }

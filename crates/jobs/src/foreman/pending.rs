@@ -11,7 +11,7 @@ use mutirao_core::Mono;
 use mutirao_core::envelope::Control;
 use mutirao_core::id::{JobKey, QueueName};
 
-use crate::desk::{Desk, Effects, Now, SessionChange};
+use crate::desk::{Desk, Effects, Now, Pick, SessionChange};
 use crate::dispatch::Outgoing;
 use crate::question::Answer;
 use crate::reports::Mark;
@@ -80,8 +80,8 @@ impl<A> Pending<A> {
         self.settlement.sessions.extend(sessions);
         self.closed.extend(closed);
         let mut controls: BTreeMap<QueueName, Control> = BTreeMap::new();
-        for (queue, task) in stop {
-            controls.entry(queue).or_default().cancel_tasks.push(task);
+        for (queue, Pick { task, attempt }) in stop {
+            controls.entry(queue).or_default().cancel(task, attempt);
         }
         for (queue, worker) in rest {
             controls.entry(queue).or_default().rest.push(worker);

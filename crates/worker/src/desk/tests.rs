@@ -7,7 +7,7 @@ use mutirao_core::envelope::{Handout, Parcel, Template, Version};
 use mutirao_core::exec::Exec;
 use mutirao_core::quantity::{Bytes, Cpus};
 use mutirao_core::task::{Action, TaskSpec};
-use mutirao_core::{JobKey, TaskKey};
+use mutirao_core::{Attempt, JobKey, TaskKey};
 use proptest::prelude::*;
 
 use super::*;
@@ -123,6 +123,29 @@ fn a_cancel_that_overtakes_its_parcel_still_counts() {
     desk.accept(parcel(1, 1, Action::Noop {}, 3), Timestamp(0));
     next(&mut desk);
     assert_eq!(verdicts(&mut desk), [Verdict::Cancelled, Verdict::Ok, Verdict::Ok]);
+}
+
+#[test]
+fn a_stop_word_for_a_former_attempt_does_not_touch_a_later_one() {
+    let mut desk = desk();
+    let (task, former) = (TaskKey { job: JobKey(1), index: 0 }, Attempt { generation: 1, n: 1 });
+    desk.accept(parcel(1, 1, exec(), 1), Timestamp(0));
+    let first = next(&mut desk).unwrap();
+    let mut anew = parcel(2, 1, exec(), 1);
+    anew.tasks[0].attempt.n = 2;
+    desk.accept(anew, Timestamp(0));
+    let second = next(&mut desk).unwrap();
+    let mut control = Control::default();
+    control.cancel(task, former);
+    desk.cancel(&control, Timestamp(0), Mono::default());
+    assert!(first.halt.reason().is_some() && second.halt.reason().is_none());
+    // It is remembered as it was meant.
+    let [mut third, former] = [3, 4].map(|n| parcel(n, 1, Action::Noop {}, 1));
+    third.tasks[0].attempt.n = 3;
+    desk.accept(third, Timestamp(0));
+    desk.accept(former, Timestamp(0));
+    assert!(next(&mut desk).is_none());
+    assert_eq!(verdicts(&mut desk), [Verdict::Cancelled, Verdict::Ok], "the former comes too late, the third runs");
 }
 
 #[test]
