@@ -2,11 +2,12 @@
 
 use mutirao_core::Timestamp;
 use mutirao_core::auth::DEFAULT_NAMESPACE;
-use mutirao_core::id::{QueueName, TaskKey};
+use mutirao_core::id::{Attempt, QueueName, TaskKey};
 use mutirao_core::job::{JobState, Spread, TaskState};
 use mutirao_core::life::Final;
 use mutirao_core::outcome::Verdict;
 use mutirao_jobs::desk::ledger::Trace;
+use mutirao_jobs::desk::{Again, Ended};
 use mutirao_jobs::store::Shared;
 use mutirao_jobs::store::dead::{DeadFilter, Revived, Tried, Which};
 use mutirao_shards::Terms;
@@ -17,6 +18,7 @@ use crate::store::{create, ended, open_jobs, settle};
 
 on_both! {
     what_ended_badly_is_found_over_all_jobs_and_open_again_when_tried_anew,
+    a_settlement_written_a_second_time_undoes_no_retry,
     a_job_tried_anew_runs_those_that_failed_and_ends_as_they_do,
 }
 
@@ -63,7 +65,8 @@ async fn what_ended_badly_is_found_over_all_jobs_and_open_again_when_tried_anew(
     let again =
         found[0].traces.iter().filter(|trace| matches!(trace, Trace::Again { tries: 1, failures: 0, losses: 0, .. }));
     assert_eq!((found.len(), again.count()), (1, 4));
-    settle(&store, (2..=5).map(|index| ended(one, index, Final::Ok)).collect(), vec![]).await;
+    let second = |index| Ended { attempt: Some(Attempt { generation: 1, n: 2 }), ..ended(one, index, Final::Ok) };
+    settle(&store, (2..=5).map(second).collect(), vec![]).await;
     let (view, _) = store.job(one).await.unwrap().unwrap();
     assert_eq!((view.state, view.counts.ok), (JobState::Ok, 5), "the ends count anew, once");
     assert_eq!(store.outputs(one, 1, 5).await.unwrap().len(), 5, "and what they wrote is kept");
@@ -71,6 +74,31 @@ async fn what_ended_badly_is_found_over_all_jobs_and_open_again_when_tried_anew(
     let gone = create(&store, 1).await;
     store.cancel(gone, NOW).await.unwrap();
     assert_eq!(store.revive(gone, Which::All, NOW).await.unwrap(), Revived::Cancelled);
+}
+
+async fn a_settlement_written_a_second_time_undoes_no_retry(engine: &Engine) {
+    let store = engine.open().await;
+    let job = create(&store, 2).await;
+    let task = TaskKey { job, index: 1 };
+    let attempt = |n| Some(Attempt { generation: 1, n });
+    let end = |n, how| Ended { attempt: attempt(n), failures: n, ..ended(job, 1, how) };
+    let again = Again { task, tries: 1, failures: 1, losses: 0, not_before: Timestamp(77) };
+    // Nobody heard that it was written; a person has seen it.
+    settle(&store, vec![end(2, Final::Failed)], vec![again]).await;
+    let revived = store.revive(job, Which::All, NOW).await.unwrap();
+    assert_eq!(revived, Revived::Tasks(vec![Tried { index: 1, tries: 2 }]));
+    settle(&store, vec![end(2, Final::Failed)], vec![again]).await;
+    let (view, _) = store.job(job).await.unwrap().unwrap();
+    assert_eq!((view.counts.failed, view.counts.ready), (0, 2));
+    let row = &store.tasks(job, 1, 1).await.unwrap()[0];
+    assert_eq!((row.state, row.failures, row.not_before), (TaskState::Ready, 0, None));
+    // What comes of the retry counts, and so does an `ok` of the attempt before it.
+    settle(&store, vec![end(3, Final::Failed)], vec![]).await;
+    assert_eq!(store.job(job).await.unwrap().unwrap().0.counts.failed, 1);
+    store.revive(job, Which::All, NOW).await.unwrap();
+    settle(&store, vec![end(2, Final::Ok)], vec![]).await;
+    let (view, _) = store.job(job).await.unwrap().unwrap();
+    assert_eq!((view.counts.failed, view.counts.ok), (0, 1));
 }
 
 async fn a_job_tried_anew_runs_those_that_failed_and_ends_as_they_do(engine: &Engine) {

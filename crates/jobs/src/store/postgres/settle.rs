@@ -17,6 +17,7 @@ use mutirao_store::{Postgres, StoreError};
 use super::columns::{Ends, Outputs, Retries};
 use super::firsts::Firsts;
 use crate::desk::{Again, Ended, SessionChange};
+use crate::store::dead::DEAD_STATES;
 use crate::store::{Settlement, Settling};
 
 /// Bytes of output that one statement carries, give or take one task's: keeps messages far from the gigabyte that
@@ -71,30 +72,29 @@ async fn lock_open(tx: &Transaction<'_>, settlement: &Settlement) -> Result<Hash
     Ok(open.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
 }
 
-/// The ends that were news.
+/// The ends that were news. A bad end of an attempt that the row knows of is none: it was written before, and the task is
+/// tried anew since.
 async fn end<'a>(tx: &Transaction<'_>, open: &HashSet<i64>, ended: &'a [Ended]) -> Result<Vec<&'a Ended>, StoreError> {
     let firsts = Firsts::of(ended.iter().filter(|end| open.contains(&(end.task.job.0 as i64))));
     if firsts.batch.is_empty() {
         return Ok(Vec::new());
     }
-    let changed = tx
-        .rows(
-            "INSERT INTO tasks (job, idx, state, generation, n, failures, losses, worker, exit, signal, reason,
-                                started_at, ended_at, wall_us, cpu_user_us, cpu_system_us, memory_peak)
-             SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::bigint[], $5::integer[],
-                $6::integer[], $7::integer[], $8::text[], $9::integer[], $10::integer[], $11::text[], $12::bigint[],
-                $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[])
-             ON CONFLICT (job, idx) DO UPDATE SET state = EXCLUDED.state, generation = EXCLUDED.generation,
-                n = EXCLUDED.n, failures = EXCLUDED.failures, losses = EXCLUDED.losses, worker = EXCLUDED.worker,
-                exit = EXCLUDED.exit, signal = EXCLUDED.signal, reason = EXCLUDED.reason,
-                started_at = EXCLUDED.started_at, ended_at = EXCLUDED.ended_at, wall_us = EXCLUDED.wall_us,
-                cpu_user_us = EXCLUDED.cpu_user_us, cpu_system_us = EXCLUDED.cpu_system_us,
-                memory_peak = EXCLUDED.memory_peak, not_before = NULL
-             WHERE tasks.state = 0
-             RETURNING job, idx",
-            &Ends::of(&firsts.batch).params(),
-        )
-        .await?;
+    let sql = format!(
+        "INSERT INTO tasks (job, idx, state, generation, n, failures, losses, worker, exit, signal, reason,
+                            started_at, ended_at, wall_us, cpu_user_us, cpu_system_us, memory_peak)
+         SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::bigint[], $5::integer[],
+            $6::integer[], $7::integer[], $8::text[], $9::integer[], $10::integer[], $11::text[], $12::bigint[],
+            $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[])
+         ON CONFLICT (job, idx) DO UPDATE SET state = EXCLUDED.state, generation = EXCLUDED.generation,
+            n = EXCLUDED.n, failures = EXCLUDED.failures, losses = EXCLUDED.losses, worker = EXCLUDED.worker,
+            exit = EXCLUDED.exit, signal = EXCLUDED.signal, reason = EXCLUDED.reason,
+            started_at = EXCLUDED.started_at, ended_at = EXCLUDED.ended_at, wall_us = EXCLUDED.wall_us,
+            cpu_user_us = EXCLUDED.cpu_user_us, cpu_system_us = EXCLUDED.cpu_system_us,
+            memory_peak = EXCLUDED.memory_peak, not_before = NULL
+         WHERE tasks.state = 0 AND (EXCLUDED.state NOT IN {DEAD_STATES} OR tasks.n IS NULL OR EXCLUDED.n > tasks.n)
+         RETURNING job, idx"
+    );
+    let changed = tx.rows(&sql, &Ends::of(&firsts.batch).params()).await?;
     firsts.among(&changed)
 }
 
@@ -213,7 +213,7 @@ async fn note_retries(tx: &Transaction<'_>, open: &HashSet<i64>, again: &[Again]
          JOIN jobs j ON j.key = a.job AND j.finished_at IS NULL
          ON CONFLICT (job, idx) DO UPDATE SET n = EXCLUDED.n, failures = EXCLUDED.failures,
             losses = EXCLUDED.losses, not_before = EXCLUDED.not_before
-         WHERE tasks.state = 0",
+         WHERE tasks.state = 0 AND (tasks.n IS NULL OR EXCLUDED.n >= tasks.n)",
         &Retries::of(lasts.into_values()).params(),
     )
     .await?;

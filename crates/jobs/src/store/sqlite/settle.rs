@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use crate::desk::{Ended, SessionChange};
 use crate::store::Settlement;
+use crate::store::dead::DEAD_STATES;
 
 pub fn settle(db: &Connection, settlement: &Settlement) -> Result<()> {
     let mut counts: BTreeMap<JobKey, Option<Counts>> = BTreeMap::new();
@@ -35,7 +36,8 @@ pub fn settle(db: &Connection, settlement: &Settlement) -> Result<()> {
     }
     let mut again = db.prepare_cached(
         "INSERT INTO tasks (job, idx, state, n, failures, losses, not_before) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6)
-         ON CONFLICT DO UPDATE SET n = ?3, failures = ?4, losses = ?5, not_before = ?6 WHERE state = 0",
+         ON CONFLICT DO UPDATE SET n = ?3, failures = ?4, losses = ?5, not_before = ?6
+         WHERE state = 0 AND (n IS NULL OR ?3 >= n)",
     )?;
     for a in &settlement.again {
         if !is_open(db, a.task.job)? {
@@ -103,39 +105,39 @@ fn complete(db: &Connection, late: &Ended) -> Result<()> {
     Ok(())
 }
 
-/// False when the task had ended before.
+/// False when the task had ended before. A bad end of an attempt that the row knows of was written before too, and the task
+/// is tried anew since.
 fn end_task(db: &Connection, ended: &Ended) -> Result<bool> {
     let outcome = ended.outcome.as_ref();
     let usage = outcome.map(|o| o.usage);
-    let changed =
-        db.prepare_cached(
-            "INSERT INTO tasks (job, idx, state, generation, n, failures, losses, worker, exit, signal, reason,
-                                started_at, ended_at, wall_us, cpu_user_us, cpu_system_us, memory_peak)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
-             ON CONFLICT DO UPDATE SET state = ?3, generation = ?4, n = ?5, failures = ?6, losses = ?7, worker = ?8,
-                exit = ?9, signal = ?10, reason = ?11, started_at = ?12, ended_at = ?13, wall_us = ?14,
-                cpu_user_us = ?15, cpu_system_us = ?16, memory_peak = ?17, not_before = NULL
-             WHERE state = 0",
-        )?
-        .execute(params![
-            ended.task.job.0 as i64,
-            ended.task.index,
-            ended.how.code(),
-            ended.attempt.map(|a| a.generation as i64),
-            ended.attempt.map(|a| a.n),
-            ended.failures,
-            ended.losses,
-            ended.worker.as_ref().map(|w| w.0.as_str()),
-            outcome.and_then(|o| o.exit),
-            outcome.and_then(|o| o.signal),
-            outcome.and_then(|o| o.reason.as_deref()),
-            outcome.map(|o| o.started_at.0),
-            ended.at.0,
-            usage.map(|u| u.wall_us as i64),
-            usage.map(|u| u.cpu_user_us as i64),
-            usage.map(|u| u.cpu_system_us as i64),
-            usage.and_then(|u| u.memory_peak_bytes).map(|m| m as i64),
-        ])? == 1;
+    let sql = format!(
+        "INSERT INTO tasks (job, idx, state, generation, n, failures, losses, worker, exit, signal, reason,
+                            started_at, ended_at, wall_us, cpu_user_us, cpu_system_us, memory_peak)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+         ON CONFLICT DO UPDATE SET state = ?3, generation = ?4, n = ?5, failures = ?6, losses = ?7, worker = ?8,
+            exit = ?9, signal = ?10, reason = ?11, started_at = ?12, ended_at = ?13, wall_us = ?14,
+            cpu_user_us = ?15, cpu_system_us = ?16, memory_peak = ?17, not_before = NULL
+         WHERE state = 0 AND (?3 NOT IN {DEAD_STATES} OR n IS NULL OR ?5 > n)"
+    );
+    let changed = db.prepare_cached(&sql)?.execute(params![
+        ended.task.job.0 as i64,
+        ended.task.index,
+        ended.how.code(),
+        ended.attempt.map(|a| a.generation as i64),
+        ended.attempt.map(|a| a.n),
+        ended.failures,
+        ended.losses,
+        ended.worker.as_ref().map(|w| w.0.as_str()),
+        outcome.and_then(|o| o.exit),
+        outcome.and_then(|o| o.signal),
+        outcome.and_then(|o| o.reason.as_deref()),
+        outcome.map(|o| o.started_at.0),
+        ended.at.0,
+        usage.map(|u| u.wall_us as i64),
+        usage.map(|u| u.cpu_user_us as i64),
+        usage.map(|u| u.cpu_system_us as i64),
+        usage.and_then(|u| u.memory_peak_bytes).map(|m| m as i64),
+    ])? == 1;
     if let (true, Some(outcome)) = (changed, outcome) {
         keep_output(db, ended, LogStream::Stdout, &outcome.stdout)?;
         keep_output(db, ended, LogStream::Stderr, &outcome.stderr)?;
