@@ -34,7 +34,7 @@ impl Reader {
     pub async fn run(mut self, mut errands: mpsc::Receiver<Errand>, found: mpsc::Sender<Found>) {
         while let Some(errand) = errands.recv().await {
             let read = match errand {
-                Errand::Keys => self.store.open_keys(self.shard).await.map(Found::Keys),
+                Errand::Keys => self.keys().await,
                 Errand::Jobs(keys) => self.jobs(keys).await.map(Found::Jobs),
             };
             let read = read.unwrap_or_else(|error| {
@@ -55,6 +55,11 @@ impl Reader {
         let jobs = if keys.is_empty() { Vec::new() } else { self.jobs(keys).await? };
         let queues = self.store.queues_of(self.shard).await?;
         Ok(Recalled { generation, jobs, sessions, queues })
+    }
+
+    async fn keys(&self) -> Result<Found, StoreError> {
+        let open = self.store.open_keys(self.shard).await?;
+        Ok(Found::Keys { open, revived: self.store.revived(self.shard).await? })
     }
 
     async fn jobs(&mut self, keys: Vec<JobKey>) -> Result<Vec<OpenJob>, StoreError> {

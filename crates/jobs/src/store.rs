@@ -105,6 +105,8 @@ pub struct OpenJob {
     pub needs: Needs,
     pub rank: Rank,
     pub traces: Vec<Trace>,
+    /// Tasks that were tried anew so far.
+    pub revived: u64,
 }
 
 /// Unfinished jobs, as far as this program can read them.
@@ -205,6 +207,8 @@ pub trait JobStore: QueueStore + DeadStore + HeldStore {
     ) -> Result<Option<AskedBefore>, StoreError>;
     /// The unfinished jobs of a shard, in order.
     async fn open_keys(&self, shard: ShardId) -> Result<Vec<JobKey>, StoreError>;
+    /// Those of them of which tasks were tried anew, with how many.
+    async fn revived(&self, shard: ShardId) -> Result<Vec<(JobKey, u64)>, StoreError>;
     /// Tasks that have not ended, as far as is written.
     async fn open_tasks(&self, queue: QueueName) -> Result<OpenTasks, StoreError>;
     /// Those of these jobs that are unfinished, in order; they and their tasks as of one moment. One that cannot be read

@@ -26,6 +26,8 @@ pub struct Ledger {
     pub since: Mono,
     /// Tasks in one parcel, when they turned out to be so large that fewer must do.
     pub parcel_max: usize,
+    /// Tasks that were tried anew by hand so far.
+    pub revived: u64,
     ended: Bits,
     ended_count: u32,
     /// Tasks that are neither fresh nor ended.
@@ -68,6 +70,7 @@ impl Ledger {
             number: 0,
             since: Mono::default(),
             parcel_max: PARCEL_TASKS_MAX,
+            revived: 0,
             ended: Bits::default(),
             ended_count: 0,
             live: Map::default(),
@@ -181,6 +184,7 @@ impl Ledger {
     pub fn revive(&mut self, index: u32, tries: u32) -> bool {
         let Some(offset) = self.offset(index).filter(|offset| self.ended.unset(*offset)) else { return false };
         self.ended_count -= 1;
+        self.revived += 1;
         self.live.insert(offset, Live::new(Life { tries, ..Life::fresh() }));
         self.again.push_back(offset);
         true

@@ -3,6 +3,8 @@
 use mutirao_core::id::JobKey;
 
 use super::Desk;
+use super::ledger::Trace;
+use crate::store::OpenJob;
 use crate::store::dead::Tried;
 
 impl Desk {
@@ -16,6 +18,30 @@ impl Desk {
             line.enter(job, &ledger.rank);
         }
         true
+    }
+
+    /// Of these jobs, those of which more tasks were tried anew than is known here: a word of it got lost.
+    pub fn behind<'a>(&'a self, revived: &'a [(JobKey, u64)]) -> impl Iterator<Item = JobKey> + 'a {
+        let is_behind = |(job, tasks): &&(JobKey, u64)| self.jobs.get(job).is_some_and(|known| known.revived < *tasks);
+        revived.iter().filter(is_behind).map(|(job, _)| *job)
+    }
+
+    /// Tries those tasks of a job anew of which nobody said so. They are open in the store and have ended here, and so are
+    /// tasks whose end is not written yet: unless there are just as many as are missed, a later look must tell.
+    pub fn catch_up(&mut self, job: &OpenJob) {
+        let Some(ledger) = self.jobs.get(&job.key) else { return };
+        let missed = job.revived.saturating_sub(ledger.revived);
+        let open_there = |trace: &Trace| match *trace {
+            Trace::Again { index, tries, .. } if ledger.has_ended(index) => Some(Tried { index, tries }),
+            _ => None,
+        };
+        if missed == 0 {
+            return;
+        }
+        let tasks: Vec<Tried> = job.traces.iter().filter_map(open_there).collect();
+        if tasks.len() as u64 == missed {
+            self.revive(job.key, &tasks);
+        }
     }
 }
 
@@ -54,5 +80,38 @@ mod tests {
         desk.finish(task, second, Verdict::Ok, None, None, now);
         assert_eq!((desk.open_tasks(), desk.effects().ended[0].how), (1, Final::Ok));
         assert!(!desk.revive(JobKey(2), &[tried]));
+    }
+
+    #[test]
+    fn a_retry_that_nobody_told_of_is_taken_from_the_store_and_an_end_that_is_not_written_yet_is_not() {
+        let now = Now { wall: Timestamp(1), mono: Mono(Duration::from_secs(1)) };
+        let job = JobKey(1);
+        let mut desk = Desk::new(1, Duration::from_secs(10), 1);
+        desk.admit(job, Ledger::new(QueueName::default(), 1, 3, Retry::default(), Needs::default()));
+        for index in [1, 2] {
+            let (task, first) = (TaskKey { job, index }, Attempt { generation: 1, n: 1 });
+            desk.happen(task, Event::Started(first), None, None, now);
+            desk.finish(task, first, Verdict::Failed, None, None, now);
+        }
+        let again = |index| Trace::Again { index, tries: 1, failures: 0, losses: 0, not_before: Timestamp(0) };
+        let read = |traces, revived| OpenJob {
+            key: job,
+            queue: QueueName::default(),
+            first: 1,
+            total: 3,
+            retry: Retry::default(),
+            needs: Needs::default(),
+            rank: Default::default(),
+            traces,
+            revived,
+        };
+        desk.catch_up(&read(vec![again(1), Trace::Ended(2)], 0));
+        assert_eq!(desk.open_tasks(), 1, "its end is not written yet");
+        assert_eq!(desk.behind(&[(job, 1), (JobKey(7), 1)]).collect::<Vec<_>>(), [job]);
+        desk.catch_up(&read(vec![again(1), again(2)], 1));
+        assert_eq!(desk.open_tasks(), 1, "one of them, and who knows which");
+        desk.catch_up(&read(vec![again(1), Trace::Ended(2)], 1));
+        assert_eq!((desk.open_tasks(), desk.behind(&[(job, 1)]).count()), (2, 0));
+        assert!(desk.standing(TaskKey { job, index: 1 }).is_some());
     }
 }

@@ -1,5 +1,5 @@
 //! The desk against the store, every few seconds: jobs that it has not heard of are taken in, jobs that were cancelled are
-//! dropped. So a word that got lost between managers costs seconds. A job that somebody speaks of is read at once.
+//! dropped, tasks that were tried anew are. So a word that got lost between managers costs seconds. A job that somebody speaks of is read at once.
 //!
 //! Reading takes time, and jobs end meanwhile. A [`Round`] remembers which, so that a job whose end was not written yet when
 //! the store was read is not taken for a new one and run again.
@@ -31,7 +31,11 @@ pub enum Errand {
 
 /// What was read.
 pub enum Found {
-    Keys(Vec<JobKey>),
+    Keys {
+        open: Vec<JobKey>,
+        /// Those of them of which tasks were tried anew, with how many.
+        revived: Vec<(JobKey, u64)>,
+    },
     Jobs(Vec<OpenJob>),
     /// The store did not say.
     Nothing,
@@ -105,19 +109,23 @@ impl<A> Foreman<A> {
         match found {
             Found::Nothing => {}
             Found::Jobs(jobs) => round.take_in(&mut self.desk, jobs),
-            Found::Keys(open) => {
+            Found::Keys { open, revived } => {
                 self.cancel_jobs(&round.cancelled(&self.desk, &open));
-                let unknown = round.unknown(&self.desk, &open);
-                if !unknown.is_empty() {
-                    (self.comparing.round, self.comparing.errand) = (Some(round), Some(Errand::Jobs(unknown)));
+                let mut missed = round.unknown(&self.desk, &open);
+                missed.extend(self.desk.behind(&revived));
+                if !missed.is_empty() {
+                    (self.comparing.round, self.comparing.errand) = (Some(round), Some(Errand::Jobs(missed)));
                 }
             }
         }
     }
 }
 
-pub(super) fn admit(desk: &mut Desk, OpenJob { key, queue, first, total, retry, needs, rank, traces }: OpenJob) {
-    desk.admit(key, Ledger::new(queue, first, total, retry, needs).ranked(rank).recall(traces));
+pub(super) fn admit(desk: &mut Desk, job: OpenJob) {
+    let OpenJob { key, queue, first, total, retry, needs, rank, traces, revived } = job;
+    let mut ledger = Ledger::new(queue, first, total, retry, needs).ranked(rank).recall(traces);
+    ledger.revived = revived;
+    desk.admit(key, ledger);
 }
 
 /// One comparison under way.
@@ -150,7 +158,10 @@ impl Round {
 
     fn take_in(&self, desk: &mut Desk, jobs: Vec<OpenJob>) {
         for job in jobs.into_iter().filter(|job| !self.over.contains(&job.key)) {
-            admit(desk, job);
+            match desk.knows_job(job.key) {
+                true => desk.catch_up(&job),
+                false => admit(desk, job),
+            }
         }
     }
 }

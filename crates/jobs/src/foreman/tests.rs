@@ -305,6 +305,7 @@ fn of_former_attempts_only_sessions_of_the_queue_that_were_alive_then_are_believ
         needs: Needs::default(),
         rank: Rank::default(),
         traces: Vec::new(),
+        revived: 0,
     };
     let session = |name: &str| (SessionId(name.into()), WorkerId(name.into()), QueueName::default());
     let said_by = |who: &str, job_of: u64, generation: u64| {
@@ -337,7 +338,7 @@ fn however_many_jobs_are_cancelled_at_once_workers_hear_one_word_of_those_they_h
     scene.pass(Duration::from_secs(6));
     scene.tell(Input::Tick(Reach::Near));
     assert!(scene.turn().iter().any(|effect| matches!(effect, Effect::Read(Errand::Keys))));
-    scene.tell(Input::Found(Found::Keys(Vec::new())));
+    scene.tell(Input::Found(Found::Keys { open: Vec::new(), revived: Vec::new() }));
     let told: Vec<Vec<JobKey>> = scene.turn().into_iter().filter_map(stops).collect();
     assert_eq!(told, [[picks[0].task.job, JobKey(2)]], "of the thousands only two have tasks out");
     assert_eq!(scene.foreman.desk().open_tasks(), 0);

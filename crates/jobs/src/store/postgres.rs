@@ -34,6 +34,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "jobs", version: 2, sql: include_str!("postgres/002_shards.sql") },
     Migration { component: "jobs", version: 3, sql: include_str!("postgres/003_queues.sql") },
     Migration { component: "jobs", version: 4, sql: include_str!("postgres/004_batch.sql") },
+    Migration { component: "jobs", version: 5, sql: include_str!("postgres/005_revived.sql") },
 ];
 
 /// Rows removed in one go by retention, of so many jobs: bounds how long their locks are held.
@@ -82,6 +83,10 @@ impl JobStore for PostgresJobs {
 
     async fn open_keys(&self, shard: ShardId) -> Result<Vec<JobKey>, StoreError> {
         look::open_keys(&self.0, shard).await
+    }
+
+    async fn revived(&self, shard: ShardId) -> Result<Vec<(JobKey, u64)>, StoreError> {
+        look::revived(&self.0, shard).await
     }
 
     async fn open_tasks(&self, queue: QueueName) -> Result<OpenTasks, StoreError> {

@@ -31,6 +31,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "jobs", version: 2, sql: include_str!("sqlite/002_shards.sql") },
     Migration { component: "jobs", version: 3, sql: include_str!("sqlite/003_queues.sql") },
     Migration { component: "jobs", version: 4, sql: include_str!("sqlite/004_batch.sql") },
+    Migration { component: "jobs", version: 5, sql: include_str!("sqlite/005_revived.sql") },
 ];
 
 /// Rows removed in one go by retention: bounds how long other writers wait.
@@ -59,6 +60,10 @@ impl JobStore for SqliteJobs {
 
     async fn open_keys(&self, shard: ShardId) -> Result<Vec<JobKey>, StoreError> {
         self.0.read(move |db| look::open_keys(db, shard)).await
+    }
+
+    async fn revived(&self, shard: ShardId) -> Result<Vec<(JobKey, u64)>, StoreError> {
+        self.0.read(move |db| look::revived(db, shard)).await
     }
 
     async fn open_tasks(&self, queue: QueueName) -> Result<OpenTasks, StoreError> {

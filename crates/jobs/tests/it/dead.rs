@@ -14,7 +14,7 @@ use mutirao_shards::Terms;
 
 use crate::engine::{Engine, on_both};
 use crate::house::{handed, house, house_on, noop};
-use crate::store::{create, ended, open_jobs, settle};
+use crate::store::{create, ended, home, open_jobs, settle};
 
 on_both! {
     what_ended_badly_is_found_over_all_jobs_and_open_again_when_tried_anew,
@@ -60,6 +60,7 @@ async fn what_ended_badly_is_found_over_all_jobs_and_open_again_when_tried_anew(
     assert_eq!(open_again, [2, 3, 4, 5]);
     assert_eq!(store.outputs(one, 1, 5).await.unwrap().len(), 1, "what is to be run has written nothing");
 
+    assert_eq!(store.revived(home()).await.unwrap(), [(one, 4)]);
     // Whoever takes the shard over finds them as tasks to be run, with their tries.
     let found = open_jobs(&store).await;
     let again =
@@ -145,6 +146,28 @@ async fn a_task_of_a_job_that_goes_on_is_tried_anew_beside_the_others() {
     assert_eq!(house.jobs.retry_job(&view, Which::One(failing.0.index)).await.unwrap(), 1);
     let parcels = worker.take().await;
     assert_eq!(handed(&parcels)[0].0, failing.0);
+    worker.finish_all(&parcels, Verdict::Ok).await;
+    worker.voice.done(staying.0, staying.1, Verdict::Ok).await;
+    let view = house.until(job.id, "finished", |view| view.finished_at.is_some()).await;
+    assert_eq!((view.state, view.counts.ok), (JobState::Ok, 2));
+}
+
+#[tokio::test]
+async fn a_retry_that_its_owner_was_not_told_of_is_found_while_the_job_goes_on() {
+    let house = house().await;
+    let mut worker = house.worker().await;
+    let job = house.submit(noop(Spread::Array { first: 1, last: 2 })).await;
+    let mut held = Vec::new();
+    while held.len() < 2 {
+        held.extend(handed(&worker.take().await));
+    }
+    let (failing, staying) = (held[0], held[1]);
+    worker.voice.done(failing.0, failing.1, Verdict::Failed).await;
+    house.until(job.id, "one failed", |view| view.counts.failed == 1).await;
+    let revived = house.store().revive(job.id, Which::All, Timestamp(i64::MAX)).await.unwrap();
+    assert_eq!(revived, Revived::Tasks(vec![Tried { index: failing.0.index, tries: 1 }]));
+    let parcels = worker.take().await;
+    assert_eq!((handed(&parcels)[0].0, handed(&parcels)[0].1.n), (failing.0, 2));
     worker.finish_all(&parcels, Verdict::Ok).await;
     worker.voice.done(staying.0, staying.1, Verdict::Ok).await;
     let view = house.until(job.id, "finished", |view| view.finished_at.is_some()).await;

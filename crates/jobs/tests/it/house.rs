@@ -132,6 +132,11 @@ pub async fn until(jobs: &Jobs, job: JobKey, what: &str, check: impl Fn(&JobView
 }
 
 impl House {
+    /// What the service writes to, for those who write behind its back.
+    pub fn store(&self) -> mutirao_jobs::store::Shared {
+        mutirao_jobs::store::open(&self.store)
+    }
+
     pub async fn submit(&self, spec: JobSpec) -> JobView {
         submit(&self.jobs, spec).await
     }

@@ -90,6 +90,7 @@ impl Rows {
                 needs: definition.needs,
                 rank: definition.rank.clone(),
                 traces: row.tasks.iter().map(|(index, row)| trace(*index, row)).collect(),
+                revived: 0,
             };
             (open, definition.clone())
         });

@@ -100,7 +100,7 @@ async fn revive(tx: &Transaction<'_>, job: JobKey, which: Which, until: Timestam
     .await?;
     tx.run(
         "UPDATE jobs SET failed = failed - $2, timed_out = timed_out - $3, lost = lost - $4, dead = dead - $5,
-                finished_at = NULL, shard = $6 WHERE key = $1",
+                finished_at = NULL, shard = $6, revived = revived + $7 WHERE key = $1",
         &[
             &key,
             &(counts.failed as i64),
@@ -108,6 +108,7 @@ async fn revive(tx: &Transaction<'_>, job: JobKey, which: Which, until: Timestam
             &(counts.lost as i64),
             &(counts.dead as i64),
             &i64::from(shard_of(&queue).0),
+            &(tasks.len() as i64),
         ],
     )
     .await?;

@@ -26,6 +26,14 @@ pub async fn open_keys(store: &Postgres, shard: ShardId) -> Result<Vec<JobKey>, 
     found.iter().map(|row| Ok(JobKey(row.try_get::<_, i64>(0)? as u64))).collect()
 }
 
+pub async fn revived(store: &Postgres, shard: ShardId) -> Result<Vec<(JobKey, u64)>, StoreError> {
+    const REVIVED: &str =
+        "SELECT key, revived FROM jobs WHERE shard = $1 AND revived > 0 AND finished_at IS NULL ORDER BY key";
+    let found = store.connection().await?.rows(REVIVED, &[&i64::from(shard.0)]).await?;
+    let read = |row: &Row| Ok((JobKey(row.try_get::<_, i64>(0)? as u64), row.try_get::<_, i64>(1)? as u64));
+    found.iter().map(read).collect()
+}
+
 pub async fn open_tasks(store: &Postgres, queue: &QueueName) -> Result<OpenTasks, StoreError> {
     const OPEN: &str = "SELECT COALESCE(SUM(open), 0)::bigint, COALESCE(SUM(open) FILTER (WHERE queue = $2), 0)::bigint
                         FROM (SELECT queue, total - ok - failed - timed_out - cancelled - lost - dead AS open
@@ -62,7 +70,7 @@ pub async fn unreadable(store: &Postgres, job: JobKey) -> Result<Option<Unreadab
 
 /// Unfinished jobs without what became of their tasks.
 async fn heads(ask: &(impl Ask + Sync), keys: &[JobKey]) -> Result<OpenJobs, StoreError> {
-    const HEADS: &str = "SELECT key, queue, first, total, spec, priority, owner, labels, kind FROM jobs
+    const HEADS: &str = "SELECT key, queue, first, total, spec, priority, owner, labels, kind, revived FROM jobs
                          WHERE key = ANY ($1) AND finished_at IS NULL ORDER BY key";
     let keys: Vec<i64> = keys.iter().map(|key| key.0 as i64).collect();
     let mut open = OpenJobs::default();
@@ -89,6 +97,7 @@ fn open_job(row: &Row) -> Result<OpenJob, StoreError> {
         needs: spec.needs,
         rank: Rank { priority: row.try_get(5)?, owner: row.try_get(6)?, labels: rows::json(row, 7)? },
         traces: Vec::new(),
+        revived: row.try_get::<_, i64>(9)? as u64,
     })
 }
 

@@ -94,7 +94,7 @@ fn revive(db: &Connection, job: JobKey, which: Which, until: Timestamp) -> Resul
     .execute(params![key, first.index, last.index])?;
     db.prepare_cached(
         "UPDATE jobs SET failed = failed - ?2, timed_out = timed_out - ?3, lost = lost - ?4, dead = dead - ?5,
-                finished_at = NULL, shard = ?6 WHERE key = ?1",
+                finished_at = NULL, shard = ?6, revived = revived + ?7 WHERE key = ?1",
     )?
     .execute(params![
         key,
@@ -102,7 +102,8 @@ fn revive(db: &Connection, job: JobKey, which: Which, until: Timestamp) -> Resul
         counts.timed_out as i64,
         counts.lost as i64,
         counts.dead as i64,
-        shard_of(&queue).0
+        shard_of(&queue).0,
+        tasks.len() as i64
     ])?;
     Ok(Revived::Tasks(tasks))
 }

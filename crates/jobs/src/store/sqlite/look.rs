@@ -23,6 +23,14 @@ pub fn open_keys(db: &Connection, shard: ShardId) -> Result<Vec<JobKey>> {
         .collect()
 }
 
+pub fn revived(db: &Connection, shard: ShardId) -> Result<Vec<(JobKey, u64)>> {
+    db.prepare_cached(
+        "SELECT key, revived FROM jobs WHERE shard = ?1 AND revived > 0 AND finished_at IS NULL ORDER BY key",
+    )?
+    .query_map([shard.0], |row| Ok((JobKey(row.get::<_, i64>(0)? as u64), row.get::<_, i64>(1)? as u64)))?
+    .collect()
+}
+
 pub fn open_tasks(db: &Connection, queue: &QueueName) -> Result<OpenTasks> {
     db.prepare_cached(
         "SELECT COALESCE(SUM(open), 0), COALESCE(SUM(open) FILTER (WHERE queue = ?2), 0)
@@ -68,7 +76,7 @@ pub fn unreadable(db: &Connection, job: JobKey) -> Result<Option<Unreadable>> {
 /// Unfinished jobs without what became of their tasks.
 fn heads(db: &Connection, keys: &[JobKey]) -> Result<OpenJobs> {
     let mut select = db.prepare_cached(
-        "SELECT key, queue, first, total, spec, priority, owner, labels, kind FROM jobs
+        "SELECT key, queue, first, total, spec, priority, owner, labels, kind, revived FROM jobs
          WHERE key IN (SELECT value FROM json_each(?1)) AND finished_at IS NULL ORDER BY key",
     )?;
     let mut found = select.query([list(keys.iter().copied())?])?;
@@ -96,6 +104,7 @@ fn open_job(row: &Row<'_>) -> Result<OpenJob> {
         needs: spec.needs,
         rank: Rank { priority: row.get(5)?, owner: row.get(6)?, labels: rows::json(row, 7)? },
         traces: Vec::new(),
+        revived: row.get::<_, i64>(9)? as u64,
     })
 }
 

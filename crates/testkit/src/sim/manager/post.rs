@@ -278,9 +278,9 @@ impl Post {
                 let mut open: Vec<JobKey> = open.into_iter().chain(kept.copied()).collect();
                 open.sort_unstable();
                 open.dedup();
-                Found::Keys(open)
+                Found::Keys { open, revived: Vec::new() }
             }
-            Ok(Answer::Keys(open)) => Found::Keys(open),
+            Ok(Answer::Keys(open)) => Found::Keys { open, revived: Vec::new() },
             _ => Found::Nothing,
         };
         work.foreman.handle(Input::Found(found), h.now);
