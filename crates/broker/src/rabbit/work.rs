@@ -200,13 +200,16 @@ impl Inner {
 
     pub async fn dead_letters(&self, queue: &Name, limit: u32) -> Result<Vec<DeadLetter>, BrokerError> {
         let work = self.names.work(queue)?;
+        let mut since = Since::default();
         loop {
             let up = self.giving.up().await?;
+            since.begin(up.generation, self.clock.monotonic());
             match self.giving.answered(&up, self.peek(&up, &work, limit)).await {
                 Ok(letters) => return Ok(letters),
                 Err(Trouble::Said(error)) => return Err(error),
-                Err(Trouble::Lost(_)) => self.giving.after_loss(up.generation).await,
+                Err(Trouble::Lost(why)) => self.still_worth_it(&up, &since, &work.dead, &why).await?,
             }
+            self.giving.after_loss(up.generation).await;
         }
     }
 

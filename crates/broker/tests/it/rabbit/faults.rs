@@ -180,6 +180,22 @@ async fn a_queue_without_a_leader_is_given_up_after_a_while_and_keeps_no_other_w
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_without_a_leader_are_given_up_after_a_while() {
+    let Some((server, _folder)) = own_server() else { return };
+    let prefix = random_prefix();
+    let rabbit = connect(server.url(), &prefix).await.unwrap();
+    rabbit.publish("q", bodies(0..1)).await.unwrap();
+    assert_eq!(rabbit.dead_letters("q", 10).await.unwrap().len(), 0);
+    let dead = format!("{prefix}q.dead");
+    lead(&server, &dead, "suspend");
+    let looked = patiently("the giving up", rabbit.dead_letters("q", 10)).await;
+    assert!(matches!(&looked, Err(BrokerError::Unreachable(why)) if why.contains(&dead)), "{looked:?}");
+    assert_eq!(rabbit.reachable(), Ok(()), "it was the queue, not the server");
+    lead(&server, &dead, "resume");
+    patiently("the dead letters again", async { while rabbit.dead_letters("q", 10).await.is_err() {} }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_batches_than_there_are_ways_of_sending_wait_no_longer_than_a_bound_for_a_queue_without_a_leader() {
     let Some((server, _folder)) = own_server() else { return };
     let prefix = random_prefix();
