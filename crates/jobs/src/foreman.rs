@@ -54,9 +54,6 @@ pub use outside::{Inbox, Outside, Reach, Tenure, Way};
 use pending::Pending;
 use watch::Watch;
 
-/// Settled tasks that may wait to be written before reports are left lying.
-const UNSETTLED_MAX: usize = 50_000;
-
 /// Jobs that one message to workers names.
 const CONTROL_JOBS_MAX: usize = 1_000;
 
@@ -182,7 +179,7 @@ impl<A> Foreman<A> {
 
     /// Whether reports are taken in now, or left lying.
     pub fn hears(&self) -> bool {
-        self.watch.hearing && self.pending.settlement.ended.len() < UNSETTLED_MAX
+        self.watch.hearing && !self.pending.is_full()
     }
 
     /// When something is to be done though nothing happens.
@@ -257,7 +254,9 @@ impl<A> Foreman<A> {
         if !self.stirred {
             return None;
         }
-        self.barred = !self.may_act(outside) || outside.way == Way::Full || self.pending.is_in_trouble();
+        // What cannot be written as fast as it comes is not added to.
+        let unwritten = self.pending.is_in_trouble() || self.pending.is_full();
+        self.barred = !self.may_act(outside) || outside.way == Way::Full || unwritten;
         if self.barred {
             return None;
         }

@@ -11,12 +11,16 @@ use mutirao_core::Mono;
 use mutirao_core::envelope::Control;
 use mutirao_core::id::{JobKey, QueueName};
 
-use crate::desk::{Desk, Effects, Now, Pick, SessionChange};
+use crate::desk::{Desk, Effects, Ended, Now, Pick, SessionChange};
 use crate::dispatch::Outgoing;
 use crate::question::Answer;
 use crate::reports::Mark;
 use crate::store::Settlement;
 
+/// Settled tasks that may wait to be written before reports are left lying.
+const UNSETTLED_MAX: usize = 50_000;
+/// Bytes of their output, after which the same is done: a shard holds about twice as much, with what is being written.
+pub(super) const UNSETTLED_TAIL_BYTES_MAX: usize = 64 << 20;
 /// Jobs remembered that are over: a word of their coming may be slower than they were.
 const GRAVES_MAX: usize = 4_096;
 /// Between two tries at writing when the store refuses.
@@ -24,6 +28,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) struct Pending<A> {
     pub settlement: Settlement,
+    /// Bytes of output in it.
+    tail_bytes: usize,
     /// Answered when what is in `settlement` is written.
     askers: Vec<(A, Answer)>,
     /// Jobs that are over, with ends in `settlement`.
@@ -57,6 +63,7 @@ impl<A> Default for Pending<A> {
     fn default() -> Self {
         Self {
             settlement: Settlement::default(),
+            tail_bytes: 0,
             askers: Vec::new(),
             closed: Vec::new(),
             writing: None,
@@ -74,6 +81,7 @@ impl<A> Default for Pending<A> {
 impl<A> Pending<A> {
     pub fn absorb(&mut self, effects: Effects) {
         let Effects { ended, late, again, stop, rest, sessions, closed } = effects;
+        self.tail_bytes += ended.iter().chain(&late).map(tail_bytes).sum::<usize>();
         self.settlement.ended.extend(ended);
         self.settlement.late.extend(late);
         self.settlement.again.extend(again);
@@ -133,6 +141,11 @@ impl<A> Pending<A> {
         self.writing.as_ref().is_some_and(|writing| writing.failures > 0)
     }
 
+    /// So much waits to be written that nothing may be added. Never without a write under way.
+    pub fn is_full(&self) -> bool {
+        self.settlement.ended.len() >= UNSETTLED_MAX || self.tail_bytes >= UNSETTLED_TAIL_BYTES_MAX
+    }
+
     pub fn writing_since(&self) -> Option<Mono> {
         self.writing.as_ref().map(|writing| writing.since)
     }
@@ -152,6 +165,7 @@ impl<A> Pending<A> {
         }
         self.settlement.at = now.wall;
         let settlement = Arc::new(std::mem::take(&mut self.settlement));
+        self.tail_bytes = 0;
         self.writing = Some(Writing {
             settlement: settlement.clone(),
             through: self.seen,
@@ -222,4 +236,8 @@ impl<A> Pending<A> {
     pub fn is_buried(&self, job: JobKey) -> bool {
         self.graves.contains(&job)
     }
+}
+
+fn tail_bytes(end: &Ended) -> usize {
+    end.outcome.as_ref().map_or(0, |outcome| outcome.stdout.tail.len() + outcome.stderr.tail.len())
 }

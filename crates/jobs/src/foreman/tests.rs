@@ -379,3 +379,30 @@ fn while_the_store_refuses_what_is_due_does_not_keep_anybody_awake() {
     }
     assert!(wakes < 600, "{wakes} times in a minute");
 }
+
+#[test]
+fn while_a_write_takes_long_no_more_output_gathers_than_a_bound_and_nothing_goes_out() {
+    let (mut scene, picks) = Scene::at_work();
+    scene.hear(done(&picks[0]));
+    assert!(scene.turn().iter().any(settles));
+    let ledger = Ledger::new(QueueName::default(), 1, 9, Retry::default(), Needs::default());
+    scene.tell(Input::Asked(Ask::Admit(JobKey(2), Box::new(ledger))));
+    assert!(scene.foreman.hears());
+    let mut loud = done(&picks[1]);
+    loud.done[0].outcome.stdout.tail = vec![b'x'; pending::UNSETTLED_TAIL_BYTES_MAX];
+    scene.hear(loud);
+    let heard = scene.tag;
+    assert!(!scene.foreman.hears(), "the next report is left lying");
+    for _ in 0..10 * LEASE.as_secs() {
+        scene.pass(Duration::from_secs(1));
+        scene.tell(Input::Tick(Reach::Near));
+        assert!(scene.turn().iter().all(|effect| matches!(effect, Effect::Read(_))), "nothing goes out");
+    }
+    assert_eq!(scene.foreman.desk().sessions().count(), 1, "nobody is given up");
+    scene.tell(Input::Settled(Settling::Written));
+    let effects = scene.turn();
+    assert!(effects.iter().any(settles) && scene.foreman.hears());
+    assert!(effects.into_iter().any(|effect| parcels(effect).is_some()), "and work goes on");
+    scene.tell(Input::Settled(Settling::Written));
+    assert_eq!(scene.turn().iter().filter_map(acknowledges).collect::<Vec<_>>(), [heard]);
+}
