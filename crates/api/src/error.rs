@@ -29,6 +29,10 @@ pub(crate) fn store_problem(error: StoreError) -> Problem {
             tracing::error!(%error, "the store refuses writes");
             Problem::busy("the server's disk is full; nothing was written", 30)
         }
+        StoreError::Locked => Problem::unavailable(
+            "somebody else has locked what this needs in the server's database; nothing was written",
+        )
+        .remedy("try again; pg_stat_activity in that database shows who has it"),
         StoreError::Unreachable { why } => {
             tracing::warn!(why, "the database cannot be reached");
             Problem::unavailable("the server's database cannot be reached; try again")

@@ -214,6 +214,10 @@ pub(crate) fn refused(error: StoreError) -> Problem {
         StoreError::DiskFull { .. } => Problem::busy("the server's disk is full, nothing was written", 10)
             .remedy("free some space there and try again"),
         StoreError::Busy { waiting } => Problem::busy(format!("{waiting} writes wait for the store"), 1),
+        StoreError::Locked => Problem::unavailable(
+            "somebody else has locked what this needs in the server's database; nothing was written",
+        )
+        .remedy("try again; pg_stat_activity in that database shows who has it"),
         StoreError::Unreachable { why } => {
             tracing::warn!(why, "the database cannot be reached");
             Problem::unavailable("the server's database cannot be reached; try again")

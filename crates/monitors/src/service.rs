@@ -380,6 +380,10 @@ fn refused(error: StoreError) -> Problem {
             .remedy("free some space there and try again"),
         StoreError::Busy { waiting } => Problem::busy(format!("{waiting} writes wait for the store"), 1),
         StoreError::Closed => Problem::unavailable("the server is stopping"),
+        StoreError::Locked => Problem::unavailable(
+            "somebody else has locked what this needs in the server's database; nothing was written",
+        )
+        .remedy("try again; pg_stat_activity in that database shows who has it"),
         StoreError::Unreachable { why } => {
             tracing::warn!(why, "the database cannot be reached");
             Problem::unavailable("the server's database cannot be reached; whether this was written is not known")

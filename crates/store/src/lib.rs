@@ -52,6 +52,9 @@ pub enum StoreError {
     /// The database is away, or gave the call up; the same call may work later. Whether a write got through is not known.
     #[error("the database cannot be reached: {why}")]
     Unreachable { why: String },
+    /// Somebody else has it locked. Nothing was written; the same call may work later.
+    #[error("somebody else has locked what this needs in the database for too long; pg_stat_activity there shows who")]
+    Locked,
     #[error("the store is closed")]
     Closed,
     /// A mistake in this program: its own steps do not follow each other.

@@ -4,17 +4,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use mutirao_core::auth::{DEFAULT_NAMESPACE, Principal, Role};
+use mutirao_core::id::QueueName;
 use mutirao_core::job::Spread;
 use mutirao_core::outcome::Verdict;
 use mutirao_jobs::service::Submitted;
 use mutirao_shards::Terms;
-use mutirao_store::Postgres;
+use mutirao_store::postgres::Ask;
+use mutirao_store::{Database, Postgres};
 use mutirao_surface::Ready;
 use mutirao_testkit::services::{POSTGRES_VARIABLE, Service, shared};
 use mutirao_testkit::wait::eventually;
 
-use crate::engine::postgres_steps;
-use crate::house::{House, house_on, noop};
+use crate::engine::{Engine, postgres_steps};
+use crate::house::{House, ana, house_on, noop};
 
 const TASKS: u32 = 5_000;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -73,4 +75,35 @@ async fn a_killed_database_loses_no_answer_and_the_work_goes_on_by_itself() {
     assert!(submit_one(&house, "during").await.is_ok());
     working.abort();
     house.jobs.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_locks_a_job_for_ever_is_not_waited_for_and_nothing_is_lost() {
+    let Some(engine) = Engine::postgres().await else { return };
+    let Database::Postgres(store) = engine.database().await else { panic!("asked for PostgreSQL") };
+    let house = house_on(tempfile::tempdir().unwrap(), store.clone().into(), None, Terms::default()).await;
+    let job = house.submit(noop(Spread::Array { first: 1, last: 500 })).await.id;
+    let mut person = store.connection().await.unwrap();
+    let shell = person.begin().await.unwrap();
+    // As long as a shell may stay open.
+    shell.batch_execute("SET LOCAL idle_in_transaction_session_timeout = 0").await.unwrap();
+    shell.rows("SELECT key FROM jobs WHERE key = $1 FOR NO KEY UPDATE", &[&(job.0 as i64)]).await.unwrap();
+
+    let working = house.worker().await.work();
+    let refusal = house.jobs.cancel_job(job).await.expect_err("it is locked");
+    assert!(refusal.status == 503 && refusal.line().contains("locked"), "{refusal:?}");
+    eventually("the settler to say so", PATIENCE, async || {
+        house.jobs.explain_queue(&QueueName::default()).await.is_ok_and(|why| format!("{why:?}").contains("locked"))
+    })
+    .await;
+    assert_eq!(house.jobs.job(job).await.unwrap().0.counts.ok, 0);
+    let other = house.jobs.submit(&ana(), noop(Spread::Single), None, "0".repeat(32)).await;
+    assert!(other.is_ok(), "what is not locked goes on");
+
+    drop(shell);
+    drop(person);
+    let view = house.until(job, "all of it", |view| view.finished_at.is_some()).await;
+    assert_eq!((view.counts.ok, view.counts.total()), (500, 500));
+    working.abort();
+    engine.remove().await;
 }

@@ -42,6 +42,10 @@ pub(super) struct Counter {
     pub last: i64,
 }
 
+/// The file that is written may be on a slow disk, in between; and whoever changes tables is waited for. It locks nothing
+/// that anybody else needs.
+const PATIENCE: &str = "SET LOCAL idle_in_transaction_session_timeout = '10min'; SET LOCAL lock_timeout = '10min'";
+
 pub(super) async fn pack(
     url: &str,
     steps: &[Migration],
@@ -52,6 +56,7 @@ pub(super) async fn pack(
     let builder = client.build_transaction().read_only(true);
     let begun = builder.isolation_level(tokio_postgres::IsolationLevel::RepeatableRead).start();
     let tx = begun.await.map_err(StoreError::from)?;
+    tx.batch_execute(PATIENCE).await.map_err(StoreError::from)?;
     if !migrate::has_table(&tx).await.map_err(StoreError::from)? {
         return Err(BackupError::Nothing { place: address });
     }

@@ -30,9 +30,26 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// 13 is the oldest that the project still mended in 2025, and the first that vacuums tables which only grow.
 const VERSION_MIN: u32 = 13;
 
+/// For a row that somebody else has locked. Nobody of ours holds one for so long; a person with a shell may, or a process
+/// that froze, and then whoever waits gives up, says so, and leaves the connection to others.
+const LOCK_WITHIN: Duration = Duration::from_secs(10);
+/// For the next word in a transaction of ours that has begun: whoever is silent for longer is frozen or cut off, and must
+/// not hold its locks until somebody notices.
+const NEXT_WORD_WITHIN: Duration = Duration::from_secs(60);
+
 /// What is durable must not depend on how somebody set up the server. The stronger settings stay as they are.
 const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') = 'off'";
+
+/// Bounds that a server's administrator set closer stay as they are.
+fn bounds() -> String {
+    let (lock_ms, word_ms) = (LOCK_WITHIN.as_millis(), NEXT_WORD_WITHIN.as_millis());
+    format!(
+        "SELECT set_config(b.name, most_ms::text, false)
+         FROM (VALUES ('lock_timeout', {lock_ms}), ('idle_in_transaction_session_timeout', {word_ms})) b (name, most_ms)
+         WHERE (SELECT setting::bigint FROM pg_settings s WHERE s.name = b.name) NOT BETWEEN 1 AND most_ms"
+    )
+}
 
 pub(super) struct Plan {
     config: Config,
@@ -66,13 +83,15 @@ impl Plan {
         let unusable = |why| StoreError::Unusable { path: self.address.clone(), why };
         let connector = self.tls.connector().map_err(unusable)?;
         let manager = Manager::from_connect(self.config, Dial(connector), manager_config);
+        let settings = format!("{DURABLE}; {}", bounds());
         let pool = Pool::builder(manager)
             .max_size(connections_max)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(FREE_WITHIN))
             .create_timeout(Some(2 * CONNECT_WITHIN))
-            .post_create(Hook::async_fn(|client, _| {
-                Box::pin(async move { client.batch_execute(DURABLE).await.map_err(HookError::Backend) })
+            .post_create(Hook::async_fn(move |client, _| {
+                let settings = settings.clone();
+                Box::pin(async move { client.batch_execute(&settings).await.map_err(HookError::Backend) })
             }))
             .build();
         pool.map_err(|error| unusable(error.to_string()))

@@ -17,6 +17,7 @@ impl From<Error> for StoreError {
             Some(said) if *said.code() == SqlState::DISK_FULL => {
                 StoreError::DiskFull { path: "the database server".into() }
             }
+            Some(said) if *said.code() == SqlState::LOCK_NOT_AVAILABLE => StoreError::Locked,
             Some(said) if may_pass(said.code()) => StoreError::Unreachable { why: said.message().into() },
             Some(said) => StoreError::Postgres(format!("{} ({})", said.message(), said.code().code())),
             None if is_cut(&error) => StoreError::Unreachable { why: with_cause(&error) },
@@ -28,8 +29,7 @@ impl From<Error> for StoreError {
 /// Shutting down, starting up, out of connections or memory, failed over to a standby, or a victim among others.
 fn may_pass(code: &SqlState) -> bool {
     const PASSING: [&str; 4] = ["08", "40", "53", "57"];
-    PASSING.contains(&&code.code()[..2])
-        || [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::LOCK_NOT_AVAILABLE].contains(code)
+    PASSING.contains(&&code.code()[..2]) || *code == SqlState::READ_ONLY_SQL_TRANSACTION
 }
 
 fn is_cut(error: &Error) -> bool {

@@ -17,6 +17,8 @@ use crate::{Migration, StoreError};
 const LOCK: i32 = 0x6d75_7469;
 /// For somebody else's steps, which may build an index.
 const LOCK_WAIT: &str = "10min";
+/// A backup that is brought back is read from a disk that may be slow, in between.
+const NEXT_WORD_WAIT: &str = "10min";
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS migrations (
     component  text NOT NULL,
@@ -42,6 +44,7 @@ pub(super) async fn apply(client: &mut Client, address: &str, migrations: &[Migr
 pub(crate) async fn alone(tx: &Transaction<'_>) -> Result<(), tokio_postgres::Error> {
     let lock = format!(
         "SET LOCAL lock_timeout = '{LOCK_WAIT}';
+         SET LOCAL idle_in_transaction_session_timeout = '{NEXT_WORD_WAIT}';
          SELECT pg_advisory_xact_lock({LOCK}, hashtext(coalesce(current_schema(), '')))"
     );
     tx.batch_execute(&lock).await?;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mutirao_core::SystemClock;
 use mutirao_core::blobs::{BlobError, Blobs};
 use mutirao_core::clock::ClockExt;
-use mutirao_store::postgres::{Ask, BLOBS_MIGRATIONS, check};
+use mutirao_store::postgres::{Ask, BLOBS_MIGRATIONS, CONNECTIONS_MAX, check};
 use mutirao_store::suite::schema::{Schema, say};
 use mutirao_store::{Migration, PgBlobs, Postgres, StoreError, suite};
 use mutirao_testkit::certificates::{Authority, Good};
@@ -36,6 +36,41 @@ async fn refusal(url: &str) -> String {
     let line = Postgres::open(url, &[ROWS]).await.unwrap_err().to_string();
     assert!(!line.contains('\n'), "{line}");
     line
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_connection_waits_for_a_lock_or_holds_one_for_ever() {
+    let Some(server) = shared(POSTGRES_VARIABLE) else { return };
+    let schema = Schema::in_database(&server).await;
+    let store = Postgres::open(&schema.url(), &[ROWS]).await.unwrap();
+    const BOUNDS: &str =
+        "SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout')";
+    let mut lent = Vec::new();
+    for _ in 0..CONNECTIONS_MAX {
+        let connection = store.connection().await.unwrap();
+        let row = connection.row(BOUNDS, &[]).await.unwrap().unwrap();
+        assert_eq!((row.get(0), row.get(1)), ("10s", "1min"));
+        lent.push(connection);
+    }
+    drop(lent);
+    let closer = format!("{}%20-clock_timeout%3D2s", schema.url());
+    let closer = Postgres::apart(&closer, 1).await.unwrap();
+    let row = closer.connection().await.unwrap().row(BOUNDS, &[]).await.unwrap().unwrap();
+    assert_eq!((row.get(0), row.get(1)), ("2s", "1min"), "a closer bound stays");
+
+    insert(&store, 1).await.unwrap();
+    let mut holder = store.connection().await.unwrap();
+    let holding = holder.begin().await.unwrap();
+    holding.run("UPDATE rows SET v = NULL WHERE k = 1", &[]).await.unwrap();
+    let waiting = closer.connection().await.unwrap();
+    let refused = waiting.run("DELETE FROM rows WHERE k = 1", &[]).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Locked), "{refused}");
+    holding.commit().await.unwrap();
+    assert_eq!(waiting.run("DELETE FROM rows WHERE k = 1", &[]).await.unwrap(), 1, "and the connection goes on");
+    drop((holder, waiting));
+    closer.close().await;
+    store.close().await;
+    schema.remove().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
