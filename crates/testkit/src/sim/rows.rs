@@ -112,7 +112,9 @@ impl Rows {
         for again in &settlement.again {
             let Some(row) = self.jobs.get_mut(&again.task.job).filter(|row| !row.finished) else { continue };
             let task = row.tasks.entry(again.task.index).or_insert(TaskRow::Again(*again));
-            if let TaskRow::Again(_) = task {
+            if let TaskRow::Again(before) = task
+                && again.tries >= before.tries
+            {
                 *task = TaskRow::Again(*again);
             }
         }
@@ -128,7 +130,15 @@ impl Rows {
 
     fn end(&mut self, ended: &Ended, flaw: Option<Flaw>) {
         let Some(row) = self.jobs.get_mut(&ended.task.job).filter(|row| !row.finished) else { return };
-        let was_final = matches!(row.tasks.get(&ended.task.index), Some(TaskRow::Ended { .. }));
+        let was_final = match row.tasks.get(&ended.task.index) {
+            Some(TaskRow::Ended { .. }) => true,
+            // A bad end of an attempt that the row knows of was written before, and the task is tried anew since.
+            Some(TaskRow::Again(before)) => {
+                let is_bad = !matches!(ended.how, Final::Ok | Final::Cancelled);
+                is_bad && ended.attempt.is_none_or(|attempt| attempt.n <= before.tries)
+            }
+            None => false,
+        };
         if !was_final {
             let now = TaskRow::Ended {
                 how: ended.how,
