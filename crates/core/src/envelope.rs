@@ -316,8 +316,8 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_told_from_rubbish() {
-        let newer = br#"{"v":2,"session":"s","worker":"w"}"#;
-        assert!(matches!(open::<Reports>(newer), Err(Unreadable::Newer { found: 2 })));
+        let newer = br#"{"v":3,"session":"s","worker":"w"}"#;
+        assert!(matches!(open::<Reports>(newer), Err(Unreadable::Newer { found: 3 })));
         assert!(matches!(open::<Reports>(b"\xff\x00"), Err(Unreadable::Malformed(_))));
     }
 }
