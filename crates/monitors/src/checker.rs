@@ -19,6 +19,7 @@ use crate::condition::Conditions;
 use crate::envelope::{Ask, Checks, OUTCOMES_MAX, Outcomes, Told, checks_of, outcomes_of};
 use crate::health::Verdict;
 use crate::judge::judge;
+use crate::service::Programs;
 
 /// The kinds of check that this program can make.
 pub const KINDS: [&str; 6] = ["http", "tcp", "tls", "dns", "icmp", "exec"];
@@ -40,22 +41,24 @@ type Texts = (&'static str, Arc<Vec<String>>);
 pub struct Checker {
     broker: Broker,
     probes: Probes,
+    programs: Programs,
     clock: Arc<dyn Clock>,
     places: Arc<Semaphore>,
     compiled: Mutex<HashMap<Texts, Arc<Conditions>>>,
 }
 
 impl Checker {
-    pub fn new(broker: Broker, probes: Probes, clock: Arc<dyn Clock>) -> Arc<Self> {
+    pub fn new(broker: Broker, probes: Probes, programs: Programs, clock: Arc<dyn Clock>) -> Arc<Self> {
         let places = Arc::new(Semaphore::new(UNDER_WAY_MAX));
-        Arc::new(Self { broker, probes, clock, places, compiled: Mutex::default() })
+        Arc::new(Self { broker, probes, programs, clock, places, compiled: Mutex::default() })
     }
 
     /// For as long as it is not dropped.
     pub async fn run(self: Arc<Self>) {
         let (tell, told) = mpsc::channel(UNTOLD_MAX);
         let mut tasks = JoinSet::new();
-        for kind in KINDS {
+        let allowed = |kind: &&str| *kind != "exec" || self.programs == Programs::Allowed;
+        for kind in KINDS.into_iter().filter(allowed) {
             tasks.spawn(self.clone().take(kind, tell.clone()));
         }
         drop(tell);

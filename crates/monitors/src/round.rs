@@ -86,9 +86,18 @@ pub async fn run(bench: Bench) {
         }
         tokio::select! {
             changed = owned.changed() => if changed.is_err() { return },
-            Some(over) = tasks.join_next() => {
-                // One that was stopped has no shard any more; one that broke keeps its shard until its lease runs out.
-                let Ok((shard, generation, ending)) = over else { continue };
+            Some(over) = tasks.join_next_with_id() => {
+                let (shard, generation, ending) = match over {
+                    Ok((_, over)) => over,
+                    Err(broke) => {
+                        // One that was stopped is off the list already; one that broke is begun anew from what is written.
+                        if broke.is_panic() {
+                            tracing::error!("a post of monitors broke; its shard is taken up anew");
+                        }
+                        posts.retain(|_, (_, post)| post.id() != broke.id());
+                        continue;
+                    }
+                };
                 posts.remove(&shard);
                 ended.insert(shard, generation);
                 if ending == Ending::Settled {

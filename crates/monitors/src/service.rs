@@ -10,7 +10,7 @@ use mutirao_core::auth::Principal;
 use mutirao_core::dice::os_random;
 use mutirao_core::shard::{MemberId, shard_of};
 use mutirao_core::{Clock, Dice, Problem, Timestamp};
-use mutirao_probes::Probes;
+use mutirao_probes::{Check, Probes};
 use mutirao_shards::{Shards, ShardsError, ShardsParts, Terms};
 use mutirao_store::{Database, StoreError};
 use mutirao_surface::{Capability, Ready};
@@ -46,6 +46,14 @@ pub struct MonitorsParts {
     pub dice: Arc<Dice>,
     /// How long outcomes are kept.
     pub keep: Duration,
+    pub programs: Programs,
+}
+
+/// Whether checks may be programs. They run as this process's user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Programs {
+    Refused,
+    Allowed,
 }
 
 /// A handle on the running capability; clones share it.
@@ -57,6 +65,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     shards: Shards,
     probes: Probes,
+    programs: Programs,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -147,7 +156,8 @@ pub enum Based {
 impl Monitors {
     /// Joins those who own the monitors, and makes checks.
     pub async fn start(parts: MonitorsParts) -> Result<Self, ShardsError> {
-        let MonitorsParts { store, leases, terms, member, address, broker, probes, clock, dice, keep } = parts;
+        let MonitorsParts { store, leases, terms, member, address, broker, probes, clock, dice, keep, programs } =
+            parts;
         let store = store::open(&store);
         let shards = Shards::start(ShardsParts {
             store: leases,
@@ -164,9 +174,9 @@ impl Monitors {
         let bench =
             Bench { store: store.clone(), broker: broker.clone(), clock: clock.clone(), shards: shards.clone() };
         tasks.spawn(round::run(bench));
-        tasks.spawn(Checker::new(broker, probes.clone(), clock.clone()).run());
+        tasks.spawn(Checker::new(broker, probes.clone(), programs, clock.clone()).run());
         tasks.spawn(sweep(store.clone(), clock.clone(), keep));
-        Ok(Self(Arc::new(Inner { store, clock, shards, probes, tasks: Mutex::new(tasks) })))
+        Ok(Self(Arc::new(Inner { store, clock, shards, probes, programs, tasks: Mutex::new(tasks) })))
     }
 
     /// Gives the shards back and makes no more checks.
@@ -188,6 +198,7 @@ impl Monitors {
         let checked = spec.clone();
         // Conditions are compiled on a thread of their own, which is waited for.
         tokio::task::spawn_blocking(move || checked.check()).await.map_err(|_| Problem::internal())??;
+        self.allow(&spec)?;
         let uuid = new_uuid();
         let shard = shard_of(&uuid, SHARDS);
         let name = spec.name.clone();
@@ -283,11 +294,23 @@ impl Monitors {
 
     /// Makes one check now, from here. Nothing of it is written.
     pub async fn try_now(&self, caller: &Principal, name: &str) -> Result<Tried, Problem> {
-        let MonitorSpec { ask, when, timeout, .. } = self.row(caller, name).await?.spec;
+        let spec = self.row(caller, name).await?.spec;
+        self.allow(&spec)?;
+        let MonitorSpec { ask, when, timeout, .. } = spec;
         let (mut seen, verdict, detail) = checker::once(&self.0.probes, &ask, &when, timeout.0).await;
         // For people, who want to know that there was one.
         seen.seen.body.truncate(1_024);
         Ok(Tried { verdict, detail, seen })
+    }
+
+    fn allow(&self, spec: &MonitorSpec) -> Result<(), Problem> {
+        match spec.ask {
+            Check::Exec(_) if self.0.programs == Programs::Refused => {
+                Err(Problem::invalid("exec", "programs would run as the manager's user and could read its secrets")
+                    .remedy("whoever runs the manager can allow it: monitors.exec=allowed"))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn row(&self, caller: &Principal, name: &str) -> Result<MonitorRow, Problem> {

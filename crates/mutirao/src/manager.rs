@@ -11,6 +11,7 @@ use mutirao_broker::Rabbit;
 use mutirao_core::{Clock, Dice, QueueName, SystemClock};
 use mutirao_fleet::{Fleets, FleetsParts};
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
+use mutirao_monitors::service::Programs;
 use mutirao_monitors::{Monitors, MonitorsParts};
 use mutirao_probes::{Probes, Strangers};
 use mutirao_store::{Database, FolderLock};
@@ -20,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::ADDRESS_FILE;
-use crate::config::{Settings, Surroundings};
+use crate::config::{Leave, Settings};
 use crate::failure::Failure;
 use crate::fleet::{Advice, Gatekeeper, JobsFloor};
 use crate::membership::{Membership, Reach};
@@ -97,6 +98,10 @@ impl Manager {
             clock: clock.clone(),
             dice,
             keep: settings.monitors_keep.0,
+            programs: match settings.monitors_exec {
+                Leave::Refused => Programs::Refused,
+                Leave::Allowed => Programs::Allowed,
+            },
         })
         .await
         .map_err(failed)?;
@@ -213,8 +218,8 @@ fn failed(error: impl std::error::Error) -> Failure {
 fn probes(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<Probes, Failure> {
     let believe = Believe { ca: settings.tls_ca.given().map(|file| file.0.clone()), pin: None };
     let strangers = match settings.monitors_surroundings {
-        Surroundings::Refused => Strangers::Refused,
-        Surroundings::Allowed => Strangers::Allowed,
+        Leave::Refused => Strangers::Refused,
+        Leave::Allowed => Strangers::Allowed,
     };
     let reach = mutirao_probes::Reach::new(&believe, strangers).map_err(failed)?;
     Ok(Probes::new(reach, clock.clone()))

@@ -8,7 +8,7 @@ use mutirao_broker::memory::{Limits, Memory};
 use mutirao_core::auth::{DEFAULT_NAMESPACE, Principal, Role};
 use mutirao_core::{Clock, Dice, SystemClock};
 use mutirao_monitors::health::Verdict;
-use mutirao_monitors::service::Based;
+use mutirao_monitors::service::{Based, Programs};
 use mutirao_monitors::{MonitorSpec, Monitors, MonitorsParts, State};
 use mutirao_probes::{Probes, Reach, Strangers};
 use mutirao_shards::{MemberId, Terms, store as leases};
@@ -72,6 +72,7 @@ async fn start(database: &Database, broker: Arc<Memory>, member: &str) -> Monito
         clock,
         dice: Arc::new(Dice::from_os()),
         keep: Duration::from_secs(86_400),
+        programs: Programs::Refused,
     })
     .await
     .unwrap()

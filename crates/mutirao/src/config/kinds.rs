@@ -40,7 +40,7 @@ macro_rules! kind {
 kind! {
     Folder = "folder", File = "file", Count = "count", Many = "count", Level = "level",
     Names = "names", LogFormat = "format", WorkerWay = "way", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url", Share = "share",
-    Labels = "labels", InLayer = "layer", Surroundings = "surroundings",
+    Labels = "labels", InLayer = "layer", Leave = "leave",
 }
 
 /// A path.
@@ -204,14 +204,14 @@ impl FromStr for WorkerWay {
     }
 }
 
-/// Whether addresses of the machine's own surroundings may be probed.
+/// Whether something dangerous may be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Surroundings {
+pub enum Leave {
     Refused,
     Allowed,
 }
 
-impl FromStr for Surroundings {
+impl FromStr for Leave {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

@@ -6,8 +6,8 @@ use mutirao_core::QueueName;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 
 use super::kinds::{
-    Auto, BrokerUrl, Count, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Level, LogFormat, ManagementUrl,
-    Many, Maybe, Names, Secret, ServerUrl, Share, Surroundings, WorkerWay,
+    Auto, BrokerUrl, Count, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Leave, Level, LogFormat,
+    ManagementUrl, Many, Maybe, Names, Secret, ServerUrl, Share, WorkerWay,
 };
 use super::{ConfigError, Values};
 
@@ -138,7 +138,10 @@ settings! {
     /// How long the outcomes of monitors are kept, and what is left of monitors that were removed.
     "monitors.keep" => monitors_keep: Span = "30days";
     /// Whether monitors may probe link-local addresses and the metadata services of clouds, which hand out credentials.
-    "monitors.surroundings" => monitors_surroundings: Surroundings = "refused";
+    "monitors.surroundings" => monitors_surroundings: Leave = "refused";
+    /// Whether monitors may run programs (exec). They run on the manager's machine as its user, and can read what it can: its
+    /// admin token among it. Allow it only where whoever may make monitors may have that.
+    "monitors.exec" => monitors_exec: Leave = "refused";
 }
 
 #[cfg(test)]

@@ -72,6 +72,7 @@ fn what_cannot_work_is_refused_in_one_line_and_a_bad_row_fails_the_file_whole() 
         (&["--http", "nowhere"][..], "http.url"),
         (&["--tcp", "x:1", "--when", "stat == 1"], "has no \"stat\""),
         (&["--tcp", "x:1", "--every", "1s"], "every: 1s is shorter than a check may take"),
+        (&["--exec", "cat", "admin.token"], "monitors.exec=allowed"),
         (&[], "what is to be checked?"),
     ] {
         let said = Said::from(up.cli(&[&["monitor", "add", "m"], args].concat()));
