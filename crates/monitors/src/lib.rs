@@ -5,8 +5,6 @@
 //! - [`agenda`] holds the monitors of one owner and says which firings lie between two moments. It remembers no next run.
 //! - [`health`] makes up and down of single outcomes: thresholds, flapping, silence; and what opens and closes an incident.
 //! - [`maintenance`] says when a service may be away.
-//! - [`rollup`] adds outcomes up to minutes, hours and days; [`sketch`] keeps how long things took, small enough for every minute of a year, with its percentiles.
-//!
 //! - [`judge`](mod@judge) makes a verdict of what a probe saw; [`owner`] fires what is due and makes beliefs of verdicts.
 //!
 //! All of that is pure: no clock, no store, no socket. Around it:
@@ -24,11 +22,9 @@ pub mod health;
 pub mod judge;
 pub mod maintenance;
 pub mod owner;
-pub mod rollup;
 pub mod round;
 pub mod routes;
 pub mod service;
-pub mod sketch;
 pub mod spec;
 pub mod store;
 
@@ -37,7 +33,6 @@ pub use condition::Conditions;
 pub use grid::{Grid, MonitorKey};
 pub use health::{Health, State};
 pub use service::{Monitors, MonitorsParts};
-pub use sketch::Sketch;
 pub use spec::MonitorSpec;
 pub use store::postgres::MIGRATIONS as POSTGRES_MIGRATIONS;
 pub use store::sqlite::MIGRATIONS;

@@ -3,7 +3,6 @@
 use mutirao_core::Timestamp;
 use mutirao_monitors::State;
 use mutirao_monitors::health::Verdict;
-use mutirao_monitors::rollup::percent;
 use mutirao_monitors::service::{History, IncidentView, MonitorView, OutcomeView, Tried};
 use mutirao_probes::{Check, Ended, Phase};
 
@@ -133,6 +132,22 @@ fn subject(check: &Check) -> String {
     })
 }
 
+/// What was not always up is never shown as if it had been.
+fn percent(share: f64) -> String {
+    let shown = (share * 1_000.0).floor() / 1_000.0;
+    if shown >= 100.0 { "100 %".into() } else { format!("{shown:.3} %") }
+}
+
 fn millis(micros: u64) -> String {
     format!("{:.1} ms", micros as f64 / 1_000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_always_up_is_never_shown_as_if() {
+        assert_eq!([100.0, 99.999_99, 99.9].map(percent), ["100 %", "99.999 %", "99.900 %"]);
+    }
 }
