@@ -269,6 +269,11 @@ impl Fleet {
         }
     }
 
+    /// The provider failed, or was not asked at all: it is told again as soon as it may be.
+    pub fn not_ended(&mut self, worker: &WorkerId) {
+        self.told.remove(worker);
+    }
+
     /// What an action changes in the store. For [`Action::End`] this is written before the provider is called, for
     /// [`Action::Launch`] after it said yes; the others are nothing but this.
     pub fn apply(&mut self, action: &Action, now: Timestamp) {

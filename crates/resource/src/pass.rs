@@ -276,9 +276,10 @@ impl Active {
             }
             queue.told(worker);
         }
-        for (worker, node) in &steps.ends {
+        for (n, (worker, node)) in steps.ends.iter().enumerate() {
             self.act()?;
             if let Err(error) = ports.provider.end(worker, node).await {
+                queue.not_ended(&steps.ends[n..]);
                 return self.stumble(queue, name, &error);
             }
             queue.ended();

@@ -163,6 +163,10 @@ impl Queue {
         self.fleet.answered();
     }
 
+    pub fn not_ended(&mut self, workers: &[(WorkerId, NodeName)]) {
+        workers.iter().for_each(|(worker, _)| self.fleet.not_ended(worker));
+    }
+
     pub fn created(&mut self, workers: Vec<WorkerId>, nodes: Vec<NodeName>, now: Timestamp) {
         for (worker, node) in workers.into_iter().zip(nodes) {
             self.fleet.issue(worker, Some(node), now);

@@ -191,6 +191,20 @@ fn failures_back_off_growing_with_jitter_and_are_shown() {
 }
 
 #[test]
+fn an_end_that_failed_is_tried_again_after_the_pause_and_not_as_one_that_takes_a_while() {
+    let (terms, dice) = (Terms::default(), Dice::seeded(1));
+    let mut fleet = fleet(&[("a", Life::Ending)]);
+    let there = seen(&["a"], &[]);
+    let end = ["end a: it is still there"];
+    assert_eq!(plan(&mut fleet, aim(0, 1), &there, 0), end);
+    fleet.apply(&Action::End { worker: id("a"), why: Why::StillThere }, at(0));
+    assert!(plan(&mut fleet, aim(0, 1), &there, 2).is_empty(), "it takes a while");
+    fleet.not_ended(&id("a"));
+    fleet.failed(Cause::Call, "not now", &terms, &dice, at(0));
+    assert_eq!(plan(&mut fleet, aim(0, 1), &there, 2), end);
+}
+
+#[test]
 fn workers_that_never_report_hold_back_new_ones_but_not_ends() {
     let (terms, dice) = (Terms::default(), Dice::seeded(1));
     let mut fleet = fleet(&[("a", Life::Ending), ("b", Life::Asked)]);
