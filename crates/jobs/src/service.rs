@@ -7,6 +7,7 @@ mod elastic;
 mod guard;
 mod held;
 mod looks;
+mod room;
 mod submit;
 mod tallies;
 
@@ -95,7 +96,9 @@ pub(crate) struct Inner {
     /// Who knows of workers that come and go, once it was given.
     elasticity: OnceLock<Arc<dyn Elasticity>>,
     told: Mutex<elastic::Told>,
+    /// Of queues whose owner is silent, and of jobs that are held back.
     tallies: Tallies,
+    held_tallies: Tallies,
     pub hub: Hub,
     /// Rings when a job was made that waits for others.
     pub held: Arc<Notify>,
@@ -169,6 +172,7 @@ impl Jobs {
             elasticity: OnceLock::new(),
             told: Mutex::default(),
             tallies: Tallies::default(),
+            held_tallies: Tallies::default(),
             hub,
             held,
             homes: Mutex::default(),

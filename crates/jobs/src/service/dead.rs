@@ -5,6 +5,7 @@ use mutirao_core::id::{JobKey, QueueName, TaskKey};
 use mutirao_core::job::{DeadTask, JobView, Letter, Retried};
 use mutirao_core::{Problem, Timestamp};
 
+use super::room::Coming;
 use super::{Jobs, refused, unstoppable};
 use crate::question::Question;
 use crate::store::dead::{DeadFilter, Revived, Tried, Which};
@@ -17,7 +18,15 @@ const LETTER_BYTES_MAX: usize = 400;
 impl Jobs {
     /// Tries tasks of a job anew that ended badly, and answers with how many.
     pub async fn retry_job(&self, job: &JobView, which: Which) -> Result<u64, Problem> {
-        self.queue_named(&job.queue).await?;
+        let queue = self.queue_named(&job.queue).await?;
+        let counts = &job.counts;
+        let tasks = match which {
+            Which::All => counts.failed + counts.timed_out + counts.lost + counts.dead,
+            Which::One(_) => 1,
+        };
+        if queue.unreadable.is_none() && tasks > 0 {
+            self.room_for(Coming::Again(job.id), tasks, &queue.spec).await?;
+        }
         // What fails from now on is not tried anew by this request: it would have no end.
         let until = self.0.clock.now();
         let mut tried = 0;
@@ -49,7 +58,14 @@ impl Jobs {
                 Ok(0) => {}
                 Ok(tasks) => sum = Retried { tasks: sum.tasks + tasks, jobs: sum.jobs + 1 },
                 Err(problem) if problem.status == 409 => {}
-                Err(problem) => return Err(problem),
+                // What was done before it is done: it is said, and the rest is for another try.
+                Err(mut problem) => {
+                    if sum.tasks > 0 {
+                        let done = format!("{} tasks of {} jobs are tried anew, then: ", sum.tasks, sum.jobs);
+                        problem.detail = Some(done + problem.detail.as_deref().unwrap_or(&problem.title));
+                    }
+                    return Err(problem);
+                }
             }
             filter.after = Some(TaskKey { job, index: u32::MAX });
         }

@@ -9,18 +9,17 @@ use mutirao_core::job::{JobSpec, JobView};
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 use mutirao_core::task::{Needs, Retry, TaskSpec};
 use mutirao_core::{Problem, Timestamp};
-use mutirao_queues::{Defaults, QueueSpec, Workers};
+use mutirao_queues::{Defaults, Workers};
 use sha2::{Digest, Sha256};
 
-use super::looks::LOOK_PATIENCE;
+use super::room::{Coming, Place, Source};
 use super::{Jobs, refused, stopping, unstoppable};
-use crate::asking::Silent;
 use crate::desk::ledger::Ledger;
 use crate::desk::order::Rank;
 use crate::doors::Ask;
 use crate::entries::{Kind, pack};
 use crate::meters::{SUBMIT, SUBMITTED};
-use crate::question::{Answer, Fit, Question};
+use crate::question::Question;
 use crate::store::held::Until;
 use crate::store::{AskedBefore, Created, NewJob};
 
@@ -38,13 +37,6 @@ impl Submitted {
         let (Submitted::New(view) | Submitted::Before(view) | Submitted::Joined(view)) = self;
         view
     }
-}
-
-/// Who said whether a job fits.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
-    Owner,
-    Store,
 }
 
 impl Jobs {
@@ -74,19 +66,14 @@ impl Jobs {
         let definition = self.queue_named(&spec.queue).await?.readable()?.spec;
         self.can_be_staffed(&definition).await?;
         let workers = definition.workers_to_come();
-        let QueueSpec { limits, defaults, .. } = definition;
         let total = spec.spread.count() as u32;
         let (queue, needs) = (spec.queue.clone(), spec.task.needs);
+        let defaults = definition.defaults.clone();
         let retry = retry_of(&spec, &defaults);
         let held = !(spec.after.is_empty() && spec.after_ok.is_empty());
         let rank = Rank { priority: spec.priority, owner: owner.name.clone(), labels: spec.labels.clone() };
         let shard = shard_of(&queue);
-        let (fit, source) = self.fit(&queue).await?;
-        let most = self.0.settings.waiting_max;
-        has_room(total, fit.open_tasks, most, "have not ended in its shard", "jobs.waiting_max")?;
-        if let Some(most) = limits.waiting {
-            has_room(total, fit.waiting, most, &format!("wait in queue {queue}"), "limits.waiting of the queue")?;
-        }
+        let (fit, source) = self.room_for(Coming::Job, u64::from(total), &definition).await?;
         can_ever_run(&queue, needs, fit.largest, &workers)?;
         let first = spec.spread.first();
         let created_at = self.0.clock.now();
@@ -100,9 +87,7 @@ impl Jobs {
         let created = unstoppable(async move {
             let created = jobs.0.store.create(job).await.map_err(refused)?;
             if let Created::New(job) = created {
-                if source == Source::Store {
-                    jobs.0.tallies.add(&home, u64::from(total));
-                }
+                jobs.came(&home, u64::from(total), if held { Place::Held } else { Place::Desk(source) });
                 jobs.0.news.tell(vec![job]);
                 // Were nobody to hear this, the owner would find the job by itself: it is accepted either way.
                 match jobs.0.doors.of(shard) {
@@ -138,42 +123,6 @@ impl Jobs {
         let Principal { name, namespace, .. } = owner.clone();
         self.0.store.asked_before(namespace, name, key.to_owned()).await.map_err(refused)
     }
-
-    /// What the owner says about a queue; when nobody answers, what is written of it, where tasks at work count as waiting.
-    /// The job then waits until somebody looks after its queue again.
-    async fn fit(&self, queue: &QueueName) -> Result<(Fit, Source), Problem> {
-        let question = Question::Fit { queue: queue.clone() };
-        let shard = shard_of(queue);
-        let silent = match self.0.asking.ask(shard, question, LOOK_PATIENCE).await {
-            Ok(Answer::Fit(fit)) => return Ok((fit, Source::Owner)),
-            Ok(_) => Silent { shard },
-            Err(silent) => silent,
-        };
-        tracing::debug!(%silent, "a job is taken in without asking the owner of its queue");
-        let now = self.0.clock.monotonic();
-        let open = match self.0.tallies.of(queue, now) {
-            Some(open) => open,
-            None => {
-                let open = self.0.store.open_tasks(queue.clone()).await.map_err(refused)?;
-                self.0.tallies.read(queue.clone(), open, now);
-                open
-            }
-        };
-        Ok((Fit { known: true, largest: None, open_tasks: open.of_shard, waiting: open.of_queue }, Source::Store))
-    }
-}
-
-/// Of `there`, which do something, `most` may be: a job that is larger by itself never fits, another may later.
-fn has_room(total: u32, there: u64, most: u64, doing: &str, setting: &str) -> Result<(), Problem> {
-    let total = u64::from(total);
-    if total > most {
-        let why = format!("the job has {total} tasks, the most at once is {most} ({setting})");
-        return Err(Problem::invalid("spread", why).remedy("submit it in parts, or raise the limit"));
-    }
-    if there + total > most {
-        return Err(Problem::busy(format!("{there} tasks {doing}, the most is {most} ({setting})"), 10));
-    }
-    Ok(())
 }
 
 /// `largest` is the most that a worker has, `workers` what one would be given where there is none.

@@ -1,5 +1,5 @@
-//! How much is written of queues whose owner is silent, remembered for a moment: many may be submitting to them, and each
-//! look sums up a whole shard in the store. What this process takes in meanwhile is added.
+//! How much is written of queues, where their owners are silent or cannot know, remembered for a moment: many may be
+//! submitting to them, and each look sums up a whole shard in the store. What this process takes in meanwhile is added.
 
 use std::collections::HashMap;
 use std::time::Duration;

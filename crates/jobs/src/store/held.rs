@@ -8,10 +8,16 @@ use mutirao_core::id::{JobKey, QueueName};
 use mutirao_core::{ShardId, Timestamp};
 use mutirao_store::StoreError;
 
+use super::OpenTasks;
+
 /// Jobs of an installation that may be held back at one time.
 pub const HELD_JOBS_MAX: u64 = 100_000;
 /// Jobs let go in one step: bounds how long other writers wait.
 pub const RELEASE_JOBS_MAX: u32 = 1_000;
+
+/// Whether a row of `jobs` is waited for by one that is still held back: how it ended is then to be judged by.
+pub(super) const WAITED_FOR: &str = "EXISTS (SELECT 1 FROM job_waits w JOIN jobs h ON h.key = w.job
+    WHERE w.waited = jobs.key AND h.held IS NOT NULL AND h.finished_at IS NULL)";
 
 /// Until when a job waits for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,4 +71,6 @@ pub(super) fn in_vain(waited: JobKey) -> String {
 pub trait HeldStore: Send + Sync {
     /// Lets some jobs of these shards go that wait for nobody any more, and cancels some that wait in vain.
     async fn release(&self, shards: Vec<ShardId>, at: Timestamp) -> Result<Released, StoreError>;
+    /// Tasks of jobs that are held back, which no owner knows of.
+    async fn held_tasks(&self, queue: QueueName) -> Result<OpenTasks, StoreError>;
 }

@@ -22,6 +22,7 @@ use mutirao_shards::Fence;
 use mutirao_store::postgres::{Ask, Row, Transaction, text};
 use mutirao_store::{Migration, Postgres, StoreError};
 
+use super::held::WAITED_FOR;
 use super::{
     AskedBefore, Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJobs, OpenTasks, Settlement,
     Settling, Unreadable,
@@ -35,6 +36,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "jobs", version: 3, sql: include_str!("postgres/003_queues.sql") },
     Migration { component: "jobs", version: 4, sql: include_str!("postgres/004_batch.sql") },
     Migration { component: "jobs", version: 5, sql: include_str!("postgres/005_revived.sql") },
+    Migration { component: "jobs", version: 6, sql: include_str!("postgres/006_waited.sql") },
 ];
 
 /// Rows removed in one go by retention, of so many jobs: bounds how long their locks are held.
@@ -202,12 +204,14 @@ impl JobStore for PostgresJobs {
 
 async fn forget(tx: &Transaction<'_>, before: Timestamp) -> Result<Forgotten, StoreError> {
     // Several managers sweep: each takes what the others have not.
-    let rows = tx
-        .rows(
-            "SELECT key FROM jobs WHERE finished_at < $1 ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED",
-            &[&before.0, &FORGET_JOBS],
-        )
-        .await?;
+    let sql = format!(
+        "SELECT key FROM jobs WHERE finished_at < $1 AND NOT {WAITED_FOR}
+         ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED"
+    );
+    let rows = tx.rows(&sql, &[&before.0, &FORGET_JOBS]).await?;
+    let keys: Vec<i64> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    // From here on nobody can come to wait for them; who came while they were looked for is seen by a second look.
+    let rows = tx.rows(&format!("SELECT key FROM jobs WHERE key = ANY ($1) AND NOT {WAITED_FOR}"), &[&keys]).await?;
     let keys: Vec<i64> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
     if keys.is_empty() {
         tx.run("DELETE FROM queue_changes WHERE at < $1", &[&before.0]).await?;

@@ -19,6 +19,7 @@ use mutirao_shards::Fence;
 use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::{OptionalExtension, params};
 
+use super::held::WAITED_FOR;
 use super::{
     AskedBefore, Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJobs, OpenTasks, Settlement,
     Settling, Unreadable,
@@ -32,6 +33,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "jobs", version: 3, sql: include_str!("sqlite/003_queues.sql") },
     Migration { component: "jobs", version: 4, sql: include_str!("sqlite/004_batch.sql") },
     Migration { component: "jobs", version: 5, sql: include_str!("sqlite/005_revived.sql") },
+    Migration { component: "jobs", version: 6, sql: include_str!("sqlite/006_waited.sql") },
 ];
 
 /// Rows removed in one go by retention: bounds how long other writers wait.
@@ -215,7 +217,9 @@ fn forget(db: &rusqlite::Connection, before: Timestamp) -> rusqlite::Result<Forg
     let mut room = FORGET_ROWS;
     while room > 0 {
         let oldest: Option<i64> = db
-            .prepare_cached("SELECT key FROM jobs WHERE finished_at < ?1 ORDER BY finished_at LIMIT 1")?
+            .prepare_cached(&format!(
+                "SELECT key FROM jobs WHERE finished_at < ?1 AND NOT {WAITED_FOR} ORDER BY finished_at LIMIT 1"
+            ))?
             .query_row([before.0], |row| row.get(0))
             .optional()?;
         let Some(job) = oldest else {

@@ -9,7 +9,7 @@ use mutirao_core::outcome::Verdict;
 use mutirao_core::{ShardId, Timestamp};
 use mutirao_jobs::service::Submitted;
 use mutirao_jobs::store::held::{Released, Rest, Until};
-use mutirao_jobs::store::{Created, NewJob, Shared};
+use mutirao_jobs::store::{Created, Forgotten, NewJob, Shared};
 use mutirao_shards::Terms;
 
 use crate::engine::{Engine, on_both};
@@ -20,6 +20,7 @@ on_both! {
     a_unique_key_is_had_by_one_open_job_at_a_time,
     a_job_is_on_nobodys_desk_until_those_it_waits_for_have_ended,
     who_waits_for_an_end_that_is_not_ok_is_cancelled_and_so_are_those_who_wait_for_it,
+    what_is_waited_for_is_not_forgotten_before_it_was_judged,
     jobs_begin_when_those_they_wait_for_have_ended_and_not_in_vain,
 }
 
@@ -106,6 +107,34 @@ async fn who_waits_for_an_end_that_is_not_ok_is_cancelled_and_so_are_those_who_w
     assert_eq!((view.state, view.counts.cancelled, view.counts.total()), (JobState::Cancelled, 3, 3));
     let reason = view.reason.unwrap();
     assert!(reason.contains(&first.to_string()), "{reason}");
+}
+
+async fn forget(store: &Shared) -> Vec<JobKey> {
+    let mut gone = Vec::new();
+    loop {
+        let Forgotten { jobs, done } = store.forget(Timestamp(i64::MAX)).await.unwrap();
+        gone.extend(jobs);
+        if done {
+            return gone;
+        }
+    }
+}
+
+async fn what_is_waited_for_is_not_forgotten_before_it_was_judged(engine: &Engine) {
+    let store = engine.open().await;
+    let (good, late, unrelated) = (create(&store, 1).await, create(&store, 1).await, create(&store, 1).await);
+    let waiting = held(&store, &[(good, Until::Ok), (late, Until::Ok)]).await;
+    settle(&store, vec![ended(good, 1, Final::Ok), ended(unrelated, 1, Final::Ok)], vec![]).await;
+    assert_eq!(forget(&store).await, [unrelated]);
+    assert!(release(&store).await.is_empty(), "it still waits for the other");
+    settle(&store, vec![ended(late, 1, Final::Ok)], vec![]).await;
+    assert_eq!(forget(&store).await, []);
+    let released = release(&store).await;
+    assert_eq!((released.free[0].0, released.cancelled), (waiting, vec![]));
+    let mut gone = forget(&store).await;
+    gone.sort();
+    assert_eq!(gone, [good, late], "nobody waits for them any more");
+    assert_eq!(store.job(waiting).await.unwrap().unwrap().0.state, JobState::Waiting);
 }
 
 async fn finish(house: &House, verdict: Verdict) {

@@ -15,6 +15,7 @@ use mutirao_core::{Clock, ShardId, SystemClock, Timestamp};
 use mutirao_jobs::entries::Kind;
 use mutirao_jobs::queues::Precondition;
 use mutirao_jobs::service::Submitted;
+use mutirao_jobs::store::dead::Which;
 use mutirao_jobs::store::queues::{By, Deleted, Expected, Put, QueueRow, Unfinished};
 use mutirao_jobs::store::{Created, NewJob};
 use mutirao_queues::{Explanation, Limits, Policy, QueueSpec, QueueView};
@@ -252,6 +253,31 @@ async fn the_limit_on_waiting_tasks_is_told_and_holds() {
     let full = refusal(&house, array(&name("small"), 1)).await;
     assert_eq!((full.status, full.retry_after_s), (429, Some(10)));
     assert!(full.line().contains("10 tasks wait in queue small, the most is 10"), "{full}");
+}
+
+#[tokio::test]
+async fn tasks_that_wait_for_other_jobs_and_those_tried_anew_count_against_the_limit() {
+    let house = house().await;
+    let limits = Limits { waiting: Some(10), ..Limits::default() };
+    define(&house, QueueSpec { limits, ..QueueSpec::new(name("small")) }).await;
+    let mut worker = Played::start(&name("small"), &house.broker).await;
+    let failed = house.submit(array(&name("small"), 4)).await;
+    let mut done = 0;
+    while done < 4 {
+        let parcels = worker.take().await;
+        done += handed(&parcels).len();
+        worker.finish_all(&parcels, Verdict::Failed).await;
+    }
+    house.until(failed.id, "finished", |view| view.finished_at.is_some()).await;
+    house.jobs.pause_queue(&admin(), &name("small")).await.unwrap();
+    let first = house.submit(array(&name("small"), 2)).await;
+    house.submit(JobSpec { after: vec![first.id], ..array(&name("small"), 5) }).await;
+    let full = refusal(&house, JobSpec { after: vec![first.id], ..array(&name("small"), 4) }).await;
+    assert!(full.status == 429 && full.line().contains("7 tasks wait in queue small, the most is 10"), "{full}");
+    let (view, _) = house.jobs.job(failed.id).await.unwrap();
+    let full = house.jobs.retry_job(&view, Which::All).await.unwrap_err();
+    assert!(full.status == 429 && full.line().contains("the most is 10"), "{full}");
+    assert_eq!(house.jobs.retry_job(&view, Which::One(1)).await.unwrap(), 1, "one has room");
 }
 
 #[tokio::test]

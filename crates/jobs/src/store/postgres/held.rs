@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 
 use async_trait::async_trait;
-use mutirao_core::id::JobKey;
+use mutirao_core::envelope::shard_of;
+use mutirao_core::id::{JobKey, QueueName};
 use mutirao_core::{ShardId, Timestamp};
 use mutirao_store::StoreError;
 use mutirao_store::postgres::{Ask, Transaction};
 
 use super::{PostgresJobs, rows};
 use crate::store::held::{HELD_JOBS_MAX, HeldStore, RELEASE_JOBS_MAX, Released, Rest, Until, in_vain};
-use crate::store::{Created, NewJob};
+use crate::store::{Created, NewJob, OpenTasks};
 
 const REST: &str = "SELECT 1 FROM jobs WHERE held = ANY ($1) AND finished_at IS NULL LIMIT 1";
 
@@ -63,6 +64,15 @@ impl HeldStore for PostgresJobs {
         }
         Ok(released)
     }
+
+    async fn held_tasks(&self, queue: QueueName) -> Result<OpenTasks, StoreError> {
+        const HELD: &str = "SELECT COALESCE(SUM(total), 0)::bigint,
+                                   COALESCE(SUM(total) FILTER (WHERE queue = $2), 0)::bigint
+                            FROM jobs WHERE held = $1 AND finished_at IS NULL";
+        let shard = i64::from(shard_of(&queue).0);
+        let row = self.0.connection().await?.row(HELD, &[&shard, &queue.as_str()]).await?;
+        row.as_ref().map_or_else(|| Ok(OpenTasks::default()), rows::open_tasks)
+    }
 }
 
 /// What is against a job's waiting for others.
@@ -71,7 +81,8 @@ pub async fn cannot_wait(tx: &Transaction<'_>, job: &NewJob) -> Result<Option<Cr
         return Ok(None);
     }
     let waited: Vec<i64> = job.waits.iter().map(|(waited, _)| waited.0 as i64).collect();
-    const KNOWN: &str = "SELECT key FROM jobs WHERE key = ANY ($1) AND namespace = $2";
+    // Held until the job is written: nobody forgets what it waits for in between.
+    const KNOWN: &str = "SELECT key FROM jobs WHERE key = ANY ($1) AND namespace = $2 FOR KEY SHARE";
     let known = tx.rows(KNOWN, &[&waited, &job.namespace]).await?;
     let known: HashSet<i64> = known.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
     if let Some(unknown) = waited.iter().find(|waited| !known.contains(waited)) {

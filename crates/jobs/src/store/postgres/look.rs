@@ -40,9 +40,7 @@ pub async fn open_tasks(store: &Postgres, queue: &QueueName) -> Result<OpenTasks
                               FROM jobs WHERE shard = $1 AND finished_at IS NULL) unfinished";
     let shard = i64::from(shard_of(queue).0);
     let row = store.connection().await?.row(OPEN, &[&shard, &queue.as_str()]).await?;
-    let Some(row) = row else { return Ok(OpenTasks::default()) };
-    let count = |n| Ok::<_, StoreError>(row.try_get::<_, i64>(n)?.max(0) as u64);
-    Ok(OpenTasks { of_shard: count(0)?, of_queue: count(1)? })
+    row.as_ref().map_or_else(|| Ok(OpenTasks::default()), rows::open_tasks)
 }
 
 pub async fn open_jobs(store: &Postgres, keys: &[JobKey]) -> Result<OpenJobs, StoreError> {

@@ -10,6 +10,7 @@ use mutirao_store::postgres::Row;
 use serde::de::DeserializeOwned;
 
 use crate::entries::Kind;
+use crate::store::OpenTasks;
 
 /// What is written there is not what this program writes.
 pub fn unreadable(why: impl std::fmt::Display) -> StoreError {
@@ -37,6 +38,12 @@ pub fn whole(row: &Row, at: usize) -> Result<u32, StoreError> {
 
 pub fn count(row: &Row, at: usize) -> Result<u32, StoreError> {
     u32::try_from(row.try_get::<_, i32>(at)?).map_err(unreadable)
+}
+
+/// Of a shard, and of one of its queues.
+pub fn open_tasks(row: &Row) -> Result<OpenTasks, StoreError> {
+    let count = |at| Ok::<_, StoreError>(row.try_get::<_, i64>(at)?.max(0) as u64);
+    Ok(OpenTasks { of_shard: count(0)?, of_queue: count(1)? })
 }
 
 pub const TASK_COLUMNS: &str = "job, idx, state, generation, n, failures, losses, not_before, worker, exit, signal,

@@ -1,6 +1,7 @@
 //! Jobs that wait for others to end, and keys that only one open job has.
 
 use async_trait::async_trait;
+use mutirao_core::envelope::shard_of;
 use mutirao_core::id::{JobKey, QueueName};
 use mutirao_core::{ShardId, Timestamp};
 use mutirao_store::StoreError;
@@ -8,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::{SqliteJobs, rows};
 use crate::store::held::{HELD_JOBS_MAX, HeldStore, RELEASE_JOBS_MAX, Released, Rest, in_vain};
-use crate::store::{Created, NewJob};
+use crate::store::{Created, NewJob, OpenTasks};
 
 /// Waits that came to nothing: one culprit for each job.
 const IN_VAIN: &str = "SELECT j.key, MIN(w.waited), j.total FROM jobs j
@@ -37,6 +38,10 @@ impl HeldStore for SqliteJobs {
         }
         self.0.write(move |db| release(db, &shards, at)).await
     }
+
+    async fn held_tasks(&self, queue: QueueName) -> std::result::Result<OpenTasks, StoreError> {
+        self.0.read(move |db| held_tasks(db, &queue)).await
+    }
 }
 
 fn rest(db: &Connection, shards: &str) -> Result<Rest> {
@@ -47,6 +52,14 @@ fn rest(db: &Connection, shards: &str) -> Result<Rest> {
         .query_row([shards], |_| Ok(()))
         .optional()?;
     Ok(held.map_or(Rest::None, |()| Rest::Some))
+}
+
+fn held_tasks(db: &Connection, queue: &QueueName) -> Result<OpenTasks> {
+    db.prepare_cached(
+        "SELECT COALESCE(SUM(total), 0), COALESCE(SUM(total) FILTER (WHERE queue = ?2), 0)
+         FROM jobs WHERE held = ?1 AND finished_at IS NULL",
+    )?
+    .query_row(params![shard_of(queue).0, queue.as_str()], rows::open_tasks)
 }
 
 /// Those that may go, and those that wait in vain, with what for.

@@ -37,10 +37,7 @@ pub fn open_tasks(db: &Connection, queue: &QueueName) -> Result<OpenTasks> {
          FROM (SELECT queue, total - ok - failed - timed_out - cancelled - lost - dead AS open
                FROM jobs WHERE shard = ?1 AND finished_at IS NULL)",
     )?
-    .query_row(params![shard_of(queue).0, queue.as_str()], |row| {
-        let count = |n| Ok::<_, rusqlite::Error>(row.get::<_, i64>(n)?.max(0) as u64);
-        Ok(OpenTasks { of_shard: count(0)?, of_queue: count(1)? })
-    })
+    .query_row(params![shard_of(queue).0, queue.as_str()], rows::open_tasks)
 }
 
 pub fn open_jobs(db: &Connection, keys: &[JobKey]) -> Result<OpenJobs> {

@@ -10,6 +10,7 @@ use rusqlite::{Error, Row};
 use serde::de::DeserializeOwned;
 
 use crate::entries::Kind;
+use crate::store::OpenTasks;
 
 pub fn json<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<T, Error> {
     // A manager of the next version, on the same database, may know more fields.
@@ -27,6 +28,12 @@ where
     T::Err: std::error::Error + Send + Sync + 'static,
 {
     row.get_ref(at)?.as_str()?.parse().map_err(|e| Error::FromSqlConversionFailure(at, Type::Text, Box::new(e)))
+}
+
+/// Of a shard, and of one of its queues.
+pub fn open_tasks(row: &Row<'_>) -> Result<OpenTasks, Error> {
+    let count = |at| Ok::<_, Error>(row.get::<_, i64>(at)?.max(0) as u64);
+    Ok(OpenTasks { of_shard: count(0)?, of_queue: count(1)? })
 }
 
 pub const TASK_COLUMNS: &str = "job, idx, state, generation, n, failures, losses, not_before, worker, exit, signal,
