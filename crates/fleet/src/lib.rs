@@ -6,6 +6,7 @@
 //!   together, without I/O; [`lease`] passes a resource manager's lease on to the store of shards.
 //! - [`floor`] and [`identities`]: what it asks of those who hand out tasks and of those who let workers in. They are given to
 //!   it, so that it knows neither.
+//! - [`standing`]: why a queue has as many workers as it has, in words.
 //! - [`draining`]: keeps telling the owners of queues who is to be handed nothing.
 //! - [`routes`]: `/v1/elastic/…`, `/v1/nodes/…`, `/v1/workers/…`.
 //!
@@ -23,6 +24,7 @@ pub mod identities;
 mod lease;
 pub mod routes;
 pub mod service;
+pub mod standing;
 pub mod store;
 
 pub use floor::Floor;

@@ -21,8 +21,9 @@ use tokio::task::JoinSet;
 use crate::floor::Floor;
 use crate::host::Machine;
 use crate::identities::Identities;
+use crate::standing::Pulse;
 use crate::store::{self, By, MemberRow, Request, Shared, Written, fence};
-use crate::{balance, draining, lease, routes};
+use crate::{balance, draining, lease, routes, standing};
 
 pub struct FleetsParts {
     /// Has had [`crate::MIGRATIONS`] or [`crate::POSTGRES_MIGRATIONS`] applied, after those of `shards`.
@@ -55,6 +56,8 @@ pub(crate) struct Inner {
     machine: Machine,
     /// The last offer, and until when it is believed.
     pub offered: Mutex<Option<(Mono, Arc<Offered>)>>,
+    /// Of whoever acts.
+    pub pulse: Arc<Mutex<Pulse>>,
     /// Ends with the last handle.
     _tasks: Mutex<JoinSet<()>>,
 }
@@ -65,8 +68,10 @@ impl Fleets {
         let store = store::open(&store);
         let mut tasks = JoinSet::new();
         tasks.spawn(draining::run(store.clone(), floor.clone(), identities.clone(), clock.clone()));
+        let pulse = Arc::new(Mutex::new(Pulse::default()));
+        tasks.spawn(standing::feel(leases.clone(), pulse.clone(), clock.clone()));
         let (machine, offered, _tasks) = (Machine::default(), Mutex::default(), Mutex::new(tasks));
-        Self(Arc::new(Inner { store, leases, floor, identities, clock, keep, machine, offered, _tasks }))
+        Self(Arc::new(Inner { store, leases, floor, identities, clock, keep, machine, offered, pulse, _tasks }))
     }
 
     pub fn capability(&self) -> Capability {

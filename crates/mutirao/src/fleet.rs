@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use mutirao_api::{Auth, Ways};
 use mutirao_core::job::WorkerView;
 use mutirao_core::{Problem, QueueName, ShardId, WorkerId};
+use mutirao_elastic::Elastic;
 use mutirao_elastic::packing::Need;
 use mutirao_elastic::protocol::Invitation;
 use mutirao_fleet::{Fleets, Floor, Identities};
@@ -76,19 +77,7 @@ impl Elasticity for Advice {
         self.0.impossible(need).await.ok().flatten()
     }
 
-    async fn standing(&self, queue: &QueueName) -> Vec<Reason> {
-        let Ok(Some(decided)) = self.0.standing(queue).await else { return Vec::new() };
-        let (wanted, at, because) = (decided.decision.wanted, decided.at, &decided.decision.because);
-        let mut reasons = vec![Reason {
-            why: format!("{wanted} workers are wanted, decided at {at}: {because}"),
-            remedy: Some(
-                "`mutirao elastic history --queue` shows the changes; `elastic:` of the queue says how many".into(),
-            ),
-        }];
-        reasons.extend(decided.trouble.map(|trouble| Reason {
-            why: format!("the provider is in trouble: {trouble}"),
-            remedy: Some("mend the provider; it is tried again by itself".into()),
-        }));
-        reasons
+    async fn standing(&self, queue: &QueueName, elastic: &Elastic) -> Vec<Reason> {
+        self.0.standing(queue, elastic).await.unwrap_or_default()
     }
 }

@@ -171,7 +171,10 @@ fn held(spec: &QueueSpec, facts: &QueueFacts) -> Vec<Reason> {
     if reasons.is_empty() && facts.out >= facts.slots {
         reasons.push(because(
             format!("the workers are busy: {} run at once, {} are out", facts.slots, facts.out),
-            "wait, or start more workers (`mutirao worker invite`)",
+            match &spec.elastic {
+                Some(_) => "wait; `mutirao elastic status` says how many workers it gets, and why not more".to_owned(),
+                None => format!("wait, or start more workers (`mutirao worker invite --queue {name}`)"),
+            },
         ));
     }
     if reasons.is_empty() {
@@ -195,25 +198,43 @@ fn nobody(spec: &QueueSpec, facts: &QueueFacts) -> Option<Reason> {
     if facts.workers == 0 {
         return Some(because(
             format!("no worker takes tasks of queue {name}"),
-            format!("`mutirao worker invite --queue {name}` says how to start one"),
+            match &spec.elastic {
+                Some(_) => "they come by its elastic policy: `mutirao elastic status` says how that stands".to_owned(),
+                None => format!(
+                    "`mutirao worker invite --queue {name}` says how to start one, \
+                     `mutirao queue edit {name} --elastic-preset arrebol` has them started"
+                ),
+            },
         ));
     }
     if facts.workers == facts.leaving {
         return Some(because(
             format!("all {} workers of queue {name} are leaving", facts.workers),
-            format!("`mutirao worker invite --queue {name}` says how to start another"),
+            match &spec.elastic {
+                Some(_) => {
+                    "others come by its elastic policy: `mutirao elastic status` says how that stands".to_owned()
+                }
+                None => format!("`mutirao worker invite --queue {name}` says how to start another"),
+            },
         ));
     }
     match (facts.needs, facts.largest) {
         (Some(needs), Some(most)) if needs.cpus > most.cpus => Some(because(
             format!("the next task needs {} cpus, the largest worker has {}", needs.cpus, most.cpus),
-            "start a larger worker (worker.cpus)",
+            larger(spec, "cpus"),
         )),
         (Some(needs), Some(most)) if needs.memory > most.memory => Some(because(
             format!("the next task needs {} of memory, the largest worker has {}", needs.memory, most.memory),
-            "start a larger worker (worker.memory)",
+            larger(spec, "memory"),
         )),
         _ => None,
+    }
+}
+
+fn larger(spec: &QueueSpec, resource: &str) -> String {
+    match &spec.elastic {
+        Some(_) => format!("`mutirao apply` queue {} with more `{resource}` under `workers:`", spec.name),
+        None => format!("start a larger worker for queue {} (worker.{resource})", spec.name),
     }
 }
 
@@ -252,6 +273,11 @@ pub fn task(
     }
 }
 
+/// Whether a task waits for nothing but its turn: what holds its queue back holds it back.
+pub fn waits_for_its_queue(task: &TaskView, now: Timestamp) -> bool {
+    task.state == TaskState::Ready && task.not_before.is_none_or(|at| at <= now)
+}
+
 fn waiting(
     task: &TaskView,
     facts: Option<TaskFacts>,
@@ -260,10 +286,10 @@ fn waiting(
 ) -> Explanation {
     let summary = format!("task {} waits", task.id);
     if let Some(at) = task.not_before.filter(|at| *at > now) {
-        let tries = task.failures;
         let wait = span(at.since(now).as_millis() as u64);
-        let why = format!("it failed {tries} times and is tried again in {wait}");
-        let remedy = "nothing needs to be done; `mutirao job logs` shows what it wrote";
+        let why = format!("it failed {} and is tried again in {wait}", times(task.failures));
+        let logs = format!("mutirao job logs {} --task {}", task.id.job, task.id.index);
+        let remedy = format!("nothing needs to be done; `{logs}` shows what it wrote");
         return Explanation { summary, reasons: vec![because(why, remedy)] };
     }
     let Some((spec, known)) = queue else {
@@ -284,6 +310,10 @@ fn waiting(
     Explanation { summary, reasons }
 }
 
+fn times(n: u32) -> String {
+    if n == 1 { "once".into() } else { format!("{n} times") }
+}
+
 /// Rounded up to what a person reads.
 fn span(ms: u64) -> Span {
     let ms = if ms >= 1_000 { ms.div_ceil(1_000) * 1_000 } else { ms.max(1) };
@@ -291,67 +321,4 @@ fn span(ms: u64) -> Span {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn why(spec: &QueueSpec, facts: &QueueFacts) -> Vec<String> {
-        queue(spec, facts).reasons.into_iter().map(|reason| reason.why).collect()
-    }
-
-    fn spec(rest: &str) -> QueueSpec {
-        serde_json::from_str(&format!(r#"{{"name": "gpu"{rest}}}"#)).unwrap()
-    }
-
-    #[test]
-    fn a_broker_that_is_away_is_named_whether_the_owner_answers_or_not() {
-        let facts =
-            QueueFacts { waiting: 1, workers: 1, slots: 1, broker: Some("refused".into()), ..QueueFacts::default() };
-        assert!(why(&spec(""), &facts)[0].starts_with("the broker cannot be reached"), "{:?}", why(&spec(""), &facts));
-        let said = silent(&spec(r#", "paused": true"#), Some("refused"));
-        assert_eq!(said.reasons.len(), 2);
-        assert!(said.reasons[0].why.contains("paused") && said.reasons[1].why.contains("refused"));
-        assert!(silent(&spec(""), None).reasons[0].why.contains("does not answer"));
-    }
-
-    #[test]
-    fn waiting_for_no_known_reason_is_not_met_with_silence() {
-        let facts = QueueFacts { waiting: 1, workers: 1, slots: 4, ..QueueFacts::default() };
-        assert!(queue(&spec(""), &facts).reasons[0].remedy.as_ref().unwrap().contains("doctor"));
-    }
-
-    #[test]
-    fn whatever_holds_a_queue_back_is_named_with_its_remedy() {
-        let busy = QueueFacts { waiting: 9, out: 4, workers: 1, slots: 4, ..QueueFacts::default() };
-        assert_eq!(why(&spec(""), &busy), ["the workers are busy: 4 run at once, 4 are out"]);
-        assert_eq!(why(&spec(r#", "paused": true"#), &busy), ["it is paused"]);
-        let limits = spec(r#", "limits": {"running": 4, "starts_per_second": 2}"#);
-        let paced = QueueFacts { next_start_ms: Some(400), ..busy.clone() };
-        assert_eq!(
-            why(&limits, &paced),
-            [
-                "4 tasks are out, the limit is 4 (limits.running)",
-                "2 may start in a second (limits.starts_per_second), the next in 400ms"
-            ]
-        );
-        let empty = QueueFacts { workers: 0, slots: 0, out: 0, ..busy.clone() };
-        assert_eq!(queue(&spec(""), &empty).reasons[0].why, "no worker takes tasks of queue gpu");
-        let leaving = QueueFacts { leaving: 1, ..busy.clone() };
-        assert_eq!(why(&spec(""), &leaving), ["all 1 workers of queue gpu are leaving"]);
-        let retrying = QueueFacts { retrying: 9, next_retry_ms: Some(1_200), out: 0, ..busy.clone() };
-        assert_eq!(
-            why(&spec(""), &retrying),
-            ["all that wait have failed and wait for their next try, the first in 2s"]
-        );
-        let stuck = QueueFacts { trouble: Some("the disk is full".into()), ..busy };
-        assert!(why(&spec(""), &stuck)[0].contains("the disk is full"));
-        for facts in [empty, leaving, retrying, stuck] {
-            assert!(queue(&spec(""), &facts).reasons.iter().all(|reason| reason.remedy.is_some()));
-        }
-    }
-
-    #[test]
-    fn an_idle_queue_has_nothing_to_explain() {
-        let idle = queue(&spec(""), &QueueFacts::default());
-        assert_eq!((idle.summary.as_str(), idle.reasons.len()), ("queue gpu has nothing to do", 0));
-    }
-}
+mod tests;

@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use mutirao_core::job::{WorkerState, WorkerView};
 use mutirao_core::{Problem, QueueName, ShardId, Timestamp, WorkerId};
+use mutirao_elastic::Elastic;
 use mutirao_elastic::fleet::Fleet;
 use mutirao_elastic::packing::{Door, Need, NoPlace, Node, NodeName, check_need};
 use mutirao_elastic::protocol::{GROUP, Wish};
 use mutirao_elastic::view::{
     DrainView, ElasticStatus, HistoryLine, Holder, NodeView, NodeWorker, QueueStatus, WorkerDetail, WorkerRecord,
 };
-use mutirao_queues::QueueSpec;
+use mutirao_queues::{QueueSpec, Reason};
 
 use super::{Fleets, Offered, refused, short, unfenced};
 use crate::balance;
-use crate::store::{Decided, Draining, Kept, MemberRow, NodeRow, SHARD};
+use crate::standing::Standing;
+use crate::store::{Draining, Kept, MemberRow, NodeRow, SHARD};
 
 /// How long an offer that was read is believed.
 const OFFER_BELIEVED_FOR: Duration = Duration::from_secs(1);
@@ -51,9 +53,24 @@ impl Fleets {
         self.parts().store.history(queue, before, rows).await.map_err(refused)
     }
 
-    /// What was last decided about a queue, and the trouble of its provider, in words.
-    pub async fn standing(&self, queue: &QueueName) -> Result<Option<Decided>, Problem> {
-        self.parts().store.decided(queue).await.map_err(refused)
+    /// Why an elastic queue has as many workers as it has, and what would give it more, in words.
+    pub async fn standing(&self, queue: &QueueName, elastic: &Elastic) -> Result<Vec<Reason>, Problem> {
+        let parts = self.parts();
+        let (kept, leases) = tokio::join!(parts.store.kept(), parts.leases.leases(GROUP));
+        let (mut kept, leases) = (kept.map_err(refused)?, leases.map_err(refused)?);
+        let lease = leases.iter().find(|row| row.shard == SHARD);
+        let acting = parts.pulse.lock().feel(lease, parts.clock.monotonic());
+        let members = balance::fleets(&mut kept).remove(queue).unwrap_or_default();
+        let nodes: Vec<NodeView> = kept.nodes.into_iter().map(|row| node_view(row, Vec::new())).collect();
+        let standing = Standing {
+            queue,
+            acting,
+            decided: kept.decided.iter().find(|decided| decided.queue == *queue),
+            max: Some(elastic.max),
+            counts: Fleet::of(members, None).counts(),
+            nodes: &nodes,
+        };
+        Ok(standing.reasons())
     }
 
     /// Why no node could ever hold a worker like this; none when one could, or when nobody has offered anything yet.

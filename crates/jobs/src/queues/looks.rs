@@ -70,6 +70,9 @@ impl Jobs {
         let place = self.place_of(&job.queue, task.id).await;
         let mut explanation =
             explain::task(task, place, facts.as_ref().map(|facts| (&spec, facts)), self.0.clock.now());
+        if explain::waits_for_its_queue(task, self.0.clock.now()) {
+            explanation.reasons.extend(self.staffing(&spec).await);
+        }
         if let Some(why) = unreadable {
             explanation.reasons.insert(0, explain::unreadable::reason(&job.queue, &why));
         }

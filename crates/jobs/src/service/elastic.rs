@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use mutirao_core::envelope::shard_of;
 use mutirao_core::id::{QueueName, WorkerId};
 use mutirao_core::{Problem, ShardId};
+use mutirao_elastic::Elastic;
 use mutirao_elastic::packing::Need;
 use mutirao_queues::{QueueSight, QueueSpec, Reason};
 use tokio::sync::oneshot;
@@ -33,8 +34,8 @@ pub trait Elasticity: Send + Sync + 'static {
     /// Why no node could ever hold a worker like this; none when one could, or when that is not known.
     async fn impossible(&self, need: &Need) -> Option<String>;
 
-    /// What was last decided about a queue, and what keeps it from happening.
-    async fn standing(&self, queue: &QueueName) -> Vec<Reason>;
+    /// What was last decided about a queue's workers, and what keeps it from happening.
+    async fn standing(&self, queue: &QueueName, elastic: &Elastic) -> Vec<Reason>;
 }
 
 impl Jobs {
@@ -55,9 +56,9 @@ impl Jobs {
 
     /// Why an elastic queue has as many workers as it has.
     pub(crate) async fn staffing(&self, spec: &QueueSpec) -> Vec<Reason> {
-        match self.0.elasticity.get().filter(|_| spec.elastic.is_some()) {
-            Some(elasticity) => elasticity.standing(&spec.name).await,
-            None => Vec::new(),
+        match (self.0.elasticity.get(), &spec.elastic) {
+            (Some(elasticity), Some(elastic)) => elasticity.standing(&spec.name, elastic).await,
+            _ => Vec::new(),
         }
     }
 

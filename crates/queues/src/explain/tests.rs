@@ -1,0 +1,86 @@
+use super::*;
+
+fn why(spec: &QueueSpec, facts: &QueueFacts) -> Vec<String> {
+    queue(spec, facts).reasons.into_iter().map(|reason| reason.why).collect()
+}
+
+fn spec(rest: &str) -> QueueSpec {
+    serde_json::from_str(&format!(r#"{{"name": "gpu"{rest}}}"#)).unwrap()
+}
+
+#[test]
+fn a_broker_that_is_away_is_named_whether_the_owner_answers_or_not() {
+    let facts =
+        QueueFacts { waiting: 1, workers: 1, slots: 1, broker: Some("refused".into()), ..QueueFacts::default() };
+    assert!(why(&spec(""), &facts)[0].starts_with("the broker cannot be reached"), "{:?}", why(&spec(""), &facts));
+    let said = silent(&spec(r#", "paused": true"#), Some("refused"));
+    assert_eq!(said.reasons.len(), 2);
+    assert!(said.reasons[0].why.contains("paused") && said.reasons[1].why.contains("refused"));
+    assert!(silent(&spec(""), None).reasons[0].why.contains("does not answer"));
+}
+
+#[test]
+fn waiting_for_no_known_reason_is_not_met_with_silence() {
+    let facts = QueueFacts { waiting: 1, workers: 1, slots: 4, ..QueueFacts::default() };
+    assert!(queue(&spec(""), &facts).reasons[0].remedy.as_ref().unwrap().contains("doctor"));
+}
+
+#[test]
+fn whatever_holds_a_queue_back_is_named_with_its_remedy() {
+    let busy = QueueFacts { waiting: 9, out: 4, workers: 1, slots: 4, ..QueueFacts::default() };
+    assert_eq!(why(&spec(""), &busy), ["the workers are busy: 4 run at once, 4 are out"]);
+    assert_eq!(why(&spec(r#", "paused": true"#), &busy), ["it is paused"]);
+    let limits = spec(r#", "limits": {"running": 4, "starts_per_second": 2}"#);
+    let paced = QueueFacts { next_start_ms: Some(400), ..busy.clone() };
+    assert_eq!(
+        why(&limits, &paced),
+        [
+            "4 tasks are out, the limit is 4 (limits.running)",
+            "2 may start in a second (limits.starts_per_second), the next in 400ms"
+        ]
+    );
+    let empty = QueueFacts { workers: 0, slots: 0, out: 0, ..busy.clone() };
+    assert_eq!(queue(&spec(""), &empty).reasons[0].why, "no worker takes tasks of queue gpu");
+    let leaving = QueueFacts { leaving: 1, ..busy.clone() };
+    assert_eq!(why(&spec(""), &leaving), ["all 1 workers of queue gpu are leaving"]);
+    let retrying = QueueFacts { retrying: 9, next_retry_ms: Some(1_200), out: 0, ..busy.clone() };
+    assert_eq!(why(&spec(""), &retrying), ["all that wait have failed and wait for their next try, the first in 2s"]);
+    let stuck = QueueFacts { trouble: Some("the disk is full".into()), ..busy };
+    assert!(why(&spec(""), &stuck)[0].contains("the disk is full"));
+    for facts in [empty, leaving, retrying, stuck] {
+        assert!(queue(&spec(""), &facts).reasons.iter().all(|reason| reason.remedy.is_some()));
+    }
+}
+
+#[test]
+fn an_idle_queue_has_nothing_to_explain() {
+    let idle = queue(&spec(""), &QueueFacts::default());
+    assert_eq!((idle.summary.as_str(), idle.reasons.len()), ("queue gpu has nothing to do", 0));
+}
+
+#[test]
+fn every_hint_of_a_command_names_the_queue_or_the_task() {
+    let facts = QueueFacts { waiting: 3, out: 1, workers: 1, slots: 1, ..QueueFacts::default() };
+    let elastic = spec(r#", "elastic": {"preset": "arrebol"}"#);
+    let empty = QueueFacts { workers: 0, slots: 0, out: 0, ..facts.clone() };
+    let leaving = QueueFacts { leaving: 1, ..facts.clone() };
+    for facts in [&facts, &empty, &leaving] {
+        let plain = &queue(&spec(""), facts).reasons[0];
+        assert!(plain.remedy.as_ref().unwrap().contains("worker invite --queue gpu"), "{plain:?}");
+        let by_itself = &queue(&elastic, facts).reasons[0];
+        let remedy = by_itself.remedy.as_ref().unwrap();
+        assert!(remedy.contains("elastic status") && !remedy.contains("invite"), "{by_itself:?}");
+    }
+    let retried = json(r#", "failures": 1, "not_before": 5000"#);
+    let said = task(&retried, None, Some((&spec(""), &facts)), Timestamp(1_000));
+    assert_eq!(said.reasons[0].why, "it failed once and is tried again in 4s");
+    let logs = format!("mutirao job logs {} --task 7", retried.id.job);
+    assert!(said.reasons[0].remedy.as_ref().unwrap().contains(&logs), "{said:?}");
+    assert!(!waits_for_its_queue(&retried, Timestamp(1_000)) && waits_for_its_queue(&retried, Timestamp(5_000)));
+}
+
+fn json(rest: &str) -> TaskView {
+    let id = mutirao_core::id::TaskKey { job: JobKey(9), index: 7 };
+    let text = format!(r#"{{"id": "{id}", "state": "ready", "losses": 0{rest}}}"#);
+    serde_json::from_str(&text).unwrap()
+}
