@@ -52,6 +52,54 @@ impl Client {
     pub async fn monitor_history<T: DeserializeOwned>(&self, name: &str, limit: u32) -> Result<T, ClientError> {
         self.fetch(Call::get(monitor(name).part("history").arg("limit", Some(limit)))).await
     }
+
+    /// Alerts of a monitor, the latest first.
+    pub async fn monitor_alerts<T: DeserializeOwned>(&self, name: &str, limit: u32) -> Result<T, ClientError> {
+        self.fetch(Call::get(monitor(name).part("alerts").arg("limit", Some(limit)))).await
+    }
+
+    pub async fn acknowledge_monitor<T: DeserializeOwned>(&self, name: &str) -> Result<T, ClientError> {
+        self.fetch(Call::post(monitor(name).part("ack"), Repeat::Safe)).await
+    }
+
+    pub async fn silence_monitor<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        silence: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        self.fetch(Call::put_json(monitor(name).part("silence"), silence)?).await
+    }
+
+    pub async fn unsilence_monitor(&self, name: &str) -> Result<(), ClientError> {
+        self.fetch_bytes(Call::delete(monitor(name).part("silence"))).await.map(drop)
+    }
+
+    /// By name.
+    pub async fn channels<T: DeserializeOwned>(&self) -> Result<Vec<T>, ClientError> {
+        self.fetch(Call::get(Target::new("/v1/channels"))).await
+    }
+
+    pub async fn channel<T: DeserializeOwned>(&self, name: &str) -> Result<T, ClientError> {
+        self.fetch(Call::get(channel(name))).await
+    }
+
+    /// Makes a channel what the definition says.
+    pub async fn put_channel<T: DeserializeOwned>(&self, name: &str, spec: &impl Serialize) -> Result<T, ClientError> {
+        self.fetch(Call::put_json(channel(name), spec)?).await
+    }
+
+    pub async fn remove_channel(&self, name: &str) -> Result<(), ClientError> {
+        self.fetch_bytes(Call::delete(channel(name))).await.map(drop)
+    }
+
+    /// Sends something harmless through it.
+    pub async fn test_channel(&self, name: &str) -> Result<(), ClientError> {
+        self.fetch_bytes(Call::post(channel(name).part("test"), Repeat::Never)).await.map(drop)
+    }
+}
+
+fn channel(name: &str) -> Target {
+    Target::new("/v1/channels").part(name)
 }
 
 fn monitor(name: &str) -> Target {

@@ -89,6 +89,9 @@ pub struct Health {
     /// Whether an incident is open.
     pub incident: bool,
     pub flapping: bool,
+    /// When the open incident opened.
+    #[serde(default)]
+    pub opened: Option<Timestamp>,
     /// The instant of the last outcome taken in.
     pub last: Option<Timestamp>,
     /// How many of the last outcomes were alike, and since when.
@@ -170,11 +173,11 @@ impl Health {
         let since = self.row_since.unwrap_or(at);
         match (self.state, self.incident) {
             (State::Down, false) => {
-                self.incident = true;
+                (self.incident, self.opened) = (true, Some(at));
                 events.push(Event::Opened { since });
             }
             (State::Up, true) => {
-                self.incident = false;
+                (self.incident, self.opened) = (false, None);
                 events.push(Event::Closed { since });
             }
             _ => {}

@@ -6,14 +6,16 @@
 //! - [`health`] makes up and down of single outcomes: thresholds, flapping, silence; and what opens and closes an incident.
 //! - [`maintenance`] says when a service may be away.
 //! - [`judge`](mod@judge) makes a verdict of what a probe saw; [`owner`] fires what is due and makes beliefs of verdicts.
+//! - [`alerts`] says who is told of that, and when; its courier tells them.
 //!
-//! All of that is pure: no clock, no store, no socket. Around it:
+//! All of that but the courier is pure: no clock, no store, no socket. Around it:
 //!
 //! - [`store`] keeps definitions, beliefs, outcomes and incidents; [`envelope`] is what travels.
 //! - [`round`] drives an owner for each shard that this process owns; [`checker`] takes checks from the broker and makes them.
 //! - [`service`] is the capability: what is asked of it by people, over [`routes`].
 
 pub mod agenda;
+pub mod alerts;
 pub mod checker;
 pub mod condition;
 pub mod envelope;

@@ -9,6 +9,7 @@ use mutirao_core::Timestamp;
 use mutirao_probes::Check;
 
 use crate::agenda::Agenda;
+use crate::alerts::rule::{self, Rule};
 use crate::envelope::{Ask, CHECKS_MAX, Told};
 use crate::grid::{Grid, MonitorKey};
 use crate::health::{Event, Health, Thresholds, Verdict};
@@ -32,6 +33,7 @@ struct Known {
     revision: u64,
     /// Not fired; what is under way still counts.
     paused: bool,
+    alerts: Vec<Rule>,
 }
 
 #[derive(Debug)]
@@ -41,6 +43,8 @@ pub struct Owner {
     health: HashMap<MonitorKey, Health>,
     /// Everything up to here has been fired.
     done: Timestamp,
+    /// When it was last looked for silence and for reminders.
+    looked: Option<Timestamp>,
 }
 
 impl Owner {
@@ -48,7 +52,7 @@ impl Owner {
     pub fn new(recalled: Recalled, now: Timestamp) -> Self {
         let done = recalled.fired_until.map_or(now, |until| until.min(now));
         let health = recalled.health.into_iter().collect();
-        let mut owner = Self { agenda: Agenda::default(), known: HashMap::new(), health, done };
+        let mut owner = Self { agenda: Agenda::default(), known: HashMap::new(), health, done, looked: None };
         for row in recalled.monitors {
             let since = row.changed_at;
             owner.define(row, since);
@@ -96,6 +100,7 @@ impl Owner {
             maintenance: spec.maintenance,
             revision: row.revision,
             paused: spec.paused,
+            alerts: spec.alerts,
         };
         self.known.insert(key, known);
     }
@@ -145,8 +150,11 @@ impl Owner {
             let detail = one.detail.map(|detail| detail.chars().take(DETAIL_CHARS_MAX).collect::<String>());
             if !excused {
                 let health = self.health.entry(one.monitor).or_default();
+                let opened = health.opened;
                 let events = health.take(one.at, one.verdict, &known.thresholds);
                 for event in events {
+                    let alerts = rule::raise(&known.alerts, one.monitor, event, one.at, opened, detail.as_deref());
+                    settlement.alerts.extend(alerts);
                     note(&mut settlement, one.monitor, event, one.at, detail.as_deref());
                 }
                 settlement.health.push((one.monitor, health.clone()));
@@ -165,15 +173,20 @@ impl Owner {
         settlement
     }
 
-    /// Looks for monitors whose outcomes have stopped coming.
+    /// Looks for monitors whose outcomes have stopped coming, and for incidents to be reminded of.
     pub fn look(&mut self, now: Timestamp) -> Settlement {
         let mut settlement = Settlement::default();
         for (key, health) in &mut self.health {
             let Some(known) = self.known.get(key).filter(|known| !known.paused) else { continue };
-            if health.look(known.every, &known.thresholds, now).is_some() {
+            if let Some(event) = health.look(known.every, &known.thresholds, now) {
+                settlement.alerts.extend(rule::raise(&known.alerts, *key, event, now, None, None));
                 settlement.health.push((*key, health.clone()));
             }
+            if let Some(opened) = health.opened.filter(|_| !known.alerts.is_empty()) {
+                settlement.alerts.extend(rule::remind(&known.alerts, *key, opened, self.looked, now));
+            }
         }
+        self.looked = Some(now);
         settlement
     }
 }

@@ -14,9 +14,11 @@ use mutirao_core::{Clock, ShardId, Timestamp};
 use mutirao_elastic::Steady;
 use mutirao_shards::{Asked, Fence, Shards};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::GROUP;
+use crate::alerts::courier::{Courier, Round};
 use crate::envelope::{Checks, Outcomes, Told, checks_of, outcomes_of};
 use crate::owner::Owner;
 use crate::store::{Settlement, Settling, Shared as Store};
@@ -29,6 +31,8 @@ const CHANGES_MAX: u32 = 10_000;
 const MARK: Duration = Duration::from_secs(2);
 /// How often silent monitors are looked for.
 const LOOK: Duration = Duration::from_secs(5);
+/// How often alerts are looked for that are to be tried again.
+const TELL: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(500);
 /// Fired together rather than one by one.
 const BREATH: Duration = Duration::from_millis(20);
@@ -42,6 +46,7 @@ pub struct Bench {
     pub broker: Broker,
     pub clock: Arc<dyn Clock>,
     pub shards: Shards,
+    pub courier: Arc<Courier>,
 }
 
 /// One shard, under one generation.
@@ -50,6 +55,8 @@ struct Post {
     fence: Fence,
     owner: Mutex<Owner>,
     steady: Steady,
+    /// Told when alerts were written.
+    raised: Notify,
 }
 
 /// Why a post has ended.
@@ -121,11 +128,12 @@ async fn keep(bench: Bench, shard: ShardId, generation: u64) -> Ending {
     let revision = recalled.monitors.iter().map(|row| row.revision).max().unwrap_or(0);
     let owner = Mutex::new(Owner::new(recalled, steady.now(bench.clock.as_ref())));
     let fence = Fence { group: GROUP, shard, generation };
-    let post = Arc::new(Post { bench, fence, owner, steady });
+    let post = Arc::new(Post { bench, fence, owner, steady, raised: Notify::new() });
     let mut tasks = JoinSet::new();
     tasks.spawn(post.clone().settle());
     tasks.spawn(post.clone().follow(revision));
     tasks.spawn(post.clone().mark());
+    tasks.spawn(post.clone().tell());
     tokio::select! {
         ending = post.fire() => ending,
         Some(ending) = tasks.join_next() => ending.unwrap_or(Ending::Fenced),
@@ -253,15 +261,44 @@ impl Post {
                 let mut settlement = owner.take(told);
                 let silent = owner.look(now);
                 settlement.health.extend(silent.health);
+                settlement.alerts.extend(silent.alerts);
                 settlement
             };
-            let nothing = settlement.outcomes.is_empty() && settlement.health.is_empty();
+            let alerts = !settlement.alerts.is_empty();
+            let nothing = settlement.outcomes.is_empty() && settlement.health.is_empty() && !alerts;
             if !nothing && self.write(settlement).await == Ending::Fenced {
                 return Ok(Ending::Fenced);
+            }
+            if alerts {
+                self.raised.notify_one();
             }
             if let Some(tag) = last {
                 consumer.ack_through(tag).await?;
             }
+        }
+    }
+
+    /// Tells channels what was raised, and tries again those that could not be told.
+    async fn tell(self: Arc<Self>) -> Ending {
+        let mut round = Round::More;
+        loop {
+            if round != Round::More {
+                let _nothing_was_raised = self.bench.clock.timeout(TELL, self.raised.notified()).await;
+            }
+            let (shards, fence) = (self.bench.shards.clone(), self.fence.clone());
+            let owned = move || shards.tenure(fence.shard).is_some_and(|tenure| tenure.generation == fence.generation);
+            if !owned() {
+                round = Round::Done;
+                continue;
+            }
+            round = match self.bench.courier.round(&self.fence, self.now(), owned).await {
+                Ok(Round::Fenced) => return Ending::Fenced,
+                Ok(round) => round,
+                Err(error) => {
+                    tracing::debug!(shard = %self.fence.shard, %error, "alerts cannot be read or written; trying again");
+                    Round::Done
+                }
+            };
         }
     }
 

@@ -1,5 +1,7 @@
 //! Monitors over HTTP.
 
+mod alerts;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -19,6 +21,7 @@ pub fn routes() -> OpenApiRouter<Monitors> {
         .routes(mutirao_surface::routes!(resume))
         .routes(mutirao_surface::routes!(run))
         .routes(mutirao_surface::routes!(history))
+        .merge(alerts::routes())
 }
 
 /// Make a monitor. It is checked from its next instant on.

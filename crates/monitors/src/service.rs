@@ -1,6 +1,8 @@
 //! Monitors as a capability: what people ask of it. Any process takes changes in and answers; whoever owns a monitor's shard
 //! hears of a change from the store, within half a second.
 
+pub mod alerts;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,10 +20,15 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
+use crate::alerts::courier::Courier;
+use crate::alerts::{Acknowledged, Attention, Silence};
 use crate::checker::{self, Checker};
+use crate::grid::MonitorKey;
 use crate::health::{Health, State, Verdict};
+use crate::maintenance;
 use crate::round::{self, Bench};
 use crate::spec::MonitorSpec;
+use crate::store::alerts::SharedAlerts;
 use crate::store::{self, By, Expected, Incident, MonitorRow, Newcomer, Outcome, Put, Shared as Store};
 use crate::{GROUP, SHARDS, routes};
 
@@ -62,6 +69,8 @@ pub struct Monitors(Arc<Inner>);
 
 struct Inner {
     store: Store,
+    alerts: SharedAlerts,
+    courier: Arc<Courier>,
     clock: Arc<dyn Clock>,
     shards: Shards,
     probes: Probes,
@@ -90,6 +99,15 @@ pub struct MonitorView {
     /// The instant of the last outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_at: Option<Timestamp>,
+    /// Whether it may be away now.
+    #[serde(default)]
+    pub in_maintenance: bool,
+    /// While nobody is told anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silence: Option<Silence>,
+    /// Who takes care of the incident that is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acknowledged: Option<Acknowledged>,
 }
 
 /// The outcome of one instant.
@@ -158,11 +176,12 @@ impl Monitors {
     pub async fn start(parts: MonitorsParts) -> Result<Self, ShardsError> {
         let MonitorsParts { store, leases, terms, member, address, broker, probes, clock, dice, keep, programs } =
             parts;
+        let alerts = store::alerts::open(&store);
         let store = store::open(&store);
         let shards = Shards::start(ShardsParts {
             store: leases,
             clock: clock.clone(),
-            dice,
+            dice: dice.clone(),
             group: GROUP,
             count: SHARDS,
             member,
@@ -171,12 +190,19 @@ impl Monitors {
         })
         .await?;
         let mut tasks = JoinSet::new();
-        let bench =
-            Bench { store: store.clone(), broker: broker.clone(), clock: clock.clone(), shards: shards.clone() };
+        let courier =
+            Arc::new(Courier { store: alerts.clone(), probes: probes.clone(), programs, clock: clock.clone(), dice });
+        let bench = Bench {
+            store: store.clone(),
+            broker: broker.clone(),
+            clock: clock.clone(),
+            shards: shards.clone(),
+            courier: courier.clone(),
+        };
         tasks.spawn(round::run(bench));
         tasks.spawn(Checker::new(broker, probes.clone(), programs, clock.clone()).run());
-        tasks.spawn(sweep(store.clone(), clock.clone(), keep));
-        Ok(Self(Arc::new(Inner { store, clock, shards, probes, programs, tasks: Mutex::new(tasks) })))
+        tasks.spawn(sweep(store.clone(), alerts.clone(), clock.clone(), keep));
+        Ok(Self(Arc::new(Inner { store, alerts, courier, clock, shards, probes, programs, tasks: Mutex::new(tasks) })))
     }
 
     /// Gives the shards back and makes no more checks.
@@ -199,6 +225,7 @@ impl Monitors {
         // Conditions are compiled on a thread of their own, which is waited for.
         tokio::task::spawn_blocking(move || checked.check()).await.map_err(|_| Problem::internal())??;
         self.allow(&spec)?;
+        self.know_channels(caller, &spec.alerts).await?;
         let uuid = new_uuid();
         let shard = shard_of(&uuid, SHARDS);
         let name = spec.name.clone();
@@ -259,10 +286,16 @@ impl Monitors {
     pub async fn page(&self, caller: &Principal, after: &str, rows: u32) -> Result<Vec<MonitorView>, Problem> {
         let rows =
             self.0.store.page(caller.namespace.clone(), after.into(), rows.min(PAGE_MAX)).await.map_err(refused)?;
-        let keys = rows.iter().map(|row| row.key).collect();
+        let keys: Vec<MonitorKey> = rows.iter().map(|row| row.key).collect();
+        let mut attentions = self.attentions(keys.clone()).await?;
+        let now = self.0.clock.now();
         let known: std::collections::HashMap<_, Health> =
             self.0.store.health(keys).await.map_err(refused)?.into_iter().collect();
-        Ok(rows.into_iter().map(|row| view(known.get(&row.key).cloned(), row)).collect())
+        let view = |row: MonitorRow| {
+            let attention = attentions.remove(&row.key).unwrap_or_default();
+            view(known.get(&row.key).cloned(), attention, row, now)
+        };
+        Ok(rows.into_iter().map(view).collect())
     }
 
     pub async fn history(
@@ -320,7 +353,8 @@ impl Monitors {
 
     async fn view(&self, row: MonitorRow) -> Result<MonitorView, Problem> {
         let known = self.0.store.health(vec![row.key]).await.map_err(refused)?;
-        Ok(view(known.into_iter().next().map(|(_, health)| health), row))
+        let attention = self.attentions(vec![row.key]).await?.remove(&row.key).unwrap_or_default();
+        Ok(view(known.into_iter().next().map(|(_, health)| health), attention, row, self.0.clock.now()))
     }
 
     fn by(&self, caller: &Principal) -> By {
@@ -335,8 +369,9 @@ impl Ready for Monitors {
     }
 }
 
-fn view(health: Option<Health>, row: MonitorRow) -> MonitorView {
+fn view(health: Option<Health>, attention: Attention, row: MonitorRow, now: Timestamp) -> MonitorView {
     let health = health.unwrap_or_default();
+    let in_maintenance = maintenance::covered(&row.spec.maintenance, now);
     MonitorView {
         definition: row.spec,
         revision: row.revision,
@@ -348,6 +383,9 @@ fn view(health: Option<Health>, row: MonitorRow) -> MonitorView {
         incident: health.incident,
         flapping: health.flapping,
         last_at: health.last,
+        in_maintenance,
+        silence: attention.silence.filter(|silence| silence.covers(now)),
+        acknowledged: attention.acknowledged.filter(|known| health.opened == Some(known.incident)),
     }
 }
 
@@ -364,12 +402,16 @@ impl From<Incident> for IncidentView {
 }
 
 /// Removes what is older than it is to be kept, a little at a time.
-async fn sweep(store: Store, clock: Arc<dyn Clock>, keep: Duration) {
+async fn sweep(store: Store, alerts: SharedAlerts, clock: Arc<dyn Clock>, keep: Duration) {
     loop {
         clock.sleep(SWEEP_EVERY).await;
         let before = Timestamp(clock.now().0.saturating_sub(keep.as_millis() as i64));
         loop {
-            match store.sweep(before, SWEEP_ROWS).await {
+            let swept = match store.sweep(before, SWEEP_ROWS).await {
+                Ok(outcomes) => alerts.sweep_alerts(before, SWEEP_ROWS).await.map(|told| outcomes.max(told)),
+                Err(error) => Err(error),
+            };
+            match swept {
                 Ok(gone) if gone >= u64::from(SWEEP_ROWS) => {}
                 Ok(_) => break,
                 Err(error) => {

@@ -9,6 +9,7 @@
 //! when: [ "status == 200", "json.database == 'up'", "cert.days_left > 14" ]
 //! retries: 1
 //! thresholds: { failures: 3, successes: 2 }
+//! alerts: [ { to: ops, remind: 1h } ]
 //! labels: { team: web }
 //! ```
 
@@ -21,6 +22,7 @@ use mutirao_probes::check::{Dns, Exec, Http, Icmp, Tcp, Tls};
 use serde::{Deserialize, Serialize};
 
 use crate::agenda::Missed;
+use crate::alerts::rule::{self, Rule};
 use crate::condition::Conditions;
 use crate::grid::Grid;
 use crate::health::Thresholds;
@@ -48,6 +50,8 @@ pub struct MonitorSpec {
     pub missed: Missed,
     /// When it may be away.
     pub maintenance: Vec<Window>,
+    /// Who is told.
+    pub alerts: Vec<Rule>,
     pub labels: BTreeMap<String, String>,
     pub paused: bool,
 }
@@ -82,6 +86,8 @@ struct Written {
     missed: Missed,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     maintenance: Vec<Window>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    alerts: Vec<Rule>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<String, String>,
     #[serde(default)]
@@ -123,6 +129,7 @@ impl TryFrom<Written> for MonitorSpec {
             thresholds: written.thresholds,
             missed: written.missed,
             maintenance: written.maintenance,
+            alerts: written.alerts,
             labels: written.labels,
             paused: written.paused,
         })
@@ -146,6 +153,7 @@ impl From<MonitorSpec> for Written {
             thresholds: spec.thresholds,
             missed: spec.missed,
             maintenance: spec.maintenance,
+            alerts: spec.alerts,
             labels: spec.labels,
             paused: spec.paused,
         };
@@ -205,6 +213,7 @@ impl MonitorSpec {
             return Err(wrong(&field, format!("a label and its value have 1 to {LABEL_CHARS_MAX} characters")));
         }
         maintenance::check(&self.maintenance)?;
+        rule::check(&self.alerts)?;
         ask.check()?;
         Conditions::compile(when, ask).map(drop)
     }

@@ -4,6 +4,7 @@
 //! The store arbitrates: the outcome of an instant is written once, whoever tells it. And whoever lost its shard writes
 //! nothing, since every settlement is fenced by the generation of its lease.
 
+pub mod alerts;
 pub mod postgres;
 pub mod sqlite;
 
@@ -14,6 +15,7 @@ use mutirao_core::{ShardId, Timestamp};
 use mutirao_shards::Fence;
 use mutirao_store::{Database, StoreError};
 
+use crate::alerts::Raised;
 use crate::grid::MonitorKey;
 use crate::health::{Health, Verdict};
 use crate::spec::MonitorSpec;
@@ -119,6 +121,8 @@ pub struct Settlement {
     pub opened: Vec<Incident>,
     /// Open incidents of these end now.
     pub closed: Vec<(MonitorKey, Timestamp)>,
+    /// Those that were raised before are left as they are.
+    pub alerts: Vec<Raised>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,8 +16,10 @@ use super::{
 use crate::grid::MonitorKey;
 use crate::health::Health;
 
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { component: "monitors", version: 1, sql: include_str!("001_monitors.postgres.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { component: "monitors", version: 1, sql: include_str!("001_monitors.postgres.sql") },
+    super::alerts::postgres::MIGRATION,
+];
 
 const COLUMNS: &str = "key, uuid, shard, definition, revision, owner, created_at, changed_at, changed_by, removed_at";
 
@@ -139,6 +141,7 @@ impl MonitorStore for PostgresMonitors {
         }
         let new = outcomes(&tx, &settlement.outcomes).await?;
         beliefs(&tx, &settlement).await?;
+        super::alerts::postgres::raise(&tx, fence.shard, &settlement.alerts).await?;
         if let Some(until) = settlement.fired_until {
             tx.run(
                 "INSERT INTO monitor_rounds (shard, fired_until) VALUES ($1, $2)
@@ -210,6 +213,8 @@ impl MonitorStore for PostgresMonitors {
         for sql in [
             "DELETE FROM monitor_health WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < $1)",
             "DELETE FROM monitor_incidents WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < $1)",
+            "DELETE FROM monitor_alerts WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < $1)",
+            "DELETE FROM monitor_attention WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < $1)",
             "DELETE FROM monitors WHERE removed_at < $1",
         ] {
             tx.run(sql, &[&before.0]).await?;
@@ -279,7 +284,7 @@ async fn beliefs(tx: &Transaction<'_>, settlement: &Settlement) -> Answer<()> {
     Ok(())
 }
 
-async fn next_revision(tx: &Transaction<'_>) -> Answer<u64> {
+pub(super) async fn next_revision(tx: &Transaction<'_>) -> Answer<u64> {
     let row = tx.row("UPDATE monitor_revisions SET n = n + 1 RETURNING n", &[]).await?;
     let row = row.ok_or_else(|| unreadable("the count of changes to monitors is gone"))?;
     Ok(row.try_get::<_, i64>(0)? as u64)
@@ -292,7 +297,7 @@ async fn locked(tx: &Transaction<'_>, namespace: &str, name: &str) -> Answer<Opt
     tx.row(&sql, &[&namespace, &name]).await?.as_ref().map(row).transpose()
 }
 
-async fn note(
+pub(super) async fn note(
     tx: &Transaction<'_>,
     revision: u64,
     by: &By,
@@ -324,14 +329,14 @@ fn known(row: &Row) -> Answer<(MonitorKey, Health)> {
     Ok((MonitorKey(row.try_get::<_, i64>(0)? as u64), json(row, 1)?))
 }
 
-fn json<T: DeserializeOwned>(row: &Row, column: usize) -> Answer<T> {
+pub(super) fn json<T: DeserializeOwned>(row: &Row, column: usize) -> Answer<T> {
     serde_json::from_str(row.try_get(column)?).map_err(unreadable)
 }
 
-fn text<T: Serialize>(value: &T) -> Answer<String> {
+pub(super) fn text<T: Serialize>(value: &T) -> Answer<String> {
     serde_json::to_string(value).map_err(unreadable)
 }
 
-fn unreadable(why: impl std::fmt::Display) -> StoreError {
+pub(super) fn unreadable(why: impl std::fmt::Display) -> StoreError {
     StoreError::Unusable { path: "the monitors in PostgreSQL".into(), why: why.to_string() }
 }

@@ -16,8 +16,10 @@ use super::{
 use crate::grid::MonitorKey;
 use crate::health::Health;
 
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { component: "monitors", version: 1, sql: include_str!("001_monitors.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { component: "monitors", version: 1, sql: include_str!("001_monitors.sql") },
+    super::alerts::sqlite::MIGRATION,
+];
 
 const COLUMNS: &str = "key, uuid, shard, definition, revision, owner, created_at, changed_at, changed_by, removed_at";
 
@@ -216,6 +218,7 @@ fn settle(db: &Connection, fence: &Fence, settlement: &Settlement) -> Result<Set
     for (monitor, at) in &settlement.closed {
         close.execute(params![monitor.0 as i64, at.0])?;
     }
+    super::alerts::sqlite::raise(db, fence.shard, &settlement.alerts)?;
     if let Some(until) = settlement.fired_until {
         db.prepare_cached(
             "INSERT INTO monitor_rounds (shard, fired_until) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET fired_until = ?2",
@@ -252,6 +255,8 @@ fn sweep(db: &Connection, before: Timestamp, rows: u32) -> Result<u64> {
     for sql in [
         "DELETE FROM monitor_health WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < ?1)",
         "DELETE FROM monitor_incidents WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < ?1)",
+        "DELETE FROM monitor_alerts WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < ?1)",
+        "DELETE FROM monitor_attention WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < ?1)",
         "DELETE FROM monitors WHERE removed_at < ?1",
     ] {
         db.prepare_cached(sql)?.execute([before.0])?;
@@ -264,13 +269,13 @@ fn find(db: &Connection, namespace: &str, name: &str) -> Result<Option<MonitorRo
     db.prepare_cached(&sql)?.query_row([namespace, name], row).optional()
 }
 
-fn next_revision(db: &Connection) -> Result<u64> {
+pub(super) fn next_revision(db: &Connection) -> Result<u64> {
     let n: i64 =
         db.prepare_cached("UPDATE monitor_revisions SET n = n + 1 RETURNING n")?.query_row([], |row| row.get(0))?;
     Ok(n as u64)
 }
 
-fn note(
+pub(super) fn note(
     db: &Connection,
     revision: u64,
     by: &By,
@@ -310,12 +315,12 @@ fn outcome(monitor: MonitorKey, row: &Row<'_>) -> Result<Outcome> {
     })
 }
 
-fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Result<T> {
+pub(super) fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Result<T> {
     let text = row.get_ref(column)?.as_str()?;
     serde_json::from_str(text)
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
 }
 
-fn text<T: Serialize>(value: &T) -> Result<String> {
+pub(super) fn text<T: Serialize>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }

@@ -1,6 +1,8 @@
 //! What the store promises of monitors on either engine, and what the capability makes of it, against real services of our
 //! own on the loopback.
 
+mod alert_store;
+mod alerts;
 mod engine;
 mod running;
 mod store;

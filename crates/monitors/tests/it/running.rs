@@ -27,18 +27,18 @@ on_both!(
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn ana() -> Principal {
+pub fn ana() -> Principal {
     Principal { id: "t1".into(), name: "ana".into(), role: Role::Operator, namespace: DEFAULT_NAMESPACE.into() }
 }
 
 /// A service that can be told to refuse, and counts who comes.
-struct Service {
-    address: std::net::SocketAddr,
-    well: Arc<AtomicBool>,
+pub struct Service {
+    pub address: std::net::SocketAddr,
+    pub well: Arc<AtomicBool>,
     asked: Arc<AtomicU64>,
 }
 
-async fn service() -> Service {
+pub async fn service() -> Service {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (well, asked) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
@@ -56,7 +56,7 @@ async fn service() -> Service {
     Service { address, well, asked }
 }
 
-async fn start(database: &Database, broker: Arc<Memory>, member: &str) -> Monitors {
+pub async fn start(database: &Database, broker: Arc<Memory>, member: &str) -> Monitors {
     mutirao_tls::install();
     let clock = SystemClock::shared();
     let probes = Probes::new(Reach::new(&Believe::default(), Strangers::Refused).unwrap(), clock.clone());
@@ -78,7 +78,7 @@ async fn start(database: &Database, broker: Arc<Memory>, member: &str) -> Monito
     .unwrap()
 }
 
-fn spec(name: &str, address: std::net::SocketAddr, rest: &str) -> MonitorSpec {
+pub fn spec(name: &str, address: std::net::SocketAddr, rest: &str) -> MonitorSpec {
     let json = format!(
         r#"{{"name": "{name}", "every": "1s", "timeout": "900ms", "http": {{"url": "http://{address}/"}},
             "thresholds": {{"failures": 2}}{rest}}}"#
@@ -86,7 +86,7 @@ fn spec(name: &str, address: std::net::SocketAddr, rest: &str) -> MonitorSpec {
     serde_json::from_str(&json).unwrap()
 }
 
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let begin = SystemClock.monotonic();
     while !holds().await {
         assert!(SystemClock.monotonic().since(begin) < PATIENCE, "waited in vain for {what}");

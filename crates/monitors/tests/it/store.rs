@@ -21,11 +21,11 @@ fn newcomer(name: &str, every: &str) -> Newcomer {
     Newcomer { uuid: format!("{name}-{every}-{}", mutirao_core::Dice::from_os().u64()), shard: ShardId(0), spec }
 }
 
-fn by(at: i64) -> By {
+pub fn by(at: i64) -> By {
     By { namespace: "default".into(), who: "ana".into(), at: Timestamp(at) }
 }
 
-async fn made(store: &Shared, name: &str) -> MonitorKey {
+pub async fn made(store: &Shared, name: &str) -> MonitorKey {
     let Put::Created(row) = store.put(newcomer(name, "10s"), Expected::Absent, by(1)).await.unwrap() else { panic!() };
     row.key
 }

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use clap::Args;
 use mutirao_client::Client;
 use mutirao_monitors::MonitorSpec;
+use mutirao_monitors::alerts::channel::ChannelSpec;
 use mutirao_monitors::service::MonitorView;
+use mutirao_monitors::service::alerts::ChannelView;
 use mutirao_queues::{QueueSpec, QueueView};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -30,6 +32,7 @@ pub struct ApplyArgs {
 enum Thing {
     Queue(Box<QueueSpec>, Pause),
     Monitor(Box<MonitorSpec>, Pause),
+    Channel(Box<ChannelSpec>),
 }
 
 /// What a file says about a thing being paused.
@@ -61,6 +64,7 @@ struct Applied {
 enum Made {
     Queue(Box<QueueView>),
     Monitor(Box<MonitorView>),
+    Channel(Box<ChannelView>),
 }
 
 impl Made {
@@ -68,6 +72,7 @@ impl Made {
         match self {
             Made::Queue(queue) => format!("queue {}", queue.definition.name),
             Made::Monitor(monitor) => format!("monitor {}", monitor.definition.name),
+            Made::Channel(channel) => format!("channel {}", channel.definition.name),
         }
     }
 }
@@ -88,11 +93,14 @@ pub async fn run(globals: &Globals, args: ApplyArgs) -> Result<(), Failure> {
         return Err(Failure::usage(wrong.join("\n")));
     }
     let client = reach::client(&globals.config(vec![])?)?;
+    // Monitors may name channels of the same file, wherever they stand in it.
+    things.sort_by_key(|thing| !matches!(thing, Thing::Channel(_)));
     let mut all: Vec<Applied> = Vec::with_capacity(things.len());
     for thing in things {
         all.push(match thing {
             Thing::Queue(spec, pause) => queue_made_so(&client, *spec, pause).await?,
             Thing::Monitor(spec, pause) => monitor_made_so(&client, *spec, pause).await?,
+            Thing::Channel(spec) => channel_made_so(&client, *spec).await?,
         });
     }
     out.answer(&all, |all| {
@@ -145,11 +153,22 @@ async fn monitor_made_so(client: &Client, mut spec: MonitorSpec, pause: Pause) -
     Ok(applied(Became::Changed, client.put_monitor(&spec.name, &spec, Some(there.revision)).await?))
 }
 
+/// Written in any case: what is secret in it is not shown, so nobody here can tell whether it is the same.
+async fn channel_made_so(client: &Client, spec: ChannelSpec) -> Result<Applied, Failure> {
+    let became = match client.channel::<ChannelView>(&spec.name).await {
+        Ok(_) => Became::Changed,
+        Err(error) if error.status() == Some(404) => Became::Made,
+        Err(error) => return Err(error.into()),
+    };
+    let view: ChannelView = client.put_channel(&spec.name, &spec).await?;
+    Ok(Applied { became, thing: Made::Channel(Box::new(view)) })
+}
+
 /// What a document declares, checked; or what is wrong with it, and where.
 fn understood(document: Document) -> Result<Thing, String> {
     let Document { place, mut value } = document;
     let wrong = |what: String| format!("{place}: {what}");
-    let kinds = "write kind: Queue or kind: Monitor";
+    let kinds = "write kind: Queue, kind: Monitor or kind: Channel";
     let fields =
         value.as_object_mut().ok_or_else(|| wrong("it is not a list of fields; begin with kind: Queue".into()))?;
     let kind = match fields.remove("kind") {
@@ -168,6 +187,11 @@ fn understood(document: Document) -> Result<Thing, String> {
             let spec: MonitorSpec = read(value).map_err(wrong)?;
             spec.check().map_err(|problem| wrong(problem.line()))?;
             Ok(Thing::Monitor(Box::new(spec), pause))
+        }
+        "Channel" => {
+            let spec: ChannelSpec = read(value).map_err(wrong)?;
+            spec.check().map_err(|problem| wrong(problem.line()))?;
+            Ok(Thing::Channel(Box::new(spec)))
         }
         _ => Err(wrong(format!("there is no kind \"{kind}\"; {kinds}"))),
     }

@@ -1,10 +1,14 @@
 //! `mutirao monitor …`
 
 mod changes;
+mod channel;
 
 use clap::{Args, Subcommand};
 use mutirao_client::Client;
+use mutirao_core::quantity::Span;
 use mutirao_core::{Clock, SystemClock};
+use mutirao_monitors::alerts::{Acknowledged, Silence};
+use mutirao_monitors::service::alerts::{AlertView, SilenceSpec};
 use mutirao_monitors::service::{History, MonitorView, Tried};
 
 use super::out::Out;
@@ -55,6 +59,29 @@ enum Verb {
         #[arg(long, default_value_t = 20)]
         limit: u32,
     },
+    /// Show who was told what, and whether it was heard
+    Alerts {
+        name: String,
+        /// How many
+        #[arg(long, default_value_t = 20)]
+        limit: u32,
+    },
+    /// Say that you take care of what is down: nobody is reminded of it any more
+    Ack { name: String },
+    /// Tell nobody anything for a while; what is still down at the end is told then
+    Silence {
+        name: String,
+        /// How long
+        #[arg(long = "for", value_name = "SPAN")]
+        length: Span,
+        /// For others to read
+        #[arg(long)]
+        why: Option<String>,
+    },
+    /// End a silence
+    Unsilence { name: String },
+    /// Where alerts go
+    Channel(channel::ChannelArgs),
 }
 
 /// Ends with 1 when a check that was asked for is bad.
@@ -105,6 +132,23 @@ pub async fn run(globals: &Globals, args: MonitorArgs) -> Result<u8, Failure> {
             let history: History = client.monitor_history(&name, limit).await?;
             out.answer(&history, |history| show::history(history, SystemClock.now()))?;
         }
+        Verb::Alerts { name, limit } => {
+            let alerts: Vec<AlertView> = client.monitor_alerts(&name, limit).await?;
+            out.answer(&alerts, |alerts| show::alerts(alerts, SystemClock.now()))?;
+        }
+        Verb::Ack { name } => {
+            let known: Acknowledged = client.acknowledge_monitor(&name).await?;
+            out.answer(&known, |_| format!("nobody is reminded any more that {name} is down"))?;
+        }
+        Verb::Silence { name, length, why } => {
+            let silence: Silence = client.silence_monitor(&name, &SilenceSpec { length, why }).await?;
+            out.answer(&silence, |silence| format!("nobody is told anything about {name} until {}", silence.until))?;
+        }
+        Verb::Unsilence { name } => {
+            client.unsilence_monitor(&name).await?;
+            out.answer(&serde_json::json!({ "unsilenced": name }), |_| format!("{name} is heard of again"))?;
+        }
+        Verb::Channel(args) => channel::run(&client, &out, args).await?,
     }
     Ok(0)
 }

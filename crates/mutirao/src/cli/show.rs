@@ -16,7 +16,7 @@ use mutirao_core::shard::ShardView;
 
 pub use dead::{dead_tasks, letters};
 pub use job::{counts, job, jobs};
-pub use monitor::{history, monitor, monitors, tried};
+pub use monitor::{alerts, channels, history, monitor, monitors, tried};
 pub use queue::{explanation, queue, queues};
 
 /// Columns under a heading; no borders, so that it can be cut and grepped.

@@ -4,6 +4,7 @@ use clap::Args;
 use mutirao_core::quantity::Span;
 use mutirao_monitors::MonitorSpec;
 use mutirao_monitors::agenda::Missed;
+use mutirao_monitors::alerts::rule::Rule;
 use mutirao_monitors::health::Thresholds;
 use mutirao_probes::Check;
 use mutirao_probes::check::{Dns, Exec, Http, Icmp, RecordKind, Tcp, Tls};
@@ -59,6 +60,7 @@ impl Subject {
             thresholds: Thresholds::default(),
             missed: Missed::default(),
             maintenance: vec![],
+            alerts: vec![],
             labels: Default::default(),
             paused: false,
         })
@@ -96,6 +98,12 @@ pub struct Changes {
     /// Good outcomes in a row until it is up again [default: 1]
     #[arg(long)]
     successes: Option<u32>,
+    /// Who is told when it goes down and up, flaps, or is not checked any more: a channel; may be repeated
+    #[arg(long, value_name = "CHANNEL")]
+    alert: Vec<String>,
+    /// How often those are told again while it is down [default: never]
+    #[arg(long, value_name = "SPAN", requires = "alert")]
+    remind: Option<Span>,
     /// For finding it again; may be repeated
     #[arg(long, value_name = "K=V")]
     label: Vec<String>,
@@ -111,6 +119,10 @@ impl Changes {
         spec.retries = self.retries.unwrap_or(spec.retries);
         spec.thresholds.failures = self.failures.unwrap_or(spec.thresholds.failures);
         spec.thresholds.successes = self.successes.unwrap_or(spec.thresholds.successes);
+        if !self.alert.is_empty() {
+            let rule = |to| Rule { remind: self.remind, ..Rule::new(to) };
+            spec.alerts = self.alert.into_iter().map(rule).collect();
+        }
         for label in self.label {
             let (key, value) = label
                 .split_once('=')

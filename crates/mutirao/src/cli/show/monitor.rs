@@ -2,8 +2,12 @@
 
 use mutirao_core::Timestamp;
 use mutirao_monitors::State;
+use mutirao_monitors::alerts::channel::Way;
+use mutirao_monitors::alerts::rule::Rule;
 use mutirao_monitors::health::Verdict;
+use mutirao_monitors::service::alerts::{AlertView, ChannelView};
 use mutirao_monitors::service::{History, IncidentView, MonitorView, OutcomeView, Tried};
+use mutirao_monitors::store::alerts::Delivery;
 use mutirao_probes::{Check, Ended, Phase};
 
 use super::{ago, facts, one_line, or_dash, table};
@@ -37,6 +41,23 @@ pub fn monitor(view: &MonitorView, now: Timestamp) -> String {
         ("checked", or_dash(view.last_at.map(|at| format!("{} ago", ago(at, now))))),
         ("owner", one_line(&view.owner)),
     ];
+    if view.in_maintenance {
+        told.push(("maintenance", "now: what is bad opens nothing".into()));
+    }
+    if !spec.alerts.is_empty() {
+        let line = |rule: &Rule| match rule.remind {
+            Some(remind) => format!("{}, again each {remind}", rule.to),
+            None => rule.to.clone(),
+        };
+        told.push(("tells", one_line(&spec.alerts.iter().map(line).collect::<Vec<_>>().join("; "))));
+    }
+    if let Some(silence) = &view.silence {
+        let why = silence.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        told.push(("silenced", one_line(&format!("until {} by {}{why}", silence.until, silence.by))));
+    }
+    if let Some(known) = &view.acknowledged {
+        told.push(("acknowledged", format!("{} ago by {}", ago(known.at, now), one_line(&known.by))));
+    }
     if !spec.labels.is_empty() {
         let labels: Vec<String> = spec.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         told.push(("labels", one_line(&labels.join(" "))));
@@ -70,6 +91,42 @@ pub fn history(history: &History, now: Timestamp) -> String {
         ]
     };
     format!("{text}\n\n{}", table(["CHECKED", "OUTCOME", "TOOK", "WHY"], history.outcomes.iter().map(row)))
+}
+
+pub fn alerts(views: &[AlertView], now: Timestamp) -> String {
+    let row = |view: &AlertView| {
+        let event = if view.reminder > 0 { format!("reminder {}", view.reminder) } else { view.event.to_string() };
+        let delivery = match (view.delivery, view.next_at) {
+            (Some(Delivery::Sent), _) => "sent".into(),
+            (Some(Delivery::Dropped), _) => "not told".into(),
+            (Some(Delivery::GivenUp), _) => "given up".into(),
+            (None, Some(next)) if next > now => format!("in {}", ago(now, next)),
+            (None, _) => "waits".into(),
+        };
+        [
+            format!("{} ago", ago(view.raised_at, now)),
+            event,
+            one_line(&view.to),
+            delivery,
+            view.tries.to_string(),
+            or_dash(view.note.as_deref().map(one_line)),
+        ]
+    };
+    table(["RAISED", "EVENT", "TO", "TOLD", "TRIES", "WHY"], views.iter().map(row))
+}
+
+pub fn channels(views: &[ChannelView], now: Timestamp) -> String {
+    let row = |ChannelView { definition, changed_at, changed_by }: &ChannelView| {
+        let to = match &definition.way {
+            Way::Webhook(webhook) if webhook.secret.is_some() => format!("{}, signed", webhook.url.0),
+            Way::Webhook(webhook) => webhook.url.0.clone(),
+            Way::Slack(slack) => slack.url.0.clone(),
+            Way::Exec(program) => program.command.join(" "),
+        };
+        let changed = format!("{} ago by {changed_by}", ago(*changed_at, now));
+        [definition.name.clone(), definition.way.word().into(), one_line(&to), one_line(&changed)]
+    };
+    table(["NAME", "WAY", "TO", "CHANGED"], views.iter().map(row))
 }
 
 pub fn tried(tried: &Tried) -> String {
