@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_core::auth::{
-    DEFAULT_NAMESPACE, Enrol, Enrolment, Principal, Role, SIGNATURE_WINDOW_S, TokenCreated, TokenSpec,
+    DEFAULT_NAMESPACE, Duty, Enrol, Enrolment, Principal, Role, SIGNATURE_WINDOW_S, TokenCreated, TokenSpec,
 };
 use mutirao_core::limits::NAME_CHARS_MAX;
 use mutirao_core::{Clock, Problem, QueueName, Timestamp, WorkerId};
@@ -239,15 +239,21 @@ impl Auth {
 
     /// Makes a one-time token that lets one worker in, for one queue. Also for `mutirao up`, whose workers are children.
     pub async fn create_enrolment(&self, queue: &QueueName, by: &str) -> Result<Enrolment, Problem> {
+        self.invite(Duty::Tasks(queue.clone()), by).await
+    }
+
+    /// Makes a one-time token that lets one worker or checker in.
+    pub async fn invite(&self, duty: Duty, by: &str) -> Result<Enrolment, Problem> {
         let now = self.clock.now();
         let (token, digest) = secret::mint_enrolment();
         let expires_at = now.plus(ENROLMENT_GOOD_FOR);
         let by = By { who: by.into(), at: now };
+        let queue = duty.queue().to_owned();
         self.registry
-            .add_enrolment(digest, queue.clone(), None, DEFAULT_NAMESPACE, expires_at, by)
+            .add_enrolment(digest, duty, None, DEFAULT_NAMESPACE, expires_at, by)
             .await
             .map_err(store_problem)?;
-        Ok(Enrolment { token, queue: queue.clone(), expires_at })
+        Ok(Enrolment { token, queue, expires_at })
     }
 
     /// Spends a one-time token. Whoever sends it again, also the same worker, is refused.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::Timestamp;
+use crate::check::Kinds;
 
 /// What a principal may do. Ordered: each role may do all that the ones before it may, but for the two that stand aside:
 /// `Node` reaches the link, the blobs of its own tasks and nothing else, `Elastic` what a resource manager needs under
@@ -99,8 +100,49 @@ pub struct Enrol {
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Enrolled {
     pub worker: crate::WorkerId,
-    /// The queue the one-time token was made for.
+    /// The queue the one-time token was made for; of one that makes checks, the word `checks`.
     pub queue: String,
+    /// The kinds of checks that it makes, if it makes checks and takes no tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<crate::check::CheckKind>>)]
+    pub checks: Option<Kinds>,
+}
+
+/// What a worker was let in for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Duty {
+    /// The tasks of a queue.
+    Tasks(crate::QueueName),
+    /// Checks of these kinds: it is a checker.
+    Checks(Kinds),
+}
+
+impl Duty {
+    /// What stands for the queue of those who take from none.
+    pub const NO_QUEUE: &str = "checks";
+
+    pub fn queue(&self) -> &str {
+        match self {
+            Duty::Tasks(queue) => queue.as_str(),
+            Duty::Checks(_) => Self::NO_QUEUE,
+        }
+    }
+
+    pub fn checks(&self) -> Option<&Kinds> {
+        match self {
+            Duty::Tasks(_) => None,
+            Duty::Checks(kinds) => Some(kinds),
+        }
+    }
+}
+
+impl std::fmt::Display for Duty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Duty::Tasks(queue) => write!(f, "{queue}"),
+            Duty::Checks(kinds) => write!(f, "checks of {kinds}"),
+        }
+    }
 }
 
 /// How a worker reaches the broker. The answer to `POST /v1/workers/broker`.
@@ -174,14 +216,24 @@ pub struct EnrolmentSpec {
     #[serde(default)]
     #[schema(value_type = String, default = "default")]
     pub queue: crate::QueueName,
+    /// The kinds of checks that it will make: then it is a checker, and takes no tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<crate::check::CheckKind>>)]
+    pub checks: Option<Kinds>,
+}
+
+impl EnrolmentSpec {
+    pub fn duty(self) -> Duty {
+        self.checks.map_or(Duty::Tasks(self.queue), Duty::Checks)
+    }
 }
 
 /// The answer to [`EnrolmentSpec`]: a one-time token for [`Enrol`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Enrolment {
     pub token: String,
-    #[schema(value_type = String)]
-    pub queue: crate::QueueName,
+    /// Of a checker, the word `checks`.
+    pub queue: String,
     pub expires_at: Timestamp,
 }
 
@@ -191,8 +243,12 @@ pub struct KeyView {
     pub worker: crate::WorkerId,
     /// The name it enrolled with.
     pub name: String,
+    /// Of a checker, the word `checks`.
     #[schema(value_type = String)]
-    pub queue: crate::QueueName,
+    pub queue: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<crate::check::CheckKind>>)]
+    pub checks: Option<Kinds>,
     pub enrolled_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,

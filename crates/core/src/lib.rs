@@ -6,6 +6,7 @@
 
 pub mod auth;
 pub mod blobs;
+pub mod check;
 pub mod clock;
 pub mod dice;
 pub mod envelope;

@@ -1,36 +1,46 @@
-//! Makes checks: takes parcels of them from the broker, asks, judges, and tells how each ended, in parcels again.
+//! Makes checks: takes parcels of them from the broker, asks, judges, and tells how each ended, in parcels again. Inside a
+//! manager, or as a process of its own, of which there may be any number.
 //!
-//! Many are under way at once, so that slow services hold up nobody; past [`UNDER_WAY_MAX`] no more are taken, and what waits
-//! then waits in the broker, until it is too late to be worth anything.
+//! - Of each kind there is a queue of checks that may be made anywhere, and one for each place where some are wanted; those
+//!   that fit are taken too ([`places`]).
+//! - Many are under way at once, as many as this process can do justice to ([`limit`]), hosts in turn ([`hosts`]).
+//! - What is taken up past its deadline is not made, and told as missed: a late check says nothing about then.
+//! - What was taken dies with the process; those instants have no outcome, which is noticed as silence.
+
+pub mod hosts;
+pub mod limit;
+mod places;
+mod telling;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_broker::{BrokerError, Shared as Broker};
-use mutirao_core::envelope::{Version, open, seal};
-use mutirao_core::{Clock, ShardId};
+use mutirao_core::check::{Kinds, checks_of};
+use mutirao_core::envelope::open;
+use mutirao_core::{Clock, ShardId, WorkerId};
 use mutirao_probes::{Check, Probes};
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::condition::Conditions;
-use crate::envelope::{Ask, Checks, OUTCOMES_MAX, Outcomes, Told, checks_of, outcomes_of};
+use crate::envelope::{Ask, Checks, Told};
 use crate::health::Verdict;
 use crate::judge::judge;
-use crate::service::Programs;
+use crate::placement::Standing;
+use hosts::Hosts;
+use limit::Limit;
+use telling::{Room, Tellers, Word};
 
-/// The kinds of check that this program can make.
-pub const KINDS: [&str; 6] = ["http", "tcp", "tls", "dns", "icmp", "exec"];
-/// Checks under way at once.
-pub const UNDER_WAY_MAX: usize = 1_000;
-/// Parcels taken and not yet begun, of each kind.
+/// Parcels taken at once, of each queue.
 const CREDIT: u32 = 4;
-/// Outcomes that wait to be told. Whoever cannot tell begins nothing more.
-const UNTOLD_MAX: usize = 10_000;
-/// How long an outcome waits for company.
-const GATHER: Duration = Duration::from_millis(100);
+/// Checks taken and not yet begun. Past it no more are taken, and what waits then waits in the broker.
+const WAITING_MAX: usize = 20_000;
+/// How often it is looked how late this process wakes up.
+const TEND: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(500);
 /// Sets of conditions that are kept compiled.
 const COMPILED_MAX: usize = 10_000;
@@ -38,52 +48,84 @@ const COMPILED_MAX: usize = 10_000;
 /// Conditions as written, and the kind of check that they are about.
 type Texts = (&'static str, Arc<Vec<String>>);
 
-pub struct Checker {
-    broker: Broker,
-    probes: Probes,
-    programs: Programs,
-    clock: Arc<dyn Clock>,
-    places: Arc<Semaphore>,
+#[derive(Clone)]
+pub struct CheckerParts {
+    pub broker: Broker,
+    pub probes: Probes,
+    pub clock: Arc<dyn Clock>,
+    pub kinds: Kinds,
+    pub standing: Standing,
+    /// In whose name outcomes are told; a manager's own checker needs none.
+    pub worker: Option<WorkerId>,
+    pub bounds: Bounds,
+}
+
+/// How much a checker may do at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Checks under way.
+    pub under_way_max: usize,
+    /// Of them, those that ask one host.
+    pub host_max: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { under_way_max: 10_000, host_max: 100 }
+    }
+}
+
+/// A check that waits for its turn.
+struct Waiting {
+    shard: ShardId,
+    ask: Ask,
+}
+
+struct Shop {
+    parts: CheckerParts,
+    tellers: Tellers,
+    queue: Mutex<(Hosts<Waiting>, Limit)>,
+    /// Rung when something has begun: there may be room for more to wait.
+    bell: Notify,
     compiled: Mutex<HashMap<Texts, Arc<Conditions>>>,
 }
 
-impl Checker {
-    pub fn new(broker: Broker, probes: Probes, programs: Programs, clock: Arc<dyn Clock>) -> Arc<Self> {
-        let places = Arc::new(Semaphore::new(UNDER_WAY_MAX));
-        Arc::new(Self { broker, probes, programs, clock, places, compiled: Mutex::default() })
+/// Until told to stop; then what is under way ends, and is told.
+pub async fn run(parts: CheckerParts, stop: CancellationToken) {
+    let mut telling = JoinSet::new();
+    let tellers = Tellers::start(&parts.broker, parts.worker.as_ref(), &parts.clock, &mut telling);
+    let queue = Mutex::new((Hosts::new(parts.bounds.host_max), Limit::new(parts.bounds.under_way_max)));
+    let shop = Arc::new(Shop { parts, tellers, queue, bell: Notify::new(), compiled: Mutex::default() });
+    let mut taking = JoinSet::new();
+    for kind in shop.parts.kinds.iter() {
+        taking.spawn(shop.clone().take(checks_of(kind)));
     }
+    taking.spawn(places::follow(shop.clone()));
+    taking.spawn(shop.clone().tend());
+    stop.cancelled().await;
+    taking.shutdown().await;
+    shop.queue.lock().0.clear();
+    // The tellers end with the last that has something to say.
+    drop(shop);
+    while telling.join_next().await.is_some() {}
+}
 
-    /// For as long as it is not dropped.
-    pub async fn run(self: Arc<Self>) {
-        let (tell, told) = mpsc::channel(UNTOLD_MAX);
-        let mut tasks = JoinSet::new();
-        let allowed = |kind: &&str| *kind != "exec" || self.programs == Programs::Allowed;
-        for kind in KINDS.into_iter().filter(allowed) {
-            tasks.spawn(self.clone().take(kind, tell.clone()));
-        }
-        drop(tell);
-        tasks.spawn(self.clone().tell(told));
-        while tasks.join_next().await.is_some() {}
-    }
-
-    async fn take(self: Arc<Self>, kind: &'static str, tell: mpsc::Sender<(ShardId, Told)>) {
+impl Shop {
+    async fn take(self: Arc<Self>, queue: String) {
         loop {
-            match self.take_while_it_lasts(kind, &tell).await {
+            match self.take_while_it_lasts(&queue).await {
                 Err(BrokerError::Closed) => return,
-                Err(error) => tracing::debug!(kind, %error, "no checks can be taken; trying again"),
+                Err(error) => tracing::debug!(queue, %error, "no checks can be taken; trying again"),
                 Ok(()) => {}
             }
-            self.clock.sleep(PAUSE).await;
+            self.parts.clock.sleep(PAUSE).await;
         }
     }
 
-    async fn take_while_it_lasts(
-        self: &Arc<Self>,
-        kind: &'static str,
-        tell: &mpsc::Sender<(ShardId, Told)>,
-    ) -> Result<(), BrokerError> {
-        let mut consumer = self.broker.consume(&checks_of(kind), CREDIT).await?;
+    async fn take_while_it_lasts(self: &Arc<Self>, queue: &str) -> Result<(), BrokerError> {
+        let mut consumer = self.parts.broker.consume(queue, CREDIT).await?;
         loop {
+            self.room_to_wait().await;
             for delivery in consumer.next().await? {
                 let parcel: Checks = match open(&delivery.body) {
                     Ok(parcel) => parcel,
@@ -93,28 +135,86 @@ impl Checker {
                     }
                 };
                 for ask in parcel.checks {
-                    self.begin(ShardId(parcel.shard), ask, tell).await;
+                    self.line_up(Waiting { shard: ShardId(parcel.shard), ask });
                 }
                 consumer.ack_through(delivery.tag).await?;
+                self.pump();
             }
         }
     }
 
-    /// Returns once it is under way, or too late.
-    async fn begin(self: &Arc<Self>, shard: ShardId, ask: Ask, tell: &mpsc::Sender<(ShardId, Told)>) {
-        let (Ok(place), Ok(room)) = (self.places.clone().acquire_owned().await, tell.clone().reserve_owned().await)
-        else {
-            return;
-        };
-        if self.clock.now() > ask.until {
-            return;
+    async fn room_to_wait(&self) {
+        loop {
+            let rung = self.bell.notified();
+            if self.queue.lock().0.waiting() < WAITING_MAX {
+                return;
+            }
+            rung.await;
         }
-        let checker = self.clone();
-        tokio::spawn(async move {
-            let told = checker.make(ask).await;
-            room.send((shard, told));
-            drop(place);
-        });
+    }
+
+    fn line_up(&self, one: Waiting) {
+        let host = one.ask.check.host();
+        let beyond = self.queue.lock().0.push(&host, one);
+        if let Err(one) = beyond {
+            self.miss(one.shard);
+        }
+    }
+
+    /// Begins what may begin. Called whenever that may have become more.
+    fn pump(self: &Arc<Self>) {
+        loop {
+            let next = {
+                let mut queue = self.queue.lock();
+                let (hosts, limit) = &mut *queue;
+                hosts.next(limit.now())
+            };
+            let Some((host, Waiting { shard, ask })) = next else { break };
+            let room = self.tellers.room(shard);
+            let Some(room) = room.filter(|_| self.parts.clock.now() <= ask.until) else {
+                self.queue.lock().0.done(&host);
+                self.miss(shard);
+                continue;
+            };
+            let shop = self.clone();
+            tokio::spawn(async move { shop.make_in_turn(host, room, ask).await });
+        }
+        self.bell.notify_waiters();
+    }
+
+    async fn make_in_turn(self: Arc<Self>, host: Arc<str>, room: Room, ask: Ask) {
+        // Also when a probe breaks: a place that is never given back would be lost for good.
+        struct Place(Arc<Shop>, Arc<str>);
+        impl Drop for Place {
+            fn drop(&mut self) {
+                self.0.queue.lock().0.done(&self.1);
+                self.0.pump();
+            }
+        }
+        let place = Place(self, host);
+        let told = place.0.make(ask).await;
+        room.send(Word::Told(told));
+    }
+
+    fn miss(&self, shard: ShardId) {
+        if let Some(room) = self.tellers.room(shard) {
+            room.send(Word::Missed);
+        }
+    }
+
+    async fn tend(self: Arc<Self>) {
+        let clock = self.parts.clock.clone();
+        loop {
+            let begin = clock.monotonic();
+            clock.sleep(TEND).await;
+            let late = clock.monotonic().since(begin).saturating_sub(TEND);
+            {
+                let mut queue = self.queue.lock();
+                let under_way = queue.0.under_way();
+                queue.1.observe(late, under_way);
+            }
+            self.pump();
+        }
     }
 
     async fn make(&self, ask: Ask) -> Told {
@@ -126,7 +226,7 @@ impl Checker {
         let within = Duration::from_millis(ask.timeout_ms);
         let mut tries = 0;
         loop {
-            let seen = self.probes.run(&ask.check, within).await;
+            let seen = self.parts.probes.run(&ask.check, within).await;
             let (verdict, detail) = judge(&ask.check, &conditions, &seen);
             if verdict == Verdict::Good || tries >= ask.retries {
                 let answered = seen.ended == mutirao_probes::Ended::Answered;
@@ -153,36 +253,6 @@ impl Checker {
         }
         all.insert(key, compiled.clone());
         Ok(compiled)
-    }
-
-    /// Tells the owners, in parcels, until nobody has anything more to tell. What cannot be told is tried again, in order.
-    async fn tell(self: Arc<Self>, mut told: mpsc::Receiver<(ShardId, Told)>) {
-        let mut some = Vec::new();
-        while told.recv_many(&mut some, OUTCOMES_MAX).await > 0 {
-            if some.len() < OUTCOMES_MAX {
-                self.clock.sleep(GATHER).await;
-                while some.len() < OUTCOMES_MAX
-                    && let Ok(one) = told.try_recv()
-                {
-                    some.push(one);
-                }
-            }
-            let mut by_shard: HashMap<ShardId, Vec<Told>> = HashMap::new();
-            for (shard, one) in some.drain(..) {
-                by_shard.entry(shard).or_default().push(one);
-            }
-            for (shard, outcomes) in by_shard {
-                let body = seal(&Outcomes { v: Version::default(), outcomes });
-                loop {
-                    match self.broker.publish(&outcomes_of(shard), vec![body.clone()]).await {
-                        Ok(()) => break,
-                        Err(BrokerError::Closed) => return,
-                        Err(error) => tracing::debug!(%shard, %error, "outcomes cannot be told; trying again"),
-                    }
-                    self.clock.sleep(PAUSE).await;
-                }
-            }
-        }
     }
 }
 

@@ -6,28 +6,28 @@
 
 use std::sync::Arc;
 
+use mutirao_core::check::OUTCOMES;
 use mutirao_core::envelope::Version;
-use mutirao_core::{ShardId, Timestamp};
+use mutirao_core::{ShardId, Timestamp, WorkerId};
 use mutirao_probes::Check;
 use serde::{Deserialize, Serialize};
 
 use crate::grid::MonitorKey;
 use crate::health::Verdict;
+use crate::placement::Place;
 
 /// Checks of one parcel.
 pub const CHECKS_MAX: usize = 200;
 /// Outcomes of one parcel.
 pub const OUTCOMES_MAX: usize = 500;
 
-/// Where checks of a kind wait.
-pub fn checks_of(kind: &str) -> String {
-    format!("checks.{kind}")
-}
-
 /// Where the owner of a shard hears how they ended.
 pub fn outcomes_of(shard: ShardId) -> String {
-    format!("results.monitors.{}", shard.0)
+    format!("{OUTCOMES}{}", shard.0)
 }
+
+/// Where owners hear that definitions of monitors have changed.
+pub const CHANGES: &str = "changes.monitors";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Checks {
@@ -56,7 +56,29 @@ pub struct Ask {
 pub struct Outcomes {
     #[serde(default)]
     pub v: Version,
+    /// In whose name. Those of a manager's own checker have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerId>,
     pub outcomes: Vec<Told>,
+    /// Checks that were taken up too late, and not made.
+    #[serde(default)]
+    pub missed: u32,
+}
+
+/// Owner → checkers, by fanout: checks are wanted in these places.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Places {
+    #[serde(default)]
+    pub v: Version,
+    pub places: Vec<Place>,
+}
+
+/// Whoever changed definitions → owners, by fanout: look what has changed in this shard.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Changed {
+    #[serde(default)]
+    pub v: Version,
+    pub shard: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

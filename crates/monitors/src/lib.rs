@@ -4,14 +4,15 @@
 //! - [`grid`] says at which instants a monitor fires: a fixed grid, with a phase of its own.
 //! - [`agenda`] holds the monitors of one owner and says which firings lie between two moments. It remembers no next run.
 //! - [`health`] makes up and down of single outcomes: thresholds, flapping, silence; and what opens and closes an incident.
-//! - [`maintenance`] says when a service may be away.
+//! - [`maintenance`] says when a service may be away, [`placement`] where checks are made.
 //! - [`judge`](mod@judge) makes a verdict of what a probe saw; [`owner`] fires what is due and makes beliefs of verdicts.
 //! - [`alerts`] says who is told of that, and when; its courier tells them.
 //!
 //! All of that but the courier is pure: no clock, no store, no socket. Around it:
 //!
 //! - [`store`] keeps definitions, beliefs, outcomes and incidents; [`envelope`] is what travels.
-//! - [`round`] drives an owner for each shard that this process owns; [`checker`] takes checks from the broker and makes them.
+//! - [`round`] drives an owner for each shard that this process owns; [`checker`] takes checks from the broker and makes them,
+//!   inside a manager or as a process of its own. [`meters`] counts what was missed.
 //! - [`service`] is the capability: what is asked of it by people, over [`routes`].
 
 pub mod agenda;
@@ -23,7 +24,9 @@ pub mod grid;
 pub mod health;
 pub mod judge;
 pub mod maintenance;
+pub mod meters;
 pub mod owner;
+pub mod placement;
 pub mod round;
 pub mod routes;
 pub mod service;

@@ -1,7 +1,7 @@
 //! Whoever owns a shard of the monitors: fires them, and makes beliefs of how they ended. A machine without I/O: moments and
 //! outcomes go in, checks and settlements come out. [`round`](crate::round) drives it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use crate::envelope::{Ask, CHECKS_MAX, Told};
 use crate::grid::{Grid, MonitorKey};
 use crate::health::{Event, Health, Thresholds, Verdict};
 use crate::maintenance::{self, Window};
+use crate::placement::Place;
 use crate::store::{Incident, MonitorRow, Outcome, Recalled, Settlement};
 
 /// A check may begin this long after it was fired, or until the next one is, if that comes first.
@@ -30,6 +31,9 @@ struct Known {
     retries: u32,
     thresholds: Thresholds,
     maintenance: Vec<Window>,
+    /// The queue of its checks.
+    route: Arc<str>,
+    place: Option<Place>,
     revision: u64,
     /// Not fired; what is under way still counts.
     paused: bool,
@@ -41,10 +45,14 @@ pub struct Owner {
     agenda: Agenda,
     known: HashMap<MonitorKey, Known>,
     health: HashMap<MonitorKey, Health>,
+    /// Each queue's name once, and how many monitors have it.
+    routes: HashMap<Arc<str>, usize>,
     /// Everything up to here has been fired.
     done: Timestamp,
     /// When it was last looked for silence and for reminders.
     looked: Option<Timestamp>,
+    /// Up to when something was due that was fired last.
+    last_firing: Option<Timestamp>,
 }
 
 impl Owner {
@@ -52,7 +60,15 @@ impl Owner {
     pub fn new(recalled: Recalled, now: Timestamp) -> Self {
         let done = recalled.fired_until.map_or(now, |until| until.min(now));
         let health = recalled.health.into_iter().collect();
-        let mut owner = Self { agenda: Agenda::default(), known: HashMap::new(), health, done, looked: None };
+        let mut owner = Self {
+            agenda: Agenda::default(),
+            known: HashMap::new(),
+            health,
+            routes: HashMap::new(),
+            done,
+            last_firing: None,
+            looked: None,
+        };
         for row in recalled.monitors {
             let since = row.changed_at;
             owner.define(row, since);
@@ -72,18 +88,26 @@ impl Owner {
         self.done
     }
 
+    /// When something was fired last, if anything was.
+    pub fn last_firing(&self) -> Option<Timestamp> {
+        self.last_firing
+    }
+
     /// Takes a change in: a new monitor, another definition, a removal. `since`: what is fired after it is fired by it.
     pub fn define(&mut self, row: MonitorRow, since: Timestamp) {
         if self.known.get(&row.key).is_some_and(|known| known.revision >= row.revision) {
             return;
         }
         let (key, spec) = (row.key, row.spec);
+        if let Some(before) = self.known.remove(&key) {
+            self.leave(&before.route);
+        }
         if row.removed_at.is_some() {
             self.agenda.remove(key);
-            self.known.remove(&key);
             self.health.remove(&key);
             return;
         }
+        let route = self.enter(&spec.route());
         if spec.paused {
             self.agenda.remove(key);
             // Nobody looks at it, so its silence says nothing.
@@ -98,6 +122,8 @@ impl Owner {
             retries: spec.retries,
             thresholds: spec.thresholds,
             maintenance: spec.maintenance,
+            route,
+            place: spec.on,
             revision: row.revision,
             paused: spec.paused,
             alerts: spec.alerts,
@@ -105,15 +131,39 @@ impl Owner {
         self.known.insert(key, known);
     }
 
+    fn enter(&mut self, route: &str) -> Arc<str> {
+        let name = self.routes.get_key_value(route).map_or_else(|| route.into(), |(name, _)| name.clone());
+        *self.routes.entry(name.clone()).or_default() += 1;
+        name
+    }
+
+    fn leave(&mut self, route: &Arc<str>) {
+        if let Some(many) = self.routes.get_mut(route) {
+            *many -= 1;
+            if *many == 0 {
+                self.routes.remove(route);
+            }
+        }
+    }
+
+    /// Where checks are wanted, each place once.
+    pub fn places(&self) -> BTreeSet<Place> {
+        // Most have none at all: then nobody is looked at.
+        if self.routes.keys().all(|route| route.matches('.').count() < 2) {
+            return BTreeSet::new();
+        }
+        self.known.values().filter(|known| !known.paused).filter_map(|known| known.place.clone()).collect()
+    }
+
     /// When something is to be fired next.
     pub fn next(&self) -> Option<Timestamp> {
         self.agenda.next(self.done)
     }
 
-    /// What is due, in parcels by kind of check. To be published, then [`fired`](Self::fired). `wall`: the machine's clock,
+    /// What is due, in parcels by the queue of checks. To be published, then [`fired`](Self::fired). `wall`: the machine's clock,
     /// by which whoever takes a check up sees whether it is too late.
-    pub fn due(&self, now: Timestamp, wall: Timestamp) -> BTreeMap<&'static str, Vec<Vec<Ask>>> {
-        let mut parcels: BTreeMap<&'static str, Vec<Vec<Ask>>> = BTreeMap::new();
+    pub fn due(&self, now: Timestamp, wall: Timestamp) -> BTreeMap<Arc<str>, Vec<Vec<Ask>>> {
+        let mut parcels: BTreeMap<Arc<str>, Vec<Vec<Ask>>> = BTreeMap::new();
         for firing in self.agenda.due(self.done, now) {
             let Some(known) = self.known.get(&firing.monitor) else { continue };
             let ask = Ask {
@@ -125,10 +175,10 @@ impl Owner {
                 check: known.check.clone(),
                 when: known.when.clone(),
             };
-            let of_kind = parcels.entry(known.check.word()).or_default();
-            match of_kind.last_mut().filter(|parcel| parcel.len() < CHECKS_MAX) {
+            let waiting = parcels.entry(known.route.clone()).or_default();
+            match waiting.last_mut().filter(|parcel| parcel.len() < CHECKS_MAX) {
                 Some(parcel) => parcel.push(ask),
-                None => of_kind.push(vec![ask]),
+                None => waiting.push(vec![ask]),
             }
         }
         parcels
@@ -136,6 +186,9 @@ impl Owner {
 
     /// What was due up to then is on its way. A clock that was set back fires nothing twice.
     pub fn fired(&mut self, until: Timestamp) {
+        if self.agenda.next(self.done).is_some_and(|next| next <= until) {
+            self.last_firing = Some(until);
+        }
         self.done = self.done.max(until);
     }
 
@@ -260,14 +313,32 @@ mod tests {
             each.spec.ask = serde_json::from_str(r#"{"icmp": {"host": "x"}}"#).unwrap();
         }
         let owner = owner(rows, None);
-        let due: BTreeMap<&str, Vec<usize>> = owner
+        let due: BTreeMap<Arc<str>, Vec<usize>> = owner
             .due(Timestamp(T + 4_999), Timestamp(T))
             .into_iter()
-            .map(|(kind, parcels)| (kind, parcels.iter().map(Vec::len).collect()))
+            .map(|(queue, parcels)| (queue, parcels.iter().map(Vec::len).collect()))
             .collect();
         let all: usize = due.values().flatten().sum();
         assert!(all > 150 && due.values().flatten().all(|len| *len <= CHECKS_MAX), "{due:?}");
-        assert_eq!(due.keys().copied().collect::<Vec<_>>(), ["icmp", "tcp"]);
+        assert_eq!(due.keys().map(AsRef::as_ref).collect::<Vec<&str>>(), ["checks.icmp", "checks.tcp"]);
+    }
+
+    #[test]
+    fn checks_wait_where_they_are_to_be_made_and_places_are_said_once() {
+        let placed = r#", "on": {"labels": {"zone": "a"}}"#;
+        let mut owner = owner(vec![row(1, 1, ""), row(2, 2, placed), row(3, 3, placed)], None);
+        let place = owner.places().into_iter().next().unwrap();
+        assert_eq!((owner.places().len(), place.to_string().as_str()), (1, "zone=a"));
+        let mut queues = BTreeSet::new();
+        for now in [T + 5_000, T + 10_000].map(Timestamp) {
+            queues.extend(owner.due(now, now).into_keys().map(|queue| queue.to_string()));
+            owner.fired(now);
+        }
+        assert_eq!(queues, BTreeSet::from(["checks.tcp".to_owned(), format!("checks.tcp.{}", place.mark())]));
+        owner.define(row(2, 4, ""), Timestamp(T));
+        assert_eq!(owner.places().len(), 1);
+        owner.define(MonitorRow { removed_at: Some(Timestamp(T)), ..row(3, 5, placed) }, Timestamp(T));
+        assert!(owner.places().is_empty());
     }
 
     #[test]

@@ -3,11 +3,16 @@
 //!
 //! Time is [`Steady`]: it does not jump when the machine's clock is set, so neither a gap nor a repetition follows from that.
 
+mod notices;
+pub mod takers;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use mutirao_broker::{BrokerError, Shared as Broker};
+use mutirao_core::check::PLACES;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::envelope::{Version, open, seal};
 use mutirao_core::{Clock, ShardId, Timestamp};
@@ -19,16 +24,25 @@ use tokio::task::JoinSet;
 
 use crate::GROUP;
 use crate::alerts::courier::{Courier, Round};
-use crate::envelope::{Checks, Outcomes, Told, checks_of, outcomes_of};
+use crate::envelope::{Ask, Checks, Outcomes, Places, Told, outcomes_of};
+use crate::meters;
 use crate::owner::Owner;
 use crate::store::{Settlement, Settling, Shared as Store};
+use notices::Notices;
+use takers::{Going, Takers};
 
-/// How long a change of a definition takes to be heard of, at most.
-const FOLLOW: Duration = Duration::from_millis(500);
+/// How often definitions are looked at though nobody said that they changed: what was not heard is found then.
+const RECONCILE: Duration = Duration::from_secs(10);
+/// Changes that come one after the other are read together.
+const GATHER: Duration = Duration::from_millis(50);
 /// Definitions read at once.
 const CHANGES_MAX: u32 = 10_000;
-/// How often it is written up to where instants were fired.
+/// How often it is written up to where instants were fired, if any were.
 const MARK: Duration = Duration::from_secs(2);
+/// How often it is said where checks are wanted.
+const SAY_PLACES: Duration = Duration::from_secs(5);
+/// Places that are said at once.
+const PLACES_MAX: usize = 200;
 /// How often silent monitors are looked for.
 const LOOK: Duration = Duration::from_secs(5);
 /// How often alerts are looked for that are to be tried again.
@@ -57,6 +71,10 @@ struct Post {
     steady: Steady,
     /// Told when alerts were written.
     raised: Notify,
+    notices: Arc<Notices>,
+    takers: Arc<Mutex<Takers>>,
+    /// What is written of up to where instants were fired, in milliseconds.
+    marked: AtomicI64,
 }
 
 /// Why a post has ended.
@@ -74,6 +92,10 @@ pub async fn run(bench: Bench) {
     let mut posts: BTreeMap<ShardId, (u64, tokio::task::AbortHandle)> = BTreeMap::new();
     let mut ended: BTreeMap<ShardId, u64> = BTreeMap::new();
     let mut tasks: JoinSet<(ShardId, u64, Ending)> = JoinSet::new();
+    let (notices, takers) = (Arc::new(Notices::default()), Arc::new(Mutex::new(Takers::default())));
+    let mut ears = JoinSet::new();
+    ears.spawn(notices::listen(notices.clone(), bench.broker.clone(), bench.clock.clone()));
+    ears.spawn(takers::watch(takers.clone(), bench.broker.clone(), bench.clock.clone()));
     loop {
         let board = owned.borrow_and_update().clone();
         posts.retain(|shard, (generation, task)| {
@@ -88,7 +110,9 @@ pub async fn run(bench: Bench) {
                 continue;
             }
             let (bench, shard, generation) = (bench.clone(), *shard, tenure.generation);
-            let post = tasks.spawn(async move { (shard, generation, keep(bench, shard, generation).await) });
+            let (notices, takers) = (notices.clone(), takers.clone());
+            let keep = async move { (shard, generation, keep(bench, shard, generation, notices, takers).await) };
+            let post = tasks.spawn(keep);
             posts.insert(shard, (generation, post));
         }
         tokio::select! {
@@ -116,7 +140,13 @@ pub async fn run(bench: Bench) {
     }
 }
 
-async fn keep(bench: Bench, shard: ShardId, generation: u64) -> Ending {
+async fn keep(
+    bench: Bench,
+    shard: ShardId,
+    generation: u64,
+    notices: Arc<Notices>,
+    takers: Arc<Mutex<Takers>>,
+) -> Ending {
     let steady = Steady::starting(bench.clock.as_ref());
     let recalled = loop {
         match bench.store.recall(shard).await {
@@ -126,14 +156,25 @@ async fn keep(bench: Bench, shard: ShardId, generation: u64) -> Ending {
         bench.clock.sleep(PAUSE).await;
     };
     let revision = recalled.monitors.iter().map(|row| row.revision).max().unwrap_or(0);
-    let owner = Mutex::new(Owner::new(recalled, steady.now(bench.clock.as_ref())));
+    let owner = Owner::new(recalled, steady.now(bench.clock.as_ref()));
+    let marked = AtomicI64::new(owner.fired_until().0);
     let fence = Fence { group: GROUP, shard, generation };
-    let post = Arc::new(Post { bench, fence, owner, steady, raised: Notify::new() });
+    let post = Arc::new(Post {
+        bench,
+        fence,
+        owner: Mutex::new(owner),
+        steady,
+        raised: Notify::new(),
+        notices,
+        takers,
+        marked,
+    });
     let mut tasks = JoinSet::new();
     tasks.spawn(post.clone().settle());
     tasks.spawn(post.clone().follow(revision));
     tasks.spawn(post.clone().mark());
     tasks.spawn(post.clone().tell());
+    tasks.spawn(post.clone().say_places());
     tokio::select! {
         ending = post.fire() => ending,
         Some(ending) = tasks.join_next() => ending.unwrap_or(Ending::Fenced),
@@ -176,16 +217,26 @@ impl Post {
         }
     }
 
-    async fn publish(&self, due: BTreeMap<&'static str, Vec<Vec<crate::envelope::Ask>>>) -> Result<(), BrokerError> {
-        for (kind, parcels) in due {
+    async fn publish(&self, due: BTreeMap<Arc<str>, Vec<Vec<Ask>>>) -> Result<(), BrokerError> {
+        for (queue, parcels) in due {
+            let many = parcels.iter().map(Vec::len).sum::<usize>() as u64;
+            match self.takers.lock().wanted(&queue, self.bench.clock.monotonic()) {
+                Going::Out => {}
+                Going::Nobody => {
+                    meters::missed(meters::NOBODY, many);
+                    continue;
+                }
+                Going::Full => {
+                    meters::missed(meters::FULL, many);
+                    continue;
+                }
+            }
             let shard = self.fence.shard.0;
             let seal = |checks| seal(&Checks { v: Version::default(), shard, checks });
             let bodies = parcels.into_iter().map(seal).collect();
-            match self.bench.broker.publish(&checks_of(kind), bodies).await {
+            match self.bench.broker.publish(&queue, bodies).await {
                 // Nobody makes them: those that wait are worth more than new ones that would wait behind them.
-                Err(BrokerError::Full { .. }) => {
-                    tracing::warn!(kind, "nobody makes checks of this kind; some are left out")
-                }
+                Err(BrokerError::Full { .. }) => meters::missed(meters::FULL, many),
                 other => other?,
             }
         }
@@ -193,24 +244,48 @@ impl Post {
     }
 
     async fn last_mark(&self) -> Ending {
-        let fired_until = Some(self.owner.lock().fired_until());
-        self.write(Settlement { fired_until, ..Settlement::default() }).await
+        let until = self.owner.lock().fired_until();
+        self.write(Settlement { fired_until: Some(until), ..Settlement::default() }).await
     }
 
-    /// Writes now and then up to where instants were fired. A successor begins there.
+    /// Writes now and then up to where instants were fired, unless nothing was or a settlement has said so. A successor
+    /// begins there: what was not fired in between is not due then either.
     async fn mark(self: Arc<Self>) -> Ending {
         loop {
             self.bench.clock.sleep(MARK).await;
-            if self.last_mark().await == Ending::Fenced {
+            let fired = self.owner.lock().last_firing();
+            if fired.is_some_and(|at| at.0 > self.marked.load(Ordering::Relaxed))
+                && self.last_mark().await == Ending::Fenced
+            {
                 return Ending::Fenced;
             }
         }
     }
 
-    /// Takes changes of definitions in.
-    async fn follow(self: Arc<Self>, mut after: u64) -> Ending {
+    /// Says now and then where checks are wanted, for checkers that stand there. Nothing where none are.
+    async fn say_places(self: Arc<Self>) -> Ending {
         loop {
-            self.bench.clock.sleep(FOLLOW).await;
+            let places: Vec<_> = self.owner.lock().places().into_iter().take(PLACES_MAX).collect();
+            if !places.is_empty() {
+                let body = seal(&Places { v: Version::default(), places });
+                if let Err(error) = self.bench.broker.announce(PLACES, body).await {
+                    tracing::debug!(%error, "where checks are wanted could not be said; the next round will");
+                }
+            }
+            self.bench.clock.sleep(SAY_PLACES).await;
+        }
+    }
+
+    /// Takes changes of definitions in: when somebody says that there are some, and now and then.
+    async fn follow(self: Arc<Self>, mut after: u64) -> Ending {
+        let mut full = false;
+        loop {
+            if !full {
+                let told = self.notices.told(self.fence.shard);
+                // Nothing in time is a sign as well: what was not heard is found now.
+                let _ = self.bench.clock.timeout(RECONCILE, told).await;
+                self.bench.clock.sleep(GATHER).await;
+            }
             let changed = match self.bench.store.changed(after, CHANGES_MAX).await {
                 Ok(changed) => changed,
                 Err(error) => {
@@ -218,6 +293,7 @@ impl Post {
                     continue;
                 }
             };
+            full = changed.len() as u32 >= CHANGES_MAX;
             after = changed.iter().map(|row| row.revision).max().unwrap_or(after);
             let now = self.now();
             let mut owner = self.owner.lock();
@@ -245,16 +321,18 @@ impl Post {
         let mut consumer = self.bench.broker.consume(&outcomes_of(self.fence.shard), CREDIT).await?;
         loop {
             let heard = self.bench.clock.timeout(LOOK, consumer.next()).await;
-            let (mut told, mut last): (Vec<Told>, _) = (Vec::new(), None);
+            let (mut told, mut last, mut missed): (Vec<Told>, _, u64) = (Vec::new(), None, 0);
             for delivery in heard.unwrap_or_else(|_nothing| Ok(Vec::new()))? {
                 match open::<Outcomes>(&delivery.body) {
                     Ok(parcel) => {
                         told.extend(parcel.outcomes);
+                        missed += u64::from(parcel.missed);
                         last = Some(delivery.tag);
                     }
                     Err(unreadable) => consumer.reject(delivery.tag, &unreadable.to_string()).await?,
                 }
             }
+            meters::missed(meters::LATE, missed);
             let now = self.now();
             let settlement = {
                 let mut owner = self.owner.lock();
@@ -262,6 +340,7 @@ impl Post {
                 let silent = owner.look(now);
                 settlement.health.extend(silent.health);
                 settlement.alerts.extend(silent.alerts);
+                settlement.fired_until = Some(owner.fired_until());
                 settlement
             };
             let alerts = !settlement.alerts.is_empty();
@@ -306,7 +385,12 @@ impl Post {
     async fn write(&self, settlement: Settlement) -> Ending {
         loop {
             match self.bench.store.settle(self.fence.clone(), settlement.clone()).await {
-                Ok(Settling::Written { .. }) => return Ending::Settled,
+                Ok(Settling::Written { .. }) => {
+                    if let Some(until) = settlement.fired_until {
+                        self.marked.fetch_max(until.0, Ordering::Relaxed);
+                    }
+                    return Ending::Settled;
+                }
                 Ok(Settling::Fenced) => return Ending::Fenced,
                 Err(error) => {
                     tracing::warn!(shard = %self.fence.shard, %error, "outcomes cannot be written; trying again")

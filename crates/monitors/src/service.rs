@@ -1,17 +1,21 @@
 //! Monitors as a capability: what people ask of it. Any process takes changes in and answers; whoever owns a monitor's shard
-//! hears of a change from the store, within half a second.
+//! is told of a change at once, and finds it in the store within seconds should it not hear.
 
 pub mod alerts;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use mutirao_broker::Shared as Broker;
 use mutirao_core::auth::Principal;
+use mutirao_core::check::{CheckKind, Kinds};
+use mutirao_core::clock::ClockExt;
 use mutirao_core::dice::os_random;
+use mutirao_core::envelope::{Version, seal};
 use mutirao_core::shard::{MemberId, shard_of};
-use mutirao_core::{Clock, Dice, Problem, Timestamp};
+use mutirao_core::{Clock, Dice, Problem, ShardId, Timestamp};
 use mutirao_probes::{Check, Probes};
 use mutirao_shards::{Shards, ShardsError, ShardsParts, Terms};
 use mutirao_store::{Database, StoreError};
@@ -19,13 +23,17 @@ use mutirao_surface::{Capability, Ready};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::alerts::courier::Courier;
 use crate::alerts::{Acknowledged, Attention, Silence};
-use crate::checker::{self, Checker};
+use crate::checker::{self, Bounds, CheckerParts};
+use crate::envelope::{CHANGES, Changed};
 use crate::grid::MonitorKey;
 use crate::health::{Health, State, Verdict};
 use crate::maintenance;
+use crate::meters::{self, METERS};
+use crate::placement::Standing;
 use crate::round::{self, Bench};
 use crate::spec::MonitorSpec;
 use crate::store::alerts::SharedAlerts;
@@ -39,6 +47,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// How often old outcomes are looked for, and how many go at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 const SWEEP_ROWS: u32 = 5_000;
+/// How long the broker is waited for while a person waits.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 pub struct MonitorsParts {
     /// Has had [`crate::MIGRATIONS`] or [`crate::POSTGRES_MIGRATIONS`] applied, after those of `shards`.
@@ -54,6 +64,15 @@ pub struct MonitorsParts {
     /// How long outcomes are kept.
     pub keep: Duration,
     pub programs: Programs,
+    /// The checker inside this process, if it has one.
+    pub inside: Option<Inside>,
+}
+
+/// A checker inside the process of owners.
+#[derive(Clone, Debug)]
+pub struct Inside {
+    pub standing: Standing,
+    pub bounds: Bounds,
 }
 
 /// Whether checks may be programs. They run as this process's user.
@@ -71,6 +90,7 @@ struct Inner {
     store: Store,
     alerts: SharedAlerts,
     courier: Arc<Courier>,
+    broker: Broker,
     clock: Arc<dyn Clock>,
     shards: Shards,
     probes: Probes,
@@ -108,6 +128,9 @@ pub struct MonitorView {
     /// Who takes care of the incident that is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<Acknowledged>,
+    /// Why nothing is heard of it, where that is known. Looked up for one monitor, not for a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// The outcome of one instant.
@@ -171,11 +194,33 @@ pub enum Based {
     On(u64),
 }
 
+impl Programs {
+    /// The kinds of checks that may be made.
+    pub fn kinds(self) -> Kinds {
+        let all: BTreeSet<CheckKind> =
+            CheckKind::ALL.into_iter().filter(|kind| self == Programs::Allowed || *kind != CheckKind::Exec).collect();
+        Kinds::try_from(all).expect("there are kinds besides programs")
+    }
+}
+
 impl Monitors {
     /// Joins those who own the monitors, and makes checks.
     pub async fn start(parts: MonitorsParts) -> Result<Self, ShardsError> {
-        let MonitorsParts { store, leases, terms, member, address, broker, probes, clock, dice, keep, programs } =
-            parts;
+        let MonitorsParts {
+            store,
+            leases,
+            terms,
+            member,
+            address,
+            broker,
+            probes,
+            clock,
+            dice,
+            keep,
+            programs,
+            inside,
+        } = parts;
+        meters::begin();
         let alerts = store::alerts::open(&store);
         let store = store::open(&store);
         let shards = Shards::start(ShardsParts {
@@ -200,9 +245,15 @@ impl Monitors {
             courier: courier.clone(),
         };
         tasks.spawn(round::run(bench));
-        tasks.spawn(Checker::new(broker, probes.clone(), programs, clock.clone()).run());
+        if let Some(Inside { standing, bounds }) = inside {
+            let (kinds, broker) = (programs.kinds(), broker.clone());
+            let (probes, clock) = (probes.clone(), clock.clone());
+            let parts = CheckerParts { broker, probes, clock, kinds, standing, worker: None, bounds };
+            tasks.spawn(checker::run(parts, CancellationToken::new()));
+        }
         tasks.spawn(sweep(store.clone(), alerts.clone(), clock.clone(), keep));
-        Ok(Self(Arc::new(Inner { store, alerts, courier, clock, shards, probes, programs, tasks: Mutex::new(tasks) })))
+        let tasks = Mutex::new(tasks);
+        Ok(Self(Arc::new(Inner { store, alerts, courier, broker, clock, shards, probes, programs, tasks })))
     }
 
     /// Gives the shards back and makes no more checks.
@@ -212,7 +263,9 @@ impl Monitors {
     }
 
     pub fn capability(&self) -> Capability {
-        Capability::new("monitors", routes::routes().with_state(self.clone())).ready_when(Arc::new(self.clone()))
+        Capability::new("monitors", routes::routes().with_state(self.clone()))
+            .measuring(METERS)
+            .ready_when(Arc::new(self.clone()))
     }
 
     pub async fn put(
@@ -236,7 +289,10 @@ impl Monitors {
         };
         let put = self.0.store.put(Newcomer { uuid, shard, spec }, expected, self.by(caller)).await.map_err(refused)?;
         match &put {
-            Put::Created(row) | Put::Changed(row) => Ok((self.view(row.clone()).await?, put.clone())),
+            Put::Created(row) | Put::Changed(row) => {
+                self.notice(row.shard).await;
+                Ok((self.view(row.clone()).await?, put.clone()))
+            }
             Put::Unexpected(Some(row)) if based == Based::OnNothing => {
                 Err(Problem::conflict(format!("there is a monitor {name} already, at revision {}", row.revision))
                     .remedy(format!("`mutirao monitor edit {name}` changes it")))
@@ -251,9 +307,22 @@ impl Monitors {
     }
 
     pub async fn remove(&self, caller: &Principal, name: &str) -> Result<(), Problem> {
+        let shard = self.row(caller, name).await?.shard;
         match self.0.store.remove(name.into(), self.by(caller)).await.map_err(refused)? {
-            true => Ok(()),
+            true => {
+                self.notice(shard).await;
+                Ok(())
+            }
             false => Err(missing(name)),
+        }
+    }
+
+    /// Says that something has changed. Whoever does not hear it finds out by itself, so nobody waits for long.
+    async fn notice(&self, shard: ShardId) {
+        let body = seal(&Changed { v: Version::default(), shard: shard.0 });
+        let said = self.0.clock.timeout(ANSWER_MAX, self.0.broker.announce(CHANGES, body)).await;
+        if !matches!(said, Ok(Ok(()))) {
+            tracing::debug!(%shard, "a change of monitors could not be said; its owner finds it");
         }
     }
 
@@ -279,7 +348,21 @@ impl Monitors {
 
     pub async fn monitor(&self, caller: &Principal, name: &str) -> Result<MonitorView, Problem> {
         let row = self.row(caller, name).await?;
-        self.view(row).await
+        let spec = row.spec.clone();
+        let mut view = self.view(row).await?;
+        if !spec.paused && matches!(view.state, State::New | State::NoData) {
+            view.note = self.nobody_for(&spec).await;
+        }
+        Ok(view)
+    }
+
+    /// That nobody makes checks of this monitor, if so.
+    async fn nobody_for(&self, spec: &MonitorSpec) -> Option<String> {
+        let counts = self.0.clock.timeout(ANSWER_MAX, self.0.broker.counts(&spec.route())).await.ok()?.ok()?;
+        (counts.consumers == 0).then(|| match &spec.on {
+            Some(place) => format!("no checker for {} with {place}", spec.ask.word()),
+            None => format!("no checker for {}", spec.ask.word()),
+        })
     }
 
     /// By name, those after this one.
@@ -386,6 +469,7 @@ fn view(health: Option<Health>, attention: Attention, row: MonitorRow, now: Time
         in_maintenance,
         silence: attention.silence.filter(|silence| silence.covers(now)),
         acknowledged: attention.acknowledged.filter(|known| health.opened == Some(known.incident)),
+        note: None,
     }
 }
 

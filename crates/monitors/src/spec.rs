@@ -11,11 +11,13 @@
 //! thresholds: { failures: 3, successes: 2 }
 //! alerts: [ { to: ops, remind: 1h } ]
 //! labels: { team: web }
+//! on: { layer: edge, labels: { zone: a } }
 //! ```
 
 use std::collections::BTreeMap;
 
 use mutirao_core::Problem;
+use mutirao_core::check::{checks_at, checks_of};
 use mutirao_core::quantity::Span;
 use mutirao_probes::Check;
 use mutirao_probes::check::{Dns, Exec, Http, Icmp, Tcp, Tls};
@@ -27,6 +29,7 @@ use crate::condition::Conditions;
 use crate::grid::Grid;
 use crate::health::Thresholds;
 use crate::maintenance::{self, Window};
+use crate::placement::Place;
 
 const NAME_CHARS_MAX: usize = 100;
 const RETRIES_MAX: u32 = 10;
@@ -53,6 +56,8 @@ pub struct MonitorSpec {
     /// Who is told.
     pub alerts: Vec<Rule>,
     pub labels: BTreeMap<String, String>,
+    /// Who makes its checks; with none, anybody.
+    pub on: Option<Place>,
     pub paused: bool,
 }
 
@@ -90,6 +95,8 @@ struct Written {
     alerts: Vec<Rule>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    on: Option<Place>,
     #[serde(default)]
     paused: bool,
 }
@@ -131,6 +138,7 @@ impl TryFrom<Written> for MonitorSpec {
             maintenance: written.maintenance,
             alerts: written.alerts,
             labels: written.labels,
+            on: written.on,
             paused: written.paused,
         })
     }
@@ -155,6 +163,7 @@ impl From<MonitorSpec> for Written {
             maintenance: spec.maintenance,
             alerts: spec.alerts,
             labels: spec.labels,
+            on: spec.on,
             paused: spec.paused,
         };
         match spec.ask {
@@ -172,6 +181,12 @@ impl From<MonitorSpec> for Written {
 impl MonitorSpec {
     fn timeout() -> Span {
         Span::secs(5)
+    }
+
+    /// The work queue in which its checks wait.
+    pub fn route(&self) -> String {
+        let kind = self.ask.kind();
+        self.on.as_ref().map_or_else(|| checks_of(kind), |place| checks_at(kind, &place.mark()))
     }
 
     pub fn check(&self) -> Result<(), Problem> {
@@ -214,6 +229,7 @@ impl MonitorSpec {
         }
         maintenance::check(&self.maintenance)?;
         rule::check(&self.alerts)?;
+        self.on.as_ref().map_or(Ok(()), Place::check)?;
         ask.check()?;
         Conditions::compile(when, ask).map(drop)
     }
@@ -266,6 +282,7 @@ mod tests {
                 "thresholds.failures: 0 is not between",
             ),
             (r#", "labels": {"": "x"}"#, "labels.: a label and its value"),
+            (r#", "on": {}"#, "on: it names neither a layer nor labels"),
             (r#", "when": ["status = 200"]"#, "when[0]: status = 200 does not compile"),
         ] {
             let said = read(rest).check().expect_err(rest).line();

@@ -14,7 +14,8 @@ use mutirao_api::{OnlyLink, Ways};
 use mutirao_broker::rabbit::management::{Management, default_url};
 use mutirao_broker::rabbit::{Config, PREFIX_DEFAULT};
 use mutirao_broker::{Broker, BrokerError, Limits, Memory, Rabbit, Shared};
-use mutirao_core::auth::Way;
+use mutirao_core::auth::{Duty, Way};
+use mutirao_core::check::checks_of;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::envelope::tasks_of;
 use mutirao_core::{Clock, Dice, WorkerId};
@@ -79,12 +80,17 @@ struct Users {
 impl Users {
     async fn admit(&self, worker: &Worker) -> Result<Way, String> {
         // Workers make no queues: theirs must be there when they come.
-        let queue = tasks_of(&worker.queue);
-        match self.clock.timeout(QUEUE_MAX, self.rabbit.counts(&queue)).await {
-            Ok(made) => made.map(drop).map_err(|error| error.to_string())?,
-            Err(_) => return Err(format!("{queue} could not be made within {} s", QUEUE_MAX.as_secs())),
+        let queues = match &worker.duty {
+            Duty::Tasks(queue) => vec![tasks_of(queue)],
+            Duty::Checks(kinds) => kinds.iter().map(checks_of).collect(),
+        };
+        for queue in queues {
+            match self.clock.timeout(QUEUE_MAX, self.rabbit.counts(&queue)).await {
+                Ok(made) => made.map(drop).map_err(|error| error.to_string())?,
+                Err(_) => return Err(format!("{queue} could not be made within {} s", QUEUE_MAX.as_secs())),
+            }
         }
-        let url = self.management.admit(&worker.id, &worker.queue).await.map_err(|error| error.to_string())?;
+        let url = self.management.admit(&worker.id, &worker.duty).await.map_err(|error| error.to_string())?;
         Ok(Way::Rabbitmq { url, prefix: PREFIX_DEFAULT.into() })
     }
 }

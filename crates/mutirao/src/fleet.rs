@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mutirao_api::{Auth, Ways};
+use mutirao_core::auth::Duty;
 use mutirao_core::job::WorkerView;
 use mutirao_core::{Problem, QueueName, ShardId, WorkerId};
 use mutirao_elastic::Elastic;
@@ -64,7 +65,10 @@ impl Identities for Gatekeeper {
     }
 
     async fn queue_of(&self, worker: &WorkerId) -> Result<Option<QueueName>, Problem> {
-        Ok(self.auth.enrolled(worker).await?.map(|worker| worker.queue))
+        Ok(self.auth.enrolled(worker).await?.and_then(|worker| match worker.duty {
+            Duty::Tasks(queue) => Some(queue),
+            Duty::Checks(_) => None,
+        }))
     }
 }
 

@@ -5,6 +5,7 @@
 //!   `signals`, `telemetry`, `machine`: this process and the machine it is on.
 
 mod broker;
+mod checks;
 mod cli;
 mod config;
 mod database;

@@ -11,22 +11,22 @@ use mutirao_broker::Rabbit;
 use mutirao_core::{Clock, Dice, QueueName, SystemClock};
 use mutirao_fleet::{Fleets, FleetsParts};
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
-use mutirao_monitors::service::Programs;
+use mutirao_monitors::placement::Standing;
+use mutirao_monitors::service::Inside;
 use mutirao_monitors::{Monitors, MonitorsParts};
-use mutirao_probes::{Probes, Strangers};
 use mutirao_store::{Database, FolderLock};
-use mutirao_tls::{Believe, Serving};
+use mutirao_tls::Serving;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::ADDRESS_FILE;
-use crate::config::{Leave, Settings};
+use crate::config::{OwnChecker, Settings};
 use crate::failure::Failure;
 use crate::fleet::{Advice, Gatekeeper, JobsFloor};
 use crate::membership::{Membership, Reach};
 use crate::up::{Invite, Obituary};
-use crate::{broker, database, leavers, machine, tls};
+use crate::{broker, checks, database, leavers, machine, tls};
 
 /// How long open requests may take to end when the manager goes down.
 const REQUESTS_DRAIN: Duration = Duration::from_secs(5);
@@ -94,14 +94,12 @@ impl Manager {
             member,
             address: shown_url(settings, scheme, address),
             broker: broker.clone(),
-            probes: probes(settings, &clock)?,
+            probes: checks::probes(settings, &clock)?,
             clock: clock.clone(),
             dice,
             keep: settings.monitors_keep.0,
-            programs: match settings.monitors_exec {
-                Leave::Refused => Programs::Refused,
-                Leave::Allowed => Programs::Allowed,
-            },
+            programs: checks::programs(settings),
+            inside: inside(settings),
         })
         .await
         .map_err(failed)?;
@@ -214,15 +212,13 @@ fn failed(error: impl std::error::Error) -> Failure {
     Failure::failed(line)
 }
 
-/// What checks are made with.
-fn probes(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<Probes, Failure> {
-    let believe = Believe { ca: settings.tls_ca.given().map(|file| file.0.clone()), pin: None };
-    let strangers = match settings.monitors_surroundings {
-        Leave::Refused => Strangers::Refused,
-        Leave::Allowed => Strangers::Allowed,
-    };
-    let reach = mutirao_probes::Reach::new(&believe, strangers).map_err(failed)?;
-    Ok(Probes::new(reach, clock.clone()))
+/// The checker of this process, if it is to have one. It stands where the nodes of this machine stand.
+fn inside(settings: &Settings) -> Option<Inside> {
+    let (layer, labels) = (settings.elastic_layer.0, settings.elastic_labels.0.clone());
+    match settings.monitors_checker {
+        OwnChecker::Inside => Some(Inside { standing: Standing { layer, labels }, bounds: checks::bounds(settings) }),
+        OwnChecker::None => None,
+    }
 }
 
 async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {

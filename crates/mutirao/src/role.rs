@@ -1,5 +1,6 @@
 //! `mutirao role …`: one part of an installation as a process of its own.
 
+mod checker;
 pub mod elastic;
 pub mod identity;
 mod launched;
@@ -26,6 +27,8 @@ enum Role {
     Manager(ManagerArgs),
     /// A worker: takes tasks of one queue and runs them
     Worker(worker::WorkerArgs),
+    /// A checker: makes the checks of monitors
+    Checker(checker::CheckerArgs),
     /// The resource manager: has workers of elastic queues come and go
     Elastic(elastic::ElasticArgs),
     /// A node: launches workers on this machine; the resource manager starts it itself
@@ -40,6 +43,7 @@ pub async fn run(globals: &Globals, args: RoleArgs) -> Result<(), Failure> {
     match args.role {
         Role::Manager(args) => up::run_alone(globals, args).await,
         Role::Worker(args) => worker::run(globals, args).await,
+        Role::Checker(args) => checker::run(globals, args).await,
         Role::Elastic(args) => elastic::run(globals, args).await,
         Role::Node(args) => node::run(globals, args).await,
         Role::Keeper { session } => {

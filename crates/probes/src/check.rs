@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 
 use mutirao_core::Problem;
+use mutirao_core::check::CheckKind;
 use mutirao_core::quantity::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -162,15 +163,32 @@ pub struct Exec {
 }
 
 impl Check {
-    pub fn word(&self) -> &'static str {
+    pub fn kind(&self) -> CheckKind {
         match self {
-            Check::Http(_) => "http",
-            Check::Tcp(_) => "tcp",
-            Check::Tls(_) => "tls",
-            Check::Dns(_) => "dns",
-            Check::Icmp(_) => "icmp",
-            Check::Exec(_) => "exec",
+            Check::Http(_) => CheckKind::Http,
+            Check::Tcp(_) => CheckKind::Tcp,
+            Check::Tls(_) => CheckKind::Tls,
+            Check::Dns(_) => CheckKind::Dns,
+            Check::Icmp(_) => CheckKind::Icmp,
+            Check::Exec(_) => CheckKind::Exec,
         }
+    }
+
+    pub fn word(&self) -> &'static str {
+        self.kind().as_str()
+    }
+
+    /// Who is asked, as it is written: a host's name or address. Of what asks nobody in particular, the kind.
+    pub fn host(&self) -> String {
+        let of_address = |address: &str| split_address(address).map(|(host, _)| host);
+        let host = match self {
+            Check::Http(http) => target(&http.url).map(|uri| uri.host().unwrap_or_default().to_owned()),
+            Check::Tcp(Tcp { address }) | Check::Tls(Tls { address, .. }) => of_address(address),
+            Check::Dns(Dns { server: Some(server), .. }) => of_address(server),
+            Check::Icmp(Icmp { host }) => Ok(host.clone()),
+            Check::Dns(_) | Check::Exec(_) => Ok(self.word().to_owned()),
+        };
+        host.unwrap_or_else(|_| self.word().to_owned()).to_ascii_lowercase()
     }
 
     /// Whether it could work at all. Nothing is asked of anybody.
@@ -330,6 +348,20 @@ mod tests {
         ] {
             let line = refusal(json);
             assert!(line.starts_with(words), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_check_says_whom_it_asks() {
+        for (json, host) in [
+            (r#"{"http": {"url": "https://Shop.example.org:8443/x"}}"#, "shop.example.org"),
+            (r#"{"tls": {"address": "[::1]:443"}}"#, "::1"),
+            (r#"{"dns": {"name": "a.example.org", "server": "192.0.2.53:53"}}"#, "192.0.2.53"),
+            (r#"{"dns": {"name": "a.example.org"}}"#, "dns"),
+            (r#"{"icmp": {"host": "gw"}}"#, "gw"),
+            (r#"{"exec": {"command": ["x"]}}"#, "exec"),
+        ] {
+            assert_eq!(serde_json::from_str::<Check>(json).unwrap().host(), host, "{json}");
         }
     }
 

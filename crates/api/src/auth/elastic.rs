@@ -2,7 +2,7 @@
 //! second one signed with the first and then revoking the first. Also the identities of the workers they start, whose ids
 //! are given out before the workers exist.
 
-use mutirao_core::auth::{DEFAULT_NAMESPACE, ElasticEnrolled, ElasticInvitation, Enrol, Enrolment, NewKey};
+use mutirao_core::auth::{DEFAULT_NAMESPACE, Duty, ElasticEnrolled, ElasticInvitation, Enrol, Enrolment, NewKey};
 use mutirao_core::{Problem, QueueName, WorkerId};
 
 use super::keys::{Added, ElasticKey, KEYS_GOOD_MAX};
@@ -116,12 +116,12 @@ impl Auth {
         let (token, digest) = secret::mint_enrolment();
         let expires_at = now.plus(ENROLMENT_GOOD_FOR);
         let by = By { who: by.into(), at: now };
-        let (queue, worker) = (queue.clone(), Some(worker.clone()));
+        let (duty, worker) = (Duty::Tasks(queue.clone()), Some(worker.clone()));
         self.registry
-            .add_enrolment(digest, queue.clone(), worker, DEFAULT_NAMESPACE, expires_at, by)
+            .add_enrolment(digest, duty, worker, DEFAULT_NAMESPACE, expires_at, by)
             .await
             .map_err(store_problem)?;
-        Ok(Enrolment { token, queue, expires_at })
+        Ok(Enrolment { token, queue: queue.to_string(), expires_at })
     }
 }
 

@@ -1,7 +1,8 @@
 //! The [`Registry`] in PostgreSQL, where several managers share it.
 
 use async_trait::async_trait;
-use mutirao_core::{QueueName, Timestamp, WorkerId};
+use mutirao_core::auth::Duty;
+use mutirao_core::{Timestamp, WorkerId};
 use mutirao_store::postgres::{Ask, Row, Transaction, text};
 use mutirao_store::{Migration, Postgres, StoreError};
 
@@ -11,6 +12,7 @@ use super::secret::Digest;
 pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "api", version: 1, sql: include_str!("001_auth.postgres.sql") },
     Migration { component: "api", version: 2, sql: include_str!("002_elastic.postgres.sql") },
+    Migration { component: "api", version: 3, sql: include_str!("003_checkers.postgres.sql") },
 ];
 
 #[async_trait]
@@ -98,7 +100,7 @@ impl Registry for Postgres {
     async fn add_enrolment(
         &self,
         token: Digest,
-        queue: QueueName,
+        duty: Duty,
         worker: Option<WorkerId>,
         namespace: &str,
         expires_at: Timestamp,
@@ -113,11 +115,12 @@ impl Registry for Postgres {
             tx.run("DELETE FROM api_enrolments WHERE worker = $1 AND used_at IS NULL", &[worker]).await?;
         }
         tx.run(
-            "INSERT INTO api_enrolments (token_hash, namespace, queue, worker, expires_at) VALUES ($1, $2, $3, $4, $5)",
-            &[&token.0.as_slice(), &namespace, &queue.as_str(), &worker, &expires_at.0],
+            "INSERT INTO api_enrolments (token_hash, namespace, queue, checks, worker, expires_at)
+             VALUES ($1, $2, $3, $4, $5, $6)",
+            &[&token.0.as_slice(), &namespace, &duty.queue(), &checks_text(&duty), &worker, &expires_at.0],
         )
         .await?;
-        audit(&tx, &by, "enrolment.create", worker.as_deref().unwrap_or(queue.as_str())).await?;
+        audit(&tx, &by, "enrolment.create", worker.as_deref().unwrap_or(duty.queue())).await?;
         Ok(tx.commit().await?)
     }
 
@@ -128,30 +131,30 @@ impl Registry for Postgres {
         let spent = tx
             .row(
                 "UPDATE api_enrolments SET used_at = $2
-                 WHERE token_hash = $1 AND used_at IS NULL AND expires_at > $2 RETURNING namespace, queue, worker",
+                 WHERE token_hash = $1 AND used_at IS NULL AND expires_at > $2 RETURNING namespace, queue, checks, worker",
                 &[&token.0.as_slice(), &at.0],
             )
             .await?;
         let Some(spent) = spent else { return Ok(None) };
-        let (namespace, queue): (String, _) = (spent.try_get(0)?, queue_in(&spent, 1)?);
+        let (namespace, duty): (String, _) = (spent.try_get(0)?, duty_in(&spent, 1)?);
         let Newcomer { id, public_key, name } = newcomer;
-        let id = spent.try_get::<_, Option<String>>(2)?.map_or(id, WorkerId);
+        let id = spent.try_get::<_, Option<String>>(3)?.map_or(id, WorkerId);
         // Only an id that was given out before can be there already.
         let let_in = tx
             .run(
-                "INSERT INTO api_workers AS w (id, public_key, name, namespace, queue, enrolled_at)
-                 VALUES ($1, $2, $3, $4, $5, $6)
+                "INSERT INTO api_workers AS w (id, public_key, name, namespace, queue, checks, enrolled_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7)
                  ON CONFLICT (id) DO UPDATE SET public_key = excluded.public_key, name = excluded.name,
                      enrolled_at = excluded.enrolled_at WHERE w.revoked_at IS NULL",
-                &[&id.0, &public_key.as_slice(), &name, &namespace, &queue.as_str(), &at.0],
+                &[&id.0, &public_key.as_slice(), &name, &namespace, &duty.queue(), &checks_text(&duty), &at.0],
             )
             .await?;
         if let_in == 0 {
             return Ok(None);
         }
-        audit(&tx, &By { who: id.0.clone(), at }, "worker.enrol", queue.as_str()).await?;
+        audit(&tx, &By { who: id.0.clone(), at }, "worker.enrol", duty.queue()).await?;
         tx.commit().await?;
-        Ok(Some(Worker { id, public_key, name, namespace, queue, enrolled_at: at, revoked_at: None }))
+        Ok(Some(Worker { id, public_key, name, namespace, duty, enrolled_at: at, revoked_at: None }))
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
@@ -183,7 +186,7 @@ fn token(row: &Row) -> Result<(i64, Token), StoreError> {
     Ok((row.try_get(0)?, token))
 }
 
-const WORKER: &str = "seq, id, public_key, name, namespace, queue, enrolled_at, revoked_at";
+const WORKER: &str = "seq, id, public_key, name, namespace, queue, checks, enrolled_at, revoked_at";
 
 fn worker(row: &Row) -> Result<(i64, Worker), StoreError> {
     let worker = Worker {
@@ -191,15 +194,23 @@ fn worker(row: &Row) -> Result<(i64, Worker), StoreError> {
         public_key: bytes(row, 2)?,
         name: row.try_get(3)?,
         namespace: row.try_get(4)?,
-        queue: queue_in(row, 5)?,
-        enrolled_at: Timestamp(row.try_get(6)?),
-        revoked_at: row.try_get::<_, Option<i64>>(7)?.map(Timestamp),
+        duty: duty_in(row, 5)?,
+        enrolled_at: Timestamp(row.try_get(7)?),
+        revoked_at: row.try_get::<_, Option<i64>>(8)?.map(Timestamp),
     };
     Ok((row.try_get(0)?, worker))
 }
 
-fn queue_in(row: &Row, column: usize) -> Result<QueueName, StoreError> {
-    row.try_get::<_, &str>(column)?.parse().map_err(unreadable)
+/// From the queue and, behind it, the kinds of checks.
+fn duty_in(row: &Row, column: usize) -> Result<Duty, StoreError> {
+    if let Some(checks) = row.try_get::<_, Option<&str>>(column + 1)? {
+        return checks.parse().map(Duty::Checks).map_err(unreadable);
+    }
+    row.try_get::<_, &str>(column)?.parse().map(Duty::Tasks).map_err(unreadable)
+}
+
+fn checks_text(duty: &Duty) -> Option<String> {
+    duty.checks().map(ToString::to_string)
 }
 
 pub(super) fn bytes(row: &Row, column: usize) -> Result<[u8; 32], StoreError> {

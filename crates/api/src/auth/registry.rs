@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mutirao_core::auth::{KeyView, Principal, Role, TokenView};
-use mutirao_core::{QueueName, Timestamp, WorkerId};
+use mutirao_core::auth::{Duty, KeyView, Principal, Role, TokenView};
+use mutirao_core::{Timestamp, WorkerId};
 use mutirao_store::{Database, StoreError};
 
 use super::keys::ElasticKeys;
@@ -65,7 +65,7 @@ pub struct Worker {
     pub public_key: [u8; 32],
     pub name: String,
     pub namespace: String,
-    pub queue: QueueName,
+    pub duty: Duty,
     pub enrolled_at: Timestamp,
     pub revoked_at: Option<Timestamp>,
 }
@@ -84,7 +84,8 @@ impl Worker {
         KeyView {
             worker: self.id.clone(),
             name: self.name.clone(),
-            queue: self.queue.clone(),
+            queue: self.duty.queue().into(),
+            checks: self.duty.checks().cloned(),
             enrolled_at: self.enrolled_at,
             revoked_at: self.revoked_at,
         }
@@ -134,7 +135,7 @@ pub trait Registry: ElasticKeys {
     async fn add_enrolment(
         &self,
         token: Digest,
-        queue: QueueName,
+        duty: Duty,
         worker: Option<WorkerId>,
         namespace: &str,
         expires_at: Timestamp,

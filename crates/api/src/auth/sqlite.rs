@@ -1,7 +1,8 @@
 //! The [`Registry`] in SQLite.
 
 use async_trait::async_trait;
-use mutirao_core::{QueueName, Timestamp, WorkerId};
+use mutirao_core::auth::Duty;
+use mutirao_core::{Timestamp, WorkerId};
 use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -12,6 +13,7 @@ use super::secret::Digest;
 pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "api", version: 1, sql: include_str!("001_auth.sql") },
     Migration { component: "api", version: 2, sql: include_str!("002_elastic.sql") },
+    Migration { component: "api", version: 3, sql: include_str!("003_checkers.sql") },
 ];
 
 #[async_trait]
@@ -117,7 +119,7 @@ impl Registry for Sqlite {
     async fn add_enrolment(
         &self,
         token: Digest,
-        queue: QueueName,
+        duty: Duty,
         worker: Option<WorkerId>,
         namespace: &str,
         expires_at: Timestamp,
@@ -133,11 +135,18 @@ impl Registry for Sqlite {
                     .execute([worker])?;
             }
             sql.prepare_cached(
-                "INSERT INTO api_enrolments (token_hash, namespace, queue, worker, expires_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5)",
+                "INSERT INTO api_enrolments (token_hash, namespace, queue, checks, worker, expires_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )?
-            .execute(params![token.0, namespace, queue.as_str(), worker, expires_at.0])?;
-            audit(sql, &by, "enrolment.create", worker.as_deref().unwrap_or(queue.as_str()))
+            .execute(params![
+                token.0,
+                namespace,
+                duty.queue(),
+                checks_text(&duty),
+                worker,
+                expires_at.0
+            ])?;
+            audit(sql, &by, "enrolment.create", worker.as_deref().unwrap_or(duty.queue()))
         })
         .await
     }
@@ -147,29 +156,29 @@ impl Registry for Sqlite {
             let spent = sql
                 .prepare_cached(
                     "UPDATE api_enrolments SET used_at = ?2
-                     WHERE token_hash = ?1 AND used_at IS NULL AND expires_at > ?2 RETURNING namespace, queue, worker",
+                     WHERE token_hash = ?1 AND used_at IS NULL AND expires_at > ?2 RETURNING namespace, queue, checks, worker",
                 )?
                 .query_row(params![token.0, at.0], |row| {
-                    Ok((row.get::<_, String>(0)?, queue_in(row, 1)?, row.get::<_, Option<String>>(2)?))
+                    Ok((row.get::<_, String>(0)?, duty_in(row, 1)?, row.get::<_, Option<String>>(3)?))
                 })
                 .optional()?;
-            let Some((namespace, queue, worker)) = spent else { return Ok(None) };
+            let Some((namespace, duty, worker)) = spent else { return Ok(None) };
             let Newcomer { id, public_key, name } = newcomer;
             let id = worker.map_or(id, WorkerId);
             // Only an id that was given out before can be there already.
             let let_in = sql
                 .prepare_cached(
-                    "INSERT INTO api_workers (id, public_key, name, namespace, queue, enrolled_at)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                    "INSERT INTO api_workers (id, public_key, name, namespace, queue, checks, enrolled_at)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
                      ON CONFLICT (id) DO UPDATE SET public_key = excluded.public_key, name = excluded.name,
                          enrolled_at = excluded.enrolled_at WHERE revoked_at IS NULL",
                 )?
-                .execute(params![id.0, public_key, name, namespace, queue.as_str(), at.0])?;
+                .execute(params![id.0, public_key, name, namespace, duty.queue(), checks_text(&duty), at.0])?;
             if let_in == 0 {
                 return Ok(None);
             }
-            audit(sql, &By { who: id.0.clone(), at }, "worker.enrol", queue.as_str())?;
-            Ok(Some(Worker { id, public_key, name, namespace, queue, enrolled_at: at, revoked_at: None }))
+            audit(sql, &By { who: id.0.clone(), at }, "worker.enrol", duty.queue())?;
+            Ok(Some(Worker { id, public_key, name, namespace, duty, enrolled_at: at, revoked_at: None }))
         })
         .await
     }
@@ -203,7 +212,7 @@ fn token(row: &Row<'_>) -> rusqlite::Result<(i64, Token)> {
     Ok((row.get(0)?, token))
 }
 
-const WORKER: &str = "seq, id, public_key, name, namespace, queue, enrolled_at, revoked_at";
+const WORKER: &str = "seq, id, public_key, name, namespace, queue, checks, enrolled_at, revoked_at";
 
 fn worker(row: &Row<'_>) -> rusqlite::Result<(i64, Worker)> {
     let worker = Worker {
@@ -211,16 +220,24 @@ fn worker(row: &Row<'_>) -> rusqlite::Result<(i64, Worker)> {
         public_key: row.get(2)?,
         name: row.get(3)?,
         namespace: row.get(4)?,
-        queue: queue_in(row, 5)?,
-        enrolled_at: Timestamp(row.get(6)?),
-        revoked_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
+        duty: duty_in(row, 5)?,
+        enrolled_at: Timestamp(row.get(7)?),
+        revoked_at: row.get::<_, Option<i64>>(8)?.map(Timestamp),
     };
     Ok((row.get(0)?, worker))
 }
 
-fn queue_in(row: &Row<'_>, column: usize) -> rusqlite::Result<QueueName> {
+/// From the queue and, behind it, the kinds of checks.
+fn duty_in(row: &Row<'_>, column: usize) -> rusqlite::Result<Duty> {
+    if let Some(checks) = row.get::<_, Option<String>>(column + 1)? {
+        return checks.parse().map(Duty::Checks).map_err(|error: String| unreadable(column + 1, error.into()));
+    }
     let text: String = row.get(column)?;
-    text.parse().map_err(|error| unreadable(column, Box::new(error)))
+    text.parse().map(Duty::Tasks).map_err(|error| unreadable(column, Box::new(error)))
+}
+
+fn checks_text(duty: &Duty) -> Option<String> {
+    duty.checks().map(ToString::to_string)
 }
 
 fn unreadable(column: usize, error: Box<dyn std::error::Error + Send + Sync>) -> rusqlite::Error {

@@ -10,6 +10,8 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::response::Response;
 use mutirao_broker::link::{Permit, prepare, serve};
+use mutirao_core::auth::Duty;
+use mutirao_core::check::{OUTCOMES, PLACES, checks_of};
 use mutirao_core::envelope::{control_of, tasks_of};
 use mutirao_core::sender::speaks_for_itself;
 use mutirao_core::{Clock, Problem, WorkerId};
@@ -42,7 +44,7 @@ pub async fn link(
         // Tracked, so that a shutdown can wait for it.
         links.track_future(async move {
             let _place = place;
-            tracing::debug!(worker = %worker.id, queue = %worker.queue, "a link opened");
+            tracing::debug!(worker = %worker.id, duty = %worker.duty, "a link opened");
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => {}
@@ -64,11 +66,20 @@ async fn revoked(auth: &Auth, worker: &WorkerId, clock: &dyn Clock) {
 }
 
 /// What a worker may do over its link: take the tasks of its queue, hear its control messages, and report, in its own name.
+/// A checker: take checks of its kinds, hear where some are wanted, and tell how they ended.
 pub fn permit_of(worker: &Worker) -> Permit {
     let own = worker.id.clone();
-    Permit::nothing()
-        .consume(&tasks_of(&worker.queue))
-        .subscribe(&control_of(&worker.queue))
-        .publish("results.")
-        .vet(Arc::new(move |_, body| speaks_for_itself(&own, body)))
+    let permit = match &worker.duty {
+        Duty::Tasks(queue) => {
+            Permit::nothing().consume(&tasks_of(queue)).subscribe(&control_of(queue)).publish("results.jobs.")
+        }
+        Duty::Checks(kinds) => {
+            let permit = Permit::nothing().subscribe(PLACES).publish(OUTCOMES);
+            kinds.iter().fold(permit, |permit, kind| {
+                let anywhere = checks_of(kind);
+                permit.consume(&anywhere).consume(&format!("{anywhere}."))
+            })
+        }
+    };
+    permit.vet(Arc::new(move |_, body| speaks_for_itself(&own, body)))
 }

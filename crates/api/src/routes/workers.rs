@@ -22,7 +22,7 @@ pub async fn create_enrolment(
     only::Admin(caller): only::Admin,
     Body(spec): Body<EnrolmentSpec>,
 ) -> Result<(StatusCode, Json<Enrolment>), Rejection> {
-    let enrolment = parts.auth.create_enrolment(&spec.queue, &caller.id).await?;
+    let enrolment = parts.auth.invite(spec.duty(), &caller.id).await?;
     Ok((StatusCode::CREATED, Json(enrolment)))
 }
 
@@ -38,8 +38,9 @@ pub async fn enrol(
 ) -> Result<(StatusCode, Json<Enrolled>), Rejection> {
     match parts.auth.enrol(&enrol).await {
         Ok(worker) => {
-            tracing::info!(worker = %worker.id, queue = %worker.queue, name = worker.name, "a worker enrolled");
-            Ok((StatusCode::CREATED, Json(Enrolled { worker: worker.id, queue: worker.queue.to_string() })))
+            tracing::info!(worker = %worker.id, duty = %worker.duty, name = worker.name, "a worker enrolled");
+            let (queue, checks) = (worker.duty.queue().to_owned(), worker.duty.checks().cloned());
+            Ok((StatusCode::CREATED, Json(Enrolled { worker: worker.id, queue, checks })))
         }
         Err(problem) => Err(parts.gate.count_failure(peer_of(&extensions), problem).into()),
     }

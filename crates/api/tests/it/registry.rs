@@ -6,7 +6,7 @@ use mutirao_api::auth::keys::{Added, ElasticKey, KEYS_GOOD_MAX};
 use mutirao_api::auth::registry::{By, Newcomer, Registry, Token, Worker, open};
 use mutirao_api::auth::secret::Digest;
 use mutirao_api::{MIGRATIONS, POSTGRES_MIGRATIONS};
-use mutirao_core::auth::Role;
+use mutirao_core::auth::{Duty, Role};
 use mutirao_core::{QueueName, Timestamp, WorkerId};
 use mutirao_store::postgres::Ask;
 use mutirao_store::suite::schema::Schema;
@@ -87,7 +87,10 @@ async fn tokens_come_back_as_they_were_kept(registry: &dyn Registry) {
 async fn a_one_time_token_lets_one_worker_in(registry: Arc<dyn Registry>) {
     let digest = Digest::of("once");
     let queue: QueueName = "gpu".parse().unwrap();
-    registry.add_enrolment(digest, queue.clone(), None, "default", Timestamp(100), by("ana", 10)).await.unwrap();
+    registry
+        .add_enrolment(digest, Duty::Tasks(queue.clone()), None, "default", Timestamp(100), by("ana", 10))
+        .await
+        .unwrap();
     let newcomer = |n: u8| Newcomer { id: WorkerId(format!("w{n}")), public_key: [n; 32], name: "w".into() };
     assert!(registry.enrol(digest, newcomer(9), Timestamp(100)).await.unwrap().is_none(), "too late");
     assert!(registry.enrol(Digest::of("other"), newcomer(9), Timestamp(50)).await.unwrap().is_none());
@@ -102,7 +105,7 @@ async fn a_one_time_token_lets_one_worker_in(registry: Arc<dyn Registry>) {
         let_in.extend(racer.await.unwrap());
     }
     let [worker] = &let_in[..] else { panic!("{let_in:?}") };
-    assert_eq!((&worker.queue, worker.enrolled_at), (&queue, Timestamp(50)));
+    assert_eq!((&worker.duty, worker.enrolled_at), (&Duty::Tasks(queue), Timestamp(50)));
     assert_eq!(registry.worker(&worker.id).await.unwrap().as_ref(), Some(worker));
     assert_eq!(registry.worker(&WorkerId("w9\0".into())).await.unwrap(), None);
     a_revoked_worker_stays_in_the_list(&*registry, worker).await;

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use lapin::uri::{AMQPScheme, AMQPUri};
 use mutirao_core::WorkerId;
+use mutirao_core::auth::Duty;
+use mutirao_core::check::{CHECKS, CheckKind, PLACES};
 use mutirao_core::dice::os_random;
 use mutirao_core::envelope::{control_of, tasks_of};
-use mutirao_core::id::QueueName;
 use mutirao_tls::Trust;
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde::Deserialize;
@@ -125,15 +126,15 @@ impl Management {
     }
 
     /// A worker can come in from now on, with the URL that this gives, and with no URL that it was given before.
-    pub async fn admit(&self, worker: &WorkerId, queue: &QueueName) -> Result<String, ManagementError> {
+    pub async fn admit(&self, worker: &WorkerId, duty: &Duty) -> Result<String, ManagementError> {
         let user = self.names.user_of(worker);
         let password = password();
         let vhost = self.broker.vhost.as_str();
         self.put(&["users", &user], json!({ "password": password, "tags": "" })).await?;
         self.put(&["user-limits", &user, "max-connections"], json!({ "value": CONNECTIONS_MAX })).await?;
         self.put(&["user-limits", &user, "max-channels"], json!({ "value": CHANNELS_MAX })).await?;
-        self.put(&["topic-permissions", vhost, &user], self.topics(queue)).await?;
-        self.put(&["permissions", vhost, &user], self.permissions(queue)).await?;
+        self.put(&["topic-permissions", vhost, &user], self.topics(duty)).await?;
+        self.put(&["permissions", vhost, &user], self.permissions(duty)).await?;
         Ok(self.url_of(&user, &password))
     }
 
@@ -157,21 +158,30 @@ impl Management {
         Ok(permissions.iter().filter_map(|permission| self.names.worker_of(&permission.user)).collect())
     }
 
-    fn permissions(&self, queue: &QueueName) -> Value {
+    fn permissions(&self, duty: &Duty) -> Value {
         let (ears, name) = (self.names.ears_pattern(), |name: &str| escaped(&self.names.whole(name)));
+        let (entrance, takes) = match duty {
+            Duty::Tasks(queue) => (self.names.entrance(), name(&tasks_of(queue))),
+            Duty::Checks(kinds) => {
+                let words: Vec<&str> = kinds.iter().map(CheckKind::as_str).collect();
+                // Those that anybody may make, and those of any place.
+                let takes = format!("{}({})(\\.[0-9a-f]{{16}})?", name(CHECKS), words.join("|"));
+                (self.names.entrance_of_checkers(), takes)
+            }
+        };
         json!({
             "configure": format!("^{ears}$"),
-            "write": format!("^({ears}|{})$", escaped(&self.names.entrance())),
-            "read": format!("^({ears}|{}|{})$", escaped(&self.names.exchange()), name(&tasks_of(queue))),
+            "write": format!("^({ears}|{})$", escaped(&entrance)),
+            "read": format!("^({ears}|{}|{takes})$", escaped(&self.names.exchange())),
         })
     }
 
-    fn topics(&self, queue: &QueueName) -> Value {
-        json!({
-            "exchange": self.names.exchange(),
-            "write": NOTHING,
-            "read": format!("^{}$", escaped(&control_of(queue))),
-        })
+    fn topics(&self, duty: &Duty) -> Value {
+        let hears = match duty {
+            Duty::Tasks(queue) => control_of(queue),
+            Duty::Checks(_) => PLACES.to_owned(),
+        };
+        json!({ "exchange": self.names.exchange(), "write": NOTHING, "read": format!("^{}$", escaped(&hears)) })
     }
 
     fn url_of(&self, user: &str, password: &str) -> String {
@@ -271,9 +281,21 @@ mod tests {
     #[test]
     fn permissions_name_one_queue_exactly() {
         let management = management("amqp://a:b@rabbit/lab", "http://rabbit:15672");
-        let may = management.permissions(&"a".parse().unwrap());
+        let duty = Duty::Tasks("a".parse().unwrap());
+        let may = management.permissions(&duty);
         assert_eq!(may["read"], r"^(mutirao\.ear\.[0-9a-f]{16}|mutirao\.fanout|mutirao\.tasks\.a)$");
         assert_eq!(may["write"], r"^(mutirao\.ear\.[0-9a-f]{16}|mutirao\.results)$");
-        assert_eq!(management.topics(&"a".parse().unwrap())["read"], r"^control\.a$");
+        assert_eq!(management.topics(&duty)["read"], r"^control\.a$");
+    }
+
+    #[test]
+    fn a_checker_takes_checks_of_its_kinds_and_tells_of_nothing_but_checks() {
+        let management = management("amqp://a:b@rabbit/lab", "http://rabbit:15672");
+        let duty = Duty::Checks("tcp,http".parse().unwrap());
+        let may = management.permissions(&duty);
+        let read = r"^(mutirao\.ear\.[0-9a-f]{16}|mutirao\.fanout|mutirao\.checks\.(http|tcp)(\.[0-9a-f]{16})?)$";
+        assert_eq!(may["read"], read);
+        assert_eq!(may["write"], r"^(mutirao\.ear\.[0-9a-f]{16}|mutirao\.outcomes)$");
+        assert_eq!(management.topics(&duty)["read"], r"^places\.checks$");
     }
 }

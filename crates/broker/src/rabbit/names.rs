@@ -9,8 +9,11 @@
 //! | topic `control.default` | routing key `control.default` of the topic exchange `mutirao.fanout` |
 //! | a subscriber | exclusive queue `mutirao.ear.<random>` |
 //! | the way of workers to every queue `results.…` | direct exchange `mutirao.results` |
+//! | the way of checkers to every queue `results.monitors.…` | direct exchange `mutirao.outcomes` |
+//! | the way of managers to the queue `checks.http` | routing key `check.http` of the topic exchange `mutirao.checks` |
 //! | worker `w1` | user `mutirao.worker.w1` |
 
+use mutirao_core::check::{CHECKS, OUTCOMES};
 use mutirao_core::{Dice, WorkerId};
 
 use crate::memory::{check_name, refused};
@@ -23,6 +26,8 @@ const DEAD: &str = ".dead";
 const LOG: &str = ".log";
 /// Work queues that workers put their reports in begin with this.
 const REPORTS: &str = "results.";
+/// What the routing keys of checks begin with, where their queues begin with [`CHECKS`].
+const CHECK: &str = "check.";
 const WORKER: &str = "worker.";
 
 #[derive(Clone, Debug)]
@@ -37,6 +42,8 @@ pub(super) struct Work {
     pub dead: String,
     /// The exchange by which workers reach it; `None` where they have no business.
     pub entrance: Option<String>,
+    /// The topic exchange and the key by which managers reach it; `None` where they name it.
+    pub topic: Option<(String, String)>,
 }
 
 impl Names {
@@ -54,8 +61,12 @@ impl Names {
         if name.ends_with(DEAD) || name.ends_with(LOG) || name == "fanout" || name.starts_with("ear.") {
             return Err(refused(name, format!("ear.…, fanout, …{DEAD} and …{LOG} are taken: choose another name")));
         }
-        let entrance = name.starts_with(REPORTS).then(|| self.entrance());
-        Ok(Work { queue: format!("{}{name}", self.prefix), dead: format!("{}{name}{DEAD}", self.prefix), entrance })
+        let entrance = match name {
+            _ if name.starts_with(OUTCOMES) => Some(self.entrance_of_checkers()),
+            _ => name.starts_with(REPORTS).then(|| self.entrance()),
+        };
+        let topic = name.strip_prefix(CHECKS).map(|rest| (self.whole("checks"), format!("{CHECK}{rest}")));
+        Ok(Work { queue: self.whole(name), dead: format!("{}{name}{DEAD}", self.prefix), entrance, topic })
     }
 
     /// Any name with the prefix before it.
@@ -66,6 +77,11 @@ impl Names {
     /// What workers publish to, and nothing else.
     pub fn entrance(&self) -> String {
         format!("{}results", self.prefix)
+    }
+
+    /// What checkers publish to, and nothing else: no worker speaks of checks, and no checker of tasks.
+    pub fn entrance_of_checkers(&self) -> String {
+        format!("{}outcomes", self.prefix)
     }
 
     pub fn user_of(&self, worker: &WorkerId) -> String {
@@ -121,9 +137,19 @@ mod tests {
     fn workers_reach_reports_and_nothing_else() {
         let names = Names::new(PREFIX_DEFAULT).unwrap();
         assert_eq!(names.work("results.jobs.0").unwrap().entrance.as_deref(), Some("mutirao.results"));
-        for others in ["tasks.a", "results", "resultsx.0"] {
+        assert_eq!(names.work("results.monitors.0").unwrap().entrance.as_deref(), Some("mutirao.outcomes"));
+        for others in ["tasks.a", "results", "resultsx.0", "checks.http"] {
             assert_eq!(names.work(others).unwrap().entrance, None, "{others}");
         }
+    }
+
+    #[test]
+    fn checks_are_routed_by_their_kind_and_nothing_else_is() {
+        let names = Names::new(PREFIX_DEFAULT).unwrap();
+        let topic = |name: &str| names.work(name).unwrap().topic;
+        assert_eq!(topic("checks.http"), Some(("mutirao.checks".into(), "check.http".into())));
+        assert_eq!(topic("checks.http.00ff").unwrap().1, "check.http.00ff");
+        assert_eq!((topic("tasks.checks"), topic("results.monitors.0")), (None, None));
     }
 
     #[test]

@@ -94,10 +94,20 @@ async fn make_work(up: &Up, work: &Work, limits: &Limits) -> Result<(), Trouble>
         declare_exchange(up, entrance, ExchangeKind::Direct).await?;
     }
     declare(up, &work.queue, work_arguments(work, limits)).await?;
-    let Some(entrance) = &work.entrance else { return Ok(()) };
+    if let Some((exchange, key)) = &work.topic {
+        declare_exchange(up, exchange, ExchangeKind::Topic).await?;
+        bind(up, work, exchange, key).await?;
+    }
+    match &work.entrance {
+        Some(entrance) => bind(up, work, entrance, &work.queue).await,
+        None => Ok(()),
+    }
+}
+
+async fn bind(up: &Up, work: &Work, exchange: &str, key: &str) -> Result<(), Trouble> {
     let (queue, options) = (work.queue.as_str(), QueueBindOptions::default());
-    let bind = up.channel().await?;
-    let bound = bind.queue_bind(queue.into(), entrance.as_str().into(), queue.into(), options, FieldTable::default());
+    let channel = up.channel().await?;
+    let bound = channel.queue_bind(queue.into(), exchange.into(), key.into(), options, FieldTable::default());
     bound.await.map_err(about(queue))
 }
 

@@ -52,12 +52,13 @@ impl Inner {
     pub async fn publish(&self, queue: &Name, batch: &[Bytes]) -> Result<(), BrokerError> {
         batch.iter().try_for_each(check_size)?;
         let work = self.names.work(queue)?;
-        let exchange = match (self.part, &work.entrance) {
-            (Part::Manager, _) => "",
-            (Part::Worker, Some(entrance)) => entrance,
-            (Part::Worker, None) => return Err(refused(queue, "a worker publishes nothing but reports")),
+        let to = match (self.part, &work.entrance, &work.topic) {
+            (Part::Manager, _, Some((exchange, key))) => (exchange.as_str(), key.as_str()),
+            (Part::Manager, _, None) => ("", work.queue.as_str()),
+            (Part::Worker, Some(entrance), _) => (entrance.as_str(), work.queue.as_str()),
+            (Part::Worker, None, _) => return Err(refused(queue, "a worker publishes nothing but reports")),
         };
-        self.deliver(&work, (exchange, &work.queue), batch, &self.signed(persistent())).await
+        self.deliver(&work, to, batch, &self.signed(persistent())).await
     }
 
     /// With our user on it, for which the server vouches.

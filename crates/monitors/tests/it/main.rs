@@ -3,6 +3,7 @@
 
 mod alert_store;
 mod alerts;
+mod checkers;
 mod engine;
 mod running;
 mod store;

@@ -1,5 +1,6 @@
 //! The capability at work, on either engine: fired, checked, settled, believed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,8 +8,11 @@ use std::time::Duration;
 use mutirao_broker::memory::{Limits, Memory};
 use mutirao_core::auth::{DEFAULT_NAMESPACE, Principal, Role};
 use mutirao_core::{Clock, Dice, SystemClock};
+use mutirao_elastic::packing::Layer;
+use mutirao_monitors::checker::Bounds;
 use mutirao_monitors::health::Verdict;
-use mutirao_monitors::service::{Based, Programs};
+use mutirao_monitors::placement::Standing;
+use mutirao_monitors::service::{Based, Inside, Programs};
 use mutirao_monitors::{MonitorSpec, Monitors, MonitorsParts, State};
 use mutirao_probes::{Probes, Reach, Strangers};
 use mutirao_shards::{MemberId, Terms, store as leases};
@@ -35,7 +39,7 @@ pub fn ana() -> Principal {
 pub struct Service {
     pub address: std::net::SocketAddr,
     pub well: Arc<AtomicBool>,
-    asked: Arc<AtomicU64>,
+    pub asked: Arc<AtomicU64>,
 }
 
 pub async fn service() -> Service {
@@ -56,7 +60,16 @@ pub async fn service() -> Service {
     Service { address, well, asked }
 }
 
+pub fn anywhere() -> Standing {
+    Standing { layer: Layer::Cloud, labels: BTreeMap::new() }
+}
+
 pub async fn start(database: &Database, broker: Arc<Memory>, member: &str) -> Monitors {
+    let inside = Inside { standing: anywhere(), bounds: Bounds::default() };
+    start_with(database, broker, member, Some(inside)).await
+}
+
+pub async fn start_with(database: &Database, broker: Arc<Memory>, member: &str, inside: Option<Inside>) -> Monitors {
     mutirao_tls::install();
     let clock = SystemClock::shared();
     let probes = Probes::new(Reach::new(&Believe::default(), Strangers::Refused).unwrap(), clock.clone());
@@ -73,6 +86,7 @@ pub async fn start(database: &Database, broker: Arc<Memory>, member: &str) -> Mo
         dice: Arc::new(Dice::from_os()),
         keep: Duration::from_secs(86_400),
         programs: Programs::Refused,
+        inside,
     })
     .await
     .unwrap()

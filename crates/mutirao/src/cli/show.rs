@@ -170,7 +170,8 @@ pub fn tokens(tokens: &[TokenView], now: Timestamp) -> String {
 pub fn worker_keys(keys: &[KeyView], now: Timestamp) -> String {
     let row = |key: &KeyView| {
         let state = if key.revoked_at.is_some() { "revoked" } else { "good" };
-        [key.worker.to_string(), one_line(&key.name), key.queue.to_string(), state.into(), ago(key.enrolled_at, now)]
+        let duty = key.checks.as_ref().map_or(key.queue.clone(), |kinds| format!("checks of {kinds}"));
+        [key.worker.to_string(), one_line(&key.name), duty, state.into(), ago(key.enrolled_at, now)]
     };
     table(["WORKER", "NAME", "QUEUE", "STATE", "AGE"], keys.iter().map(row))
 }

@@ -5,6 +5,7 @@ mod shown;
 use clap::{Args, Subcommand};
 use mutirao_client::PageArgs;
 use mutirao_core::auth::EnrolmentSpec;
+use mutirao_core::check::Kinds;
 use mutirao_core::{Clock, QueueName, SystemClock};
 
 use super::out::Out;
@@ -41,6 +42,9 @@ enum Verb {
         /// The queue it will take tasks of
         #[arg(long, default_value_t)]
         queue: QueueName,
+        /// Let a checker in instead, for these kinds of checks: http,tcp,tls,dns,icmp,exec
+        #[arg(long, value_name = "KINDS", conflicts_with = "queue")]
+        checks: Option<Kinds>,
     },
     /// Show the keys that let workers in, the oldest first
     Keys {
@@ -80,10 +84,21 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
             out.note("a process that has drained stays so: start it again");
             Ok(())
         }
-        Verb::Invite { queue } => {
+        Verb::Invite { checks: Some(kinds), .. } => {
+            let spec = EnrolmentSpec { checks: Some(kinds), ..EnrolmentSpec::default() };
+            let enrolment = client.create_enrolment(&spec).await?;
+            out.answer(&enrolment, |enrolment| enrolment.token.clone())?;
+            out.note(format!("good once, until {}. On the checker's machine:", enrolment.expires_at));
+            out.note(format!(
+                "  MUTIRAO_ENROL_TOKEN=… mutirao role checker --url {} --dir ./mutirao-checker",
+                client.url()
+            ));
+            Ok(())
+        }
+        Verb::Invite { queue, checks: None } => {
             // A worker for a queue that does not exist would wait for ever.
             client.queue(&queue).await?;
-            let enrolment = client.create_enrolment(&EnrolmentSpec { queue }).await?;
+            let enrolment = client.create_enrolment(&EnrolmentSpec { queue, checks: None }).await?;
             out.answer(&enrolment, |enrolment| enrolment.token.clone())?;
             let (url, queue) = (client.url(), &enrolment.queue);
             out.note(format!("good once, until {}. On the worker's machine:", enrolment.expires_at));

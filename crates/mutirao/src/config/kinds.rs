@@ -40,7 +40,7 @@ macro_rules! kind {
 kind! {
     Folder = "folder", File = "file", Count = "count", Many = "count", Level = "level",
     Names = "names", LogFormat = "format", WorkerWay = "way", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url", Share = "share",
-    Labels = "labels", InLayer = "layer", Leave = "leave",
+    Labels = "labels", InLayer = "layer", Leave = "leave", OwnChecker = "inside|none",
 }
 
 /// A path.
@@ -219,6 +219,27 @@ impl FromStr for Leave {
             "refused" => Ok(Self::Refused),
             "allowed" => Ok(Self::Allowed),
             _ => Err(format!("\"{text}\" is neither: choose refused or allowed")),
+        }
+    }
+}
+
+/// Who makes the checks of monitors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnChecker {
+    /// The manager itself, too.
+    Inside,
+    /// Checkers of their own, and nobody else.
+    None,
+}
+
+impl FromStr for OwnChecker {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "inside" => Ok(Self::Inside),
+            "none" => Ok(Self::None),
+            _ => Err(format!("\"{text}\" is neither: choose inside or none")),
         }
     }
 }

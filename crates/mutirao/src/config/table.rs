@@ -7,7 +7,7 @@ use mutirao_core::quantity::{Bytes, Cpus, Span};
 
 use super::kinds::{
     Auto, BrokerUrl, Count, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Leave, Level, LogFormat,
-    ManagementUrl, Many, Maybe, Names, Secret, ServerUrl, Share, WorkerWay,
+    ManagementUrl, Many, Maybe, Names, OwnChecker, Secret, ServerUrl, Share, WorkerWay,
 };
 use super::{ConfigError, Values};
 
@@ -142,6 +142,10 @@ settings! {
     /// Whether monitors may run programs (exec). They run on the manager's machine as its user, and can read what it can: its
     /// admin token among it. Allow it only where whoever may make monitors may have that.
     "monitors.exec" => monitors_exec: Leave = "refused";
+    /// Whether a manager makes checks itself (inside), or leaves them to checkers (none): see `mutirao role checker`.
+    "monitors.checker" => monitors_checker: OwnChecker = "inside";
+    /// How many checks one checker makes of one host at once, at most.
+    "monitors.host_max" => monitors_host_max: Many = "100";
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use mutirao_client::{Client, WorkerKey};
 use mutirao_core::auth::Enrol;
+use mutirao_core::check::Kinds;
 use mutirao_core::{QueueName, WorkerId};
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,9 @@ const FILE: &str = "identity";
 struct Kept {
     worker: WorkerId,
     queue: QueueName,
+    /// The kinds of checks it was let in for, if it makes checks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checks: Option<Kinds>,
     /// The secret key, base64.
     key: String,
 }
@@ -24,6 +28,8 @@ struct Kept {
 pub struct Identity {
     pub worker: WorkerId,
     pub queue: QueueName,
+    /// Of a checker.
+    pub checks: Option<Kinds>,
     pub key: WorkerKey,
 }
 
@@ -46,7 +52,7 @@ pub fn load(dir: &Path) -> Result<Option<Identity>, Failure> {
     };
     let kept: Kept = serde_json::from_str(&text).map_err(|error| unusable(error.to_string()))?;
     let key = WorkerKey::from_base64(&kept.key).map_err(|error| unusable(error.to_string()))?;
-    Ok(Some(Identity { worker: kept.worker, queue: kept.queue, key }))
+    Ok(Some(Identity { worker: kept.worker, queue: kept.queue, checks: kept.checks, key }))
 }
 
 /// Spends a one-time token on a new identity, and keeps it.
@@ -54,14 +60,19 @@ pub async fn enrol(client: &Client, dir: &Path, name: String, token: String) -> 
     let key = WorkerKey::generate();
     let enrolled = client.enrol(&Enrol { token, public_key: key.public_base64(), name }).await?;
     let queue = enrolled.queue.parse().map_err(|error: mutirao_core::id::BadId| Failure::failed(error.to_string()))?;
-    let identity = Identity { worker: enrolled.worker, queue, key };
+    let identity = Identity { worker: enrolled.worker, queue, checks: enrolled.checks, key };
     keep(dir, &identity).map_err(|error| Failure::failed(format!("cannot keep {}: {error}", file(dir).display())))?;
     Ok(identity)
 }
 
 /// All of it or nothing, and never readable by others.
 fn keep(dir: &Path, identity: &Identity) -> std::io::Result<()> {
-    let kept = Kept { worker: identity.worker.clone(), queue: identity.queue.clone(), key: identity.key.to_base64() };
+    let kept = Kept {
+        worker: identity.worker.clone(),
+        queue: identity.queue.clone(),
+        checks: identity.checks.clone(),
+        key: identity.key.to_base64(),
+    };
     let beside = dir.join(format!("{FILE}.new"));
     let _ = std::fs::remove_file(&beside);
     let mut new = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&beside)?;
@@ -95,7 +106,8 @@ mod tests {
     fn an_identity_is_kept_for_its_owner_only_and_read_back() {
         let dir = tempfile::tempdir().unwrap();
         assert!(load(dir.path()).unwrap().is_none());
-        let made = Identity { worker: WorkerId("w1".into()), queue: QueueName::default(), key: WorkerKey::generate() };
+        let (worker, queue) = (WorkerId("w1".into()), QueueName::default());
+        let made = Identity { worker, queue, checks: None, key: WorkerKey::generate() };
         keep(dir.path(), &made).unwrap();
         keep(dir.path(), &made).unwrap();
         let mode = std::fs::metadata(file(dir.path())).unwrap().permissions().mode();

@@ -153,6 +153,9 @@ async fn become_known(
         }
         (None, None) => return Err(identity::none_yet(dir)),
     };
+    if identity.checks.is_some() {
+        return Err(Failure::usage(format!("the identity in {} is a checker's; use another --dir", dir.display())));
+    }
     if identity.queue != args.queue {
         return Err(Failure::usage(format!(
             "the worker in {} is enrolled for the queue {}, not {}; use another --dir",
@@ -164,7 +167,13 @@ async fn become_known(
     Ok(identity)
 }
 
-fn connect(url: &str, trust: &Trust, signer: &Signer, clock: &Arc<dyn Clock>, dice: &Arc<Dice>) -> Arc<Link> {
+pub(super) fn connect(
+    url: &str,
+    trust: &Trust,
+    signer: &Signer,
+    clock: &Arc<dyn Clock>,
+    dice: &Arc<Dice>,
+) -> Arc<Link> {
     // `http` is to `https` as `ws` to `wss`.
     let socket = format!("{}{LINK_PATH}", url.replacen("http", "ws", 1));
     let signer = signer.clone();
@@ -173,14 +182,14 @@ fn connect(url: &str, trust: &Trust, signer: &Signer, clock: &Arc<dyn Clock>, di
 }
 
 /// What came of the first try to reach the manager.
-enum Contact {
+pub(super) enum Contact {
     Made,
     Refused(String),
     Unsafe(String),
 }
 
 /// Waits for the first answer. A manager that is away is waited for; one that does not know us will not learn to.
-async fn first_contact(state: &mut watch::Receiver<LinkState>) -> Contact {
+pub(super) async fn first_contact(state: &mut watch::Receiver<LinkState>) -> Contact {
     let answered = |state: &LinkState| !matches!(state, LinkState::Connecting | LinkState::Down(_));
     match state.wait_for(answered).await.as_deref() {
         Ok(LinkState::Refused(why)) => Contact::Refused(why.clone()),
@@ -197,7 +206,7 @@ async fn gone(parent: &mut Option<Parent<pipe::Receiver>>) {
     }
 }
 
-fn not_safe(url: &str, why: &str) -> Failure {
+pub(super) fn not_safe(url: &str, why: &str) -> Failure {
     Failure::new(Exit::Unreachable, format!("{url} cannot be spoken with: {why}"))
 }
 

@@ -4,6 +4,7 @@ mod answers;
 mod attending;
 mod backup;
 mod batch;
+mod checkers;
 mod database;
 mod elastic;
 mod faults;

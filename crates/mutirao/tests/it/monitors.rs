@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::said::{SOON, Said};
 
 /// A service that is well until it is told not to be.
-fn service() -> (String, Arc<AtomicBool>) {
+pub fn service() -> (String, Arc<AtomicBool>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let well = Arc::new(AtomicBool::new(true));
@@ -26,7 +26,7 @@ fn service() -> (String, Arc<AtomicBool>) {
     (format!("http://{address}/"), well)
 }
 
-fn state(up: &Installation, name: &str) -> String {
+pub fn state(up: &Installation, name: &str) -> String {
     let view: Value = serde_json::from_str(&up.ok(&["--json", "monitor", "show", name])).unwrap();
     view["state"].as_str().unwrap().to_owned()
 }

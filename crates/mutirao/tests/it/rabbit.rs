@@ -8,14 +8,14 @@ use mutirao_testkit::{Installation, http, wait};
 use crate::said::{SOON, Said, mutirao, refused, run};
 
 /// A vhost of our own on the shared server: what an installation makes there has fixed names.
-struct Vhost {
+pub struct Vhost {
     name: String,
-    broker: String,
-    management: String,
+    pub broker: String,
+    pub management: String,
 }
 
 impl Vhost {
-    fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         let (server, management) = (shared(AMQP_VARIABLE)?, shared(AMQP_MANAGEMENT_VARIABLE)?);
         let name = format!("test-{}", mutirao_core::SessionId::random());
         let vhost = Self { broker: server.replacen("%2f", &name, 1), name, management };
@@ -42,7 +42,7 @@ impl Vhost {
         self.put(&format!("/api/permissions/{}/{user}", self.name), &may);
     }
 
-    fn users(&self) -> String {
+    pub fn users(&self) -> String {
         self.ask("GET /api/users", "").text()
     }
 

@@ -14,6 +14,7 @@ use mutirao_broker::rabbit::{Config, Part, Renew};
 use mutirao_broker::suite::{bodies, counts_become, soon, take};
 use mutirao_broker::{Broker, BrokerError, Counts, Heard, Rabbit, Shared};
 use mutirao_core::WorkerId;
+use mutirao_core::auth::Duty;
 use mutirao_testkit::services;
 use mutirao_tls::{Believe, Trust};
 use parking_lot::Mutex;
@@ -21,6 +22,10 @@ use parking_lot::Mutex;
 use super::{config, connect, random_prefix};
 
 const RESULTS: &str = "results.jobs.0";
+
+fn tasks_of_a() -> Duty {
+    Duty::Tasks("a".parse().unwrap())
+}
 
 /// A manager on the shared server, and the means to let workers in.
 struct House {
@@ -48,8 +53,12 @@ impl House {
     }
 
     async fn admit(&self, worker: &str) -> String {
-        let queue = "a".parse().unwrap();
-        self.management.admit(&WorkerId(worker.into()), &queue).await.expect("a user")
+        self.management.admit(&WorkerId(worker.into()), &tasks_of_a()).await.expect("a user")
+    }
+
+    async fn admit_checker(&self, worker: &str, kinds: &str) -> String {
+        let duty = Duty::Checks(kinds.parse().unwrap());
+        self.management.admit(&WorkerId(worker.into()), &duty).await.expect("a user")
     }
 
     async fn worker(&self, url: &str) -> Arc<Rabbit> {
@@ -285,8 +294,8 @@ struct AskHouse(Arc<Management>, Mutex<u32>);
 impl Renew for AskHouse {
     async fn renew(&self) -> Result<String, BrokerError> {
         *self.1.lock() += 1;
-        let queue = "a".parse().unwrap();
-        self.0.admit(&WorkerId("w1".into()), &queue).await.map_err(|error| BrokerError::Unreachable(error.to_string()))
+        let admitted = self.0.admit(&WorkerId("w1".into()), &tasks_of_a()).await;
+        admitted.map_err(|error| BrokerError::Unreachable(error.to_string()))
     }
 }
 
@@ -319,8 +328,52 @@ async fn where_users_cannot_be_made_the_remedy_is_named() {
     assert!(nobody.to_string().contains("rabbitmq-plugins enable rabbitmq_management"), "{nobody}");
     // A worker's own user, tried on the management.
     let thief = management(&house.admit("w1").await, &at, &house.prefix);
-    for tried in [thief.check().await, thief.admit(&WorkerId("w9".into()), &"a".parse().unwrap()).await.map(drop)] {
+    for tried in [thief.check().await, thief.admit(&WorkerId("w9".into()), &tasks_of_a()).await.map(drop)] {
         let refused = tried.unwrap_err();
         assert!(refused.to_string().contains("set_user_tags"), "{refused}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checker_takes_checks_of_its_kinds_and_tells_how_they_ended_and_nothing_else() {
+    let Some(house) = House::new().await else { return };
+    let (placed, outcomes) = ("checks.http.00112233445566ff", "results.monitors.3");
+    for queue in ["checks.http", "checks.tcp", placed, outcomes] {
+        house.manager.counts(queue).await.expect("a queue");
+    }
+    let url = house.admit_checker("c1", "http").await;
+    let checker = house.worker(&url).await;
+    for queue in ["checks.http", placed] {
+        house.manager.publish(queue, bodies(0..1)).await.unwrap();
+        let mut consumer = checker.consume(queue, 1).await.unwrap();
+        let got = take(&mut consumer, 1).await;
+        consumer.ack_through(got[0].tag).await.unwrap();
+    }
+    let mut ear = checker.subscribe("places.checks").await.unwrap();
+    house.manager.announce("places.checks", "zone=a".into()).await.unwrap();
+    assert_eq!(soon("the places", ear.next()).await, Ok(Heard::Message("zone=a".into())));
+    soon("the outcome", checker.publish(outcomes, vec![report("c1").into()])).await.unwrap();
+    let mut told = house.manager.consume(outcomes, 10).await.unwrap();
+    assert_eq!(take(&mut told, 1).await[0].body, report("c1").into_bytes());
+
+    let thief = raw(&url).await;
+    for queue in ["checks.tcp", "tasks.a", outcomes, RESULTS].map(|queue| house.name(queue)) {
+        forbidden(&thief, &format!("getting from {queue}"), |channel| async move {
+            channel.basic_get(queue.as_str().into(), BasicGetOptions::default()).await
+        })
+        .await;
+    }
+    let (results, checks, result) = (house.name("results"), house.name("checks"), house.name(RESULTS));
+    for (exchange, key) in [(&results, result.as_str()), (&checks, "check.http")] {
+        forbidden(&thief, &format!("publishing to {exchange}/{key}"), |channel| async move {
+            publish(&channel, exchange, key, BasicProperties::default()).await
+        })
+        .await;
+    }
+    let worker = raw(&house.admit("w1").await).await;
+    let (entrance, queue) = (house.name("outcomes"), house.name(outcomes));
+    forbidden(&worker, "a worker that speaks of checks", |channel| async move {
+        publish(&channel, &entrance, &queue, BasicProperties::default()).await
+    })
+    .await;
 }

@@ -62,6 +62,7 @@ impl Subject {
             maintenance: vec![],
             alerts: vec![],
             labels: Default::default(),
+            on: None,
             paused: false,
         })
     }

@@ -58,6 +58,12 @@ pub fn monitor(view: &MonitorView, now: Timestamp) -> String {
     if let Some(known) = &view.acknowledged {
         told.push(("acknowledged", format!("{} ago by {}", ago(known.at, now), one_line(&known.by))));
     }
+    if let Some(note) = &view.note {
+        told.insert(2, ("why", one_line(&format!("no data: {note}"))));
+    }
+    if let Some(place) = &spec.on {
+        told.push(("on", one_line(&place.to_string())));
+    }
     if !spec.labels.is_empty() {
         let labels: Vec<String> = spec.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         told.push(("labels", one_line(&labels.join(" "))));

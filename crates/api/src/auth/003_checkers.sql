@@ -1,0 +1,3 @@
+-- The kinds of checks that a checker makes, as http,tcp. Empty of workers, which take tasks of their queue.
+ALTER TABLE api_workers ADD COLUMN checks TEXT;
+ALTER TABLE api_enrolments ADD COLUMN checks TEXT;
