@@ -13,7 +13,7 @@ use mutirao_broker::link::{Permit, prepare, serve};
 use mutirao_core::auth::Duty;
 use mutirao_core::check::{OUTCOMES, PLACES, checks_of};
 use mutirao_core::envelope::{control_of, tasks_of};
-use mutirao_core::sender::speaks_for_itself;
+use mutirao_core::sender::{speaks_for_itself, speaks_for_its_queue};
 use mutirao_core::{Clock, Problem, WorkerId};
 use mutirao_surface::{Rejection, only};
 
@@ -65,21 +65,24 @@ async fn revoked(auth: &Auth, worker: &WorkerId, clock: &dyn Clock) {
     }
 }
 
-/// What a worker may do over its link: take the tasks of its queue, hear its control messages, and report, in its own name.
-/// A checker: take checks of its kinds, hear where some are wanted, and tell how they ended.
+/// What a worker may do over its link: take the tasks of its queue, hear its control messages, and report, in its own name
+/// and for that queue. A checker: take checks of its kinds, hear where some are wanted, and tell how they ended.
 pub fn permit_of(worker: &Worker) -> Permit {
     let own = worker.id.clone();
-    let permit = match &worker.duty {
+    match &worker.duty {
         Duty::Tasks(queue) => {
-            Permit::nothing().consume(&tasks_of(queue)).subscribe(&control_of(queue)).publish("results.jobs.")
+            let permit =
+                Permit::nothing().consume(&tasks_of(queue)).subscribe(&control_of(queue)).publish("results.jobs.");
+            let queue = queue.clone();
+            permit.vet(Arc::new(move |_, body| speaks_for_its_queue(&own, &queue, body)))
         }
         Duty::Checks(kinds) => {
             let permit = Permit::nothing().subscribe(PLACES).publish(OUTCOMES);
-            kinds.iter().fold(permit, |permit, kind| {
+            let permit = kinds.iter().fold(permit, |permit, kind| {
                 let anywhere = checks_of(kind);
                 permit.consume(&anywhere).consume(&format!("{anywhere}."))
-            })
+            });
+            permit.vet(Arc::new(move |_, body| speaks_for_itself(&own, body)))
         }
-    };
-    permit.vet(Arc::new(move |_, body| speaks_for_itself(&own, body)))
+    }
 }

@@ -9,6 +9,7 @@ use mutirao_core::life::{Event, Final};
 use mutirao_core::outcome::{Outcome, Verdict};
 
 use super::maps::Set;
+use super::parcels::From;
 use super::sequence::Order;
 use super::sessions::Session;
 use super::{Desk, Ended, Now, Pick, SessionChange};
@@ -29,8 +30,11 @@ impl Desk {
         if self.sessions.worker_of(&reports.session).is_some_and(|worker| *worker != reports.worker) {
             return;
         }
-        for parcel in reports.taken {
-            self.taken(&reports.session, &reports.worker, parcel, now);
+        if !reports.taken.is_empty() {
+            let said = reports.beat.as_ref().map(|beat| &beat.queue);
+            let queue = self.sessions.queue_of(&reports.session).or(said).cloned();
+            let from = From { session: &reports.session, worker: &reports.worker, queue: queue.as_ref() };
+            reports.taken.iter().for_each(|parcel| self.taken(from, *parcel, now));
         }
         for Started { task, attempt, at } in reports.started {
             self.started(&reports.session, task, attempt, at, now);

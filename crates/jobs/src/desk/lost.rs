@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 
 use mutirao_core::envelope::ParcelId;
-use mutirao_core::id::SessionId;
 
 use super::maps::Map;
+use super::parcels::From;
 use super::{Desk, Posted};
 
 /// Past it the oldest are forgotten, and what comes of them does not count.
@@ -33,13 +33,13 @@ impl Lost {
 
 impl Desk {
     /// A session has a parcel that is not on its way: either it has said so before, or the parcel was given up.
-    pub(super) fn taken_after_all(&mut self, session: &SessionId, parcel: ParcelId) {
-        if !self.lost.parcels.get(&parcel).is_some_and(|posted| self.may_take(session, posted)) {
+    pub(super) fn taken_after_all(&mut self, from: From<'_>, parcel: ParcelId) {
+        if !self.lost.parcels.get(&parcel).is_some_and(|posted| from.may_take(posted)) {
             return;
         }
         let Some(posted) = self.lost.parcels.remove(&parcel) else { return };
         for pick in posted.picks() {
-            self.sessions.had(session, pick.task, pick.attempt);
+            self.sessions.had(from.session, pick.task, pick.attempt);
             if !self.is_open(pick.task) {
                 self.effects.stop.push((posted.queue().clone(), *pick));
             }
@@ -52,7 +52,7 @@ mod tests {
     use std::time::Duration;
 
     use mutirao_core::envelope::{Beat, Done, Reports};
-    use mutirao_core::id::{JobKey, QueueName, WorkerId};
+    use mutirao_core::id::{JobKey, QueueName, SessionId, WorkerId};
     use mutirao_core::life::Final;
     use mutirao_core::outcome::{Outcome, Verdict};
     use mutirao_core::quantity::{Bytes, Cpus};
@@ -128,6 +128,30 @@ mod tests {
         desk.unpost(parcel.id, now);
         desk.report(ok("stranger", &parcel, now), now);
         assert_eq!(ends(&mut desk), []);
+        desk.report(ok("s", &parcel, now), now);
+        assert_eq!(ends(&mut desk), [Final::Ok]);
+    }
+
+    #[test]
+    fn who_was_never_heard_takes_a_parcel_only_with_a_beat_of_its_queue() {
+        let (mut desk, parcel, now) = one_on_its_way();
+        desk.report(ok("unheard", &parcel, now), now);
+        assert_eq!(ends(&mut desk), [], "whose tasks it takes is not known");
+        let of_other = Reports { beat: beat("unheard", "other").beat, ..ok("unheard", &parcel, now) };
+        desk.report(of_other, now);
+        assert_eq!(ends(&mut desk), []);
+        let of_queue = Reports { beat: beat("newcomer", "default").beat, ..ok("newcomer", &parcel, now) };
+        desk.report(of_queue, now);
+        assert_eq!(ends(&mut desk), [Final::Ok]);
+    }
+
+    #[test]
+    fn who_was_silent_for_a_lease_may_still_say_what_it_takes() {
+        let (mut desk, parcel, now) = one_on_its_way();
+        desk.bury(&WorkerId("w".into()), 7, now);
+        assert_eq!(desk.sessions().count(), 0);
+        desk.report(ok("stranger", &parcel, now), now);
+        assert_eq!(ends(&mut desk), [], "that is not its queue");
         desk.report(ok("s", &parcel, now), now);
         assert_eq!(ends(&mut desk), [Final::Ok]);
     }

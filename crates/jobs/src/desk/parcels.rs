@@ -53,6 +53,22 @@ impl Posted {
     }
 }
 
+/// Who says that it has a parcel.
+#[derive(Clone, Copy)]
+pub(super) struct From<'a> {
+    pub session: &'a SessionId,
+    pub worker: &'a WorkerId,
+    /// Whose tasks it takes. None when it was never heard to say so: then it has none of ours.
+    pub queue: Option<&'a QueueName>,
+}
+
+impl From<'_> {
+    /// Whether it can be that it has a parcel.
+    pub fn may_take(&self, posted: &Posted) -> bool {
+        self.queue == Some(&posted.queue)
+    }
+}
+
 impl Desk {
     /// A parcel could not be published, as far as is known: its tasks go back in line.
     pub fn unpost(&mut self, parcel: ParcelId, now: Now) {
@@ -169,17 +185,13 @@ impl Desk {
         self.give_up(pick, &reason, now);
     }
 
-    /// Whether it can be that a session has a parcel: it is of its queue, as far as that is known.
-    pub(super) fn may_take(&self, session: &SessionId, posted: &Posted) -> bool {
-        self.sessions.get(session).is_none_or(|known| known.queue == posted.queue)
-    }
-
     /// A session has a parcel. It says so again with whatever it says of the tasks in it.
-    pub(super) fn taken(&mut self, session: &SessionId, worker: &WorkerId, parcel: ParcelId, now: Now) {
-        let Some(posted) = self.posted.get(&parcel) else { return self.taken_after_all(session, parcel) };
-        if !self.may_take(session, posted) {
+    pub(super) fn taken(&mut self, from: From<'_>, parcel: ParcelId, now: Now) {
+        let Some(posted) = self.posted.get(&parcel) else { return self.taken_after_all(from, parcel) };
+        if !from.may_take(posted) {
             return;
         }
+        let From { session, worker, .. } = from;
         let Some(posted) = self.posted.remove(&parcel) else { return };
         for (id, other) in &mut self.posted {
             if other.queue == posted.queue && *id < parcel {

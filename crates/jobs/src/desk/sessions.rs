@@ -44,6 +44,8 @@ pub struct Session {
 
 /// Former holders remembered.
 const GHOSTS_MAX: usize = 100_000;
+/// Sessions remembered that are gone.
+const GONE_MAX: usize = 4_096;
 
 #[derive(Default)]
 pub struct Sessions {
@@ -52,6 +54,9 @@ pub struct Sessions {
     /// Who held what when it was given up or taken from it: its `ok` would still count.
     ghosts: Map<(TaskKey, Attempt), Arc<SessionId>>,
     ghosts_order: VecDeque<(TaskKey, Attempt)>,
+    /// Whose tasks they took: one that was only silent goes on where it was.
+    gone: Map<SessionId, QueueName>,
+    gone_order: VecDeque<SessionId>,
 }
 
 impl Sessions {
@@ -191,6 +196,7 @@ impl Sessions {
 
     pub fn remove(&mut self, session: &SessionId) -> Vec<(TaskKey, Attempt)> {
         let Some(gone) = self.sessions.remove(session) else { return Vec::new() };
+        self.remember_gone(session, gone.queue);
         let id = gone.id;
         let mut held: Vec<_> = gone.held.into_iter().collect();
         held.sort_unstable();
@@ -199,6 +205,22 @@ impl Sessions {
             self.remember(*task, *attempt, id.clone());
         }
         held
+    }
+
+    fn remember_gone(&mut self, session: &SessionId, queue: QueueName) {
+        if self.gone.insert(session.clone(), queue).is_none() {
+            self.gone_order.push_back(session.clone());
+        }
+        if self.gone_order.len() > GONE_MAX
+            && let Some(oldest) = self.gone_order.pop_front()
+        {
+            self.gone.remove(&oldest);
+        }
+    }
+
+    /// Whose tasks a session takes, or took when it was last heard.
+    pub fn queue_of(&self, session: &SessionId) -> Option<&QueueName> {
+        self.sessions.get(session).map(|known| &known.queue).or_else(|| self.gone.get(session))
     }
 
     pub fn held_once(&self, session: &SessionId, task: TaskKey, attempt: Attempt) -> bool {
