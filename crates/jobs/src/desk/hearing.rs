@@ -11,7 +11,6 @@ use mutirao_core::outcome::{Outcome, Verdict};
 use super::maps::Set;
 use super::parcels::From;
 use super::sequence::Order;
-use super::sessions::Session;
 use super::{Desk, Ended, Now, Pick, SessionChange};
 
 /// How a session ended.
@@ -27,7 +26,7 @@ impl Desk {
     /// Takes in what a worker says.
     pub fn report(&mut self, reports: Reports, now: Now) {
         // A session belongs to the worker that opened it; whoever else uses its name is not heard.
-        if self.sessions.worker_of(&reports.session).is_some_and(|worker| *worker != reports.worker) {
+        if self.sessions.speaker_of(&reports.session).is_some_and(|worker| *worker != reports.worker) {
             return;
         }
         if !reports.taken.is_empty() {
@@ -105,8 +104,7 @@ impl Desk {
 
     fn may_inherit(&self, session: &SessionId, task: TaskKey, attempt: Attempt) -> bool {
         let queue = self.jobs.get(&task.job).map(|ledger| &ledger.queue);
-        let recalled = |known: &Session| known.recalled && Some(&known.queue) == queue;
-        attempt.generation < self.generation && self.sessions.get(session).is_some_and(recalled)
+        attempt.generation < self.generation && queue.is_some_and(|queue| self.sessions.served(session, queue))
     }
 
     /// Whoever beats for the first time is there from now on.
@@ -346,6 +344,24 @@ mod tests {
         desk.report(beat, now);
         assert_eq!(ends(&mut desk), []);
         desk.report(ok, now);
+        assert_eq!(ends(&mut desk), [Final::Ok]);
+    }
+
+    #[test]
+    fn an_ok_of_a_former_owners_session_counts_though_it_was_silent_for_a_lease() {
+        let now = Now { wall: Timestamp(1_000_000), mono: Mono(Duration::from_secs(1_000)) };
+        let mut desk = Desk::new(2, LEASE, 1);
+        desk.admit(TASK.job, Ledger::new(QueueName::default(), 1, 1, Retry::default(), Needs::default()));
+        desk.expect(SessionId("s".into()), WorkerId("w".into()), QueueName::default(), now);
+        let now = later(now, LEASE);
+        desk.tick(now);
+        let (mut voice, former) = (Voice { said: 0, counts: true }, Attempt { generation: 1, n: 1 });
+        let mut stranger = voice.ok(former, now);
+        stranger.session = SessionId("stranger".into());
+        desk.report(stranger, now);
+        assert_eq!(ends(&mut desk), [], "it was not there");
+        desk.report(voice.beat(), now);
+        desk.report(voice.ok(former, now), now);
         assert_eq!(ends(&mut desk), [Final::Ok]);
     }
 

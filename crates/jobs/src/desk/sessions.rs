@@ -47,6 +47,13 @@ const GHOSTS_MAX: usize = 100_000;
 /// Sessions remembered that are gone.
 const GONE_MAX: usize = 4_096;
 
+/// What is remembered of a session that is gone.
+struct Gone {
+    worker: WorkerId,
+    queue: QueueName,
+    recalled: bool,
+}
+
 #[derive(Default)]
 pub struct Sessions {
     sessions: Map<SessionId, Session>,
@@ -54,8 +61,8 @@ pub struct Sessions {
     /// Who held what when it was given up or taken from it: its `ok` would still count.
     ghosts: Map<(TaskKey, Attempt), Arc<SessionId>>,
     ghosts_order: VecDeque<(TaskKey, Attempt)>,
-    /// Whose tasks they took: one that was only silent goes on where it was.
-    gone: Map<SessionId, QueueName>,
+    /// One that was only silent goes on where it was.
+    gone: Map<SessionId, Gone>,
     gone_order: VecDeque<SessionId>,
 }
 
@@ -194,9 +201,15 @@ impl Sessions {
         self.sessions.get(session).map(|s| &s.worker)
     }
 
+    /// Whose word it is: also of one that is gone nobody else may use the name.
+    pub fn speaker_of(&self, session: &SessionId) -> Option<&WorkerId> {
+        self.worker_of(session).or_else(|| self.gone.get(session).map(|gone| &gone.worker))
+    }
+
     pub fn remove(&mut self, session: &SessionId) -> Vec<(TaskKey, Attempt)> {
         let Some(gone) = self.sessions.remove(session) else { return Vec::new() };
-        self.remember_gone(session, gone.queue);
+        let recalled = gone.recalled || self.served(session, &gone.queue);
+        self.remember_gone(session, Gone { worker: gone.worker, queue: gone.queue, recalled });
         let id = gone.id;
         let mut held: Vec<_> = gone.held.into_iter().collect();
         held.sort_unstable();
@@ -207,8 +220,8 @@ impl Sessions {
         held
     }
 
-    fn remember_gone(&mut self, session: &SessionId, queue: QueueName) {
-        if self.gone.insert(session.clone(), queue).is_none() {
+    fn remember_gone(&mut self, session: &SessionId, gone: Gone) {
+        if self.gone.insert(session.clone(), gone).is_none() {
             self.gone_order.push_back(session.clone());
         }
         if self.gone_order.len() > GONE_MAX
@@ -220,7 +233,14 @@ impl Sessions {
 
     /// Whose tasks a session takes, or took when it was last heard.
     pub fn queue_of(&self, session: &SessionId) -> Option<&QueueName> {
-        self.sessions.get(session).map(|known| &known.queue).or_else(|| self.gone.get(session))
+        let gone = || self.gone.get(session).map(|gone| &gone.queue);
+        self.sessions.get(session).map(|known| &known.queue).or_else(gone)
+    }
+
+    /// Whether it takes tasks of this queue and was alive under an earlier owner, be it that it was silent since.
+    pub fn served(&self, session: &SessionId, queue: &QueueName) -> bool {
+        let now = self.sessions.get(session).is_some_and(|known| known.recalled && known.queue == *queue);
+        now || self.gone.get(session).is_some_and(|gone| gone.recalled && gone.queue == *queue)
     }
 
     pub fn held_once(&self, session: &SessionId, task: TaskKey, attempt: Attempt) -> bool {
