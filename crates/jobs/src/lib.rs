@@ -35,6 +35,7 @@ pub mod question;
 pub mod queues;
 mod recall;
 pub mod reports;
+mod roll;
 pub mod routes;
 pub mod service;
 pub mod settings;
@@ -47,6 +48,7 @@ pub mod waits;
 /// What the shards of queues are called together.
 pub const GROUP: &str = "jobs";
 
+pub use roll::Roll;
 pub use service::{Elasticity, Jobs, JobsError, JobsParts};
 pub use settings::JobsSettings;
 pub use store::postgres::MIGRATIONS as POSTGRES_MIGRATIONS;

@@ -22,6 +22,8 @@ use crate::foreman::{Ending, Foreman};
 use crate::news::News;
 use crate::question::Answer;
 use crate::recall::Reader;
+use crate::reports::Intake;
+use crate::roll::{Roll, RollCall};
 use crate::settings::JobsSettings;
 use crate::settler::{Settler, Vitals};
 use crate::store::Shared as Store;
@@ -54,6 +56,7 @@ pub(crate) struct Bench {
     pub shards: Shards,
     pub news: News,
     pub doors: Doors,
+    pub roll: Option<Arc<dyn Roll>>,
 }
 
 pub(crate) async fn run(
@@ -90,9 +93,16 @@ pub(crate) async fn run(
     let mut parts = JoinSet::new();
     parts.spawn(settler.run(settlements_out, said_in));
     parts.spawn(reader.run(errands_out, found_in));
-    let (store, broker) = (bench.store.clone(), bench.broker.clone());
     let waits = Arc::new(Waits::default());
-    parts.spawn(reports::run(store, broker, shard, clock.clone(), waits.clone(), incoming_in, settled_out));
+    let intake = Intake {
+        store: bench.store.clone(),
+        broker: bench.broker.clone(),
+        shard,
+        clock: clock.clone(),
+        waits: waits.clone(),
+        roll_call: RollCall::by(bench.roll.clone()),
+    };
+    parts.spawn(reports::run(intake, incoming_in, settled_out));
     let dispatch = Dispatch::new(bench.store.clone(), bench.broker.clone(), clock.clone(), waits);
     parts.spawn(dispatch.run(outgoing_out, back_in));
     // But this one, which listens for as long as it lives.

@@ -10,6 +10,7 @@ use mutirao_core::{Clock, ShardId};
 use tokio::sync::{mpsc, watch};
 
 use crate::meters::{RUN, WAIT};
+use crate::roll::RollCall;
 use crate::store::Shared as Store;
 use crate::strays::Strays;
 use crate::traces::Settling;
@@ -33,19 +34,23 @@ pub struct Incoming {
     pub mark: Mark,
 }
 
+/// What reports of one shard are read with.
+pub(crate) struct Intake {
+    pub store: Store,
+    pub broker: Broker,
+    pub shard: ShardId,
+    pub clock: Arc<dyn Clock>,
+    pub waits: Arc<Waits>,
+    pub roll_call: RollCall,
+}
+
 /// Until the foreman hangs up. `settled` marks the last that may be acknowledged.
-pub async fn run(
-    store: Store,
-    broker: Broker,
-    shard: ShardId,
-    clock: Arc<dyn Clock>,
-    waits: Arc<Waits>,
-    to: mpsc::Sender<Incoming>,
-    mut settled: watch::Receiver<Mark>,
-) {
+pub(crate) async fn run(intake: Intake, to: mpsc::Sender<Incoming>, mut settled: watch::Receiver<Mark>) {
+    let Intake { store, broker, shard, clock, waits, roll_call } = intake;
     let queue = results_at(shard);
     let strays = Strays::at(shard, store, broker.clone());
-    let mut pump = Pump { strays, waits, clock: clock.clone(), settling: Settling::default(), number: 0, to };
+    let settling = Settling::default();
+    let mut pump = Pump { strays, waits, roll_call, clock: clock.clone(), settling, number: 0, to };
     while !pump.to.is_closed() {
         pump.number += 1;
         pump.settling = Settling::default();
@@ -65,6 +70,7 @@ pub async fn run(
 struct Pump {
     strays: Strays,
     waits: Arc<Waits>,
+    roll_call: RollCall,
     clock: Arc<dyn Clock>,
     settling: Settling,
     /// Of the consumer.
@@ -103,11 +109,16 @@ impl Pump {
 
     /// None when the foreman has hung up.
     async fn take(&mut self, consumer: &mut dyn Consumer, delivery: Delivery) -> Result<Option<()>, BrokerError> {
-        let reports = match open::<Reports>(&delivery.body) {
+        let read = open::<Reports>(&delivery.body).map_err(|unreadable| unreadable.to_string());
+        let held = match read {
+            Ok(reports) => self.roll_call.hold(&reports).await.map(|()| reports),
+            Err(unreadable) => Err(unreadable),
+        };
+        let reports = match held {
             Ok(reports) => reports,
-            Err(unreadable) => {
-                tracing::warn!(%unreadable, "report put with the dead letters");
-                consumer.reject(delivery.tag, &unreadable.to_string()).await?;
+            Err(why) => {
+                tracing::warn!(why, "report put with the dead letters");
+                consumer.reject(delivery.tag, &why).await?;
                 return Ok(Some(()));
             }
         };

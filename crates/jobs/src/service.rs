@@ -38,6 +38,7 @@ use crate::news::News;
 use crate::post::Bench;
 use crate::posts::Posts;
 use crate::queues;
+use crate::roll::Roll;
 use crate::routes;
 use crate::settings::JobsSettings;
 use crate::store::{self, Forgotten, Shared as Store};
@@ -65,6 +66,8 @@ pub struct JobsParts {
     /// Where it answers, for people to read.
     pub address: String,
     pub broker: Broker,
+    /// For which queue each worker was enrolled. None where the broker's side alone says who may speak.
+    pub roll: Option<Arc<dyn Roll>>,
     pub blobs: Arc<dyn Blobs>,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<Dice>,
@@ -115,7 +118,7 @@ pub(crate) struct Inner {
 impl Jobs {
     /// Joins those who own the queues, and goes on with what is unfinished in its share of them.
     pub async fn start(parts: JobsParts) -> Result<Self, JobsError> {
-        let JobsParts { store, leases, terms, member, address, broker, blobs, clock, dice, settings } = parts;
+        let JobsParts { store, leases, terms, member, address, broker, roll, blobs, clock, dice, settings } = parts;
         let store: Store = store::open(&store);
         store.place().await?;
         let (doors, news, hub) = (Doors::default(), News::new(broker.clone(), &member), Hub::new(&member));
@@ -145,6 +148,7 @@ impl Jobs {
             shards: shards.clone(),
             news: news.clone(),
             doors: doors.clone(),
+            roll,
         };
         tasks.spawn(Posts::new(Arc::new(bench)).run());
         tasks.spawn(queues::follow::run(store.clone(), doors.clone(), clock.clone()));

@@ -12,7 +12,7 @@ use mutirao_elastic::Elastic;
 use mutirao_elastic::packing::Need;
 use mutirao_elastic::protocol::Invitation;
 use mutirao_fleet::{Fleets, Floor, Identities};
-use mutirao_jobs::{Elasticity, Jobs};
+use mutirao_jobs::{Elasticity, Jobs, Roll};
 use mutirao_queues::{QueueSight, QueueSpec, Reason};
 
 /// Jobs, as the fleet asks them.
@@ -34,6 +34,17 @@ impl Floor for JobsFloor {
 
     async fn drain(&self, all: &[(WorkerId, QueueName)], news: Option<&QueueName>) {
         self.0.rest(all, news).await;
+    }
+}
+
+/// Who lets workers in, as jobs ask it.
+pub struct Enrolments(pub Arc<Auth>);
+
+#[async_trait]
+impl Roll for Enrolments {
+    async fn serves(&self, worker: &WorkerId, queue: &QueueName) -> Result<bool, String> {
+        let worker = self.0.enrolled(worker).await.map_err(|problem| problem.line())?;
+        Ok(worker.is_none_or(|worker| matches!(&worker.duty, Duty::Tasks(own) if own == queue)))
     }
 }
 

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::ADDRESS_FILE;
 use crate::config::{OwnChecker, Settings};
 use crate::failure::Failure;
-use crate::fleet::{Advice, Gatekeeper, JobsFloor};
+use crate::fleet::{Advice, Enrolments, Gatekeeper, JobsFloor};
 use crate::membership::{Membership, Reach};
 use crate::up::{Invite, Obituary};
 use crate::{broker, checks, database, leavers, machine, tls};
@@ -72,6 +72,7 @@ impl Manager {
         let reach = rabbit.as_ref().map_or(Reach::OwnWorkers, |rabbit| Reach::Everybody { user: rabbit.user() });
         let leases = database::leases(settings, &store, &lock).await.map_err(failed)?;
         let Membership { member, terms } = Membership::take_up(&leases, &store, reach, &data).await?;
+        let auth = mutirao_api::auth_of(&store, clock.clone());
         let jobs = Jobs::start(JobsParts {
             store: store.clone(),
             leases: leases.clone(),
@@ -79,6 +80,7 @@ impl Manager {
             member: member.clone(),
             address: shown_url(settings, scheme, address),
             broker: broker.clone(),
+            roll: Some(Arc::new(Enrolments(auth.clone()))),
             blobs: blobs.clone(),
             clock: clock.clone(),
             dice: dice.clone(),
@@ -103,7 +105,6 @@ impl Manager {
         })
         .await
         .map_err(failed)?;
-        let auth = mutirao_api::auth_of(&store, clock.clone());
         if let Some(management) = management {
             tokio::spawn(leavers::watch(management, jobs.clone(), auth.clone(), clock.clone(), shutdown.clone()));
         }
@@ -190,8 +191,8 @@ impl Manager {
         if !self.serving.is_finished() {
             let _ = self.serving.await;
         }
-        self.monitors.stop().await;
-        self.jobs.stop().await;
+        // At once: each waits until the other managers stand ready.
+        tokio::join!(self.monitors.stop(), self.jobs.stop());
         if let Some(rabbit) = self.rabbit {
             rabbit.close();
         }

@@ -93,6 +93,7 @@ pub async fn manager(store: &Database, leases: mutirao_shards::Shared, setting: 
         member,
         address: "http://here".into(),
         broker,
+        roll: None,
         blobs: Arc::new(FileBlobs::open(&folder.join("blobs")).unwrap()),
         clock: SystemClock::shared(),
         dice: Arc::new(Dice::seeded(1)),

@@ -73,6 +73,7 @@ async fn one_run(tasks: u32) -> anyhow::Result<Run> {
         member: MemberId::mint("lab"),
         address: "here".into(),
         broker: broker.clone(),
+        roll: None,
         blobs: blobs.clone(),
         clock: clock.clone(),
         dice: dice.clone(),
