@@ -75,8 +75,8 @@ pub fn run(seed: u64, flaw: Option<Flaw>) -> Result<Tally, Failure> {
 }
 
 /// The same world without a disaster.
-pub fn run_fair(seed: u64) -> Result<Tally, Failure> {
-    live(seed, Climate::Fair, None)
+pub fn run_fair(seed: u64, flaw: Option<Flaw>) -> Result<Tally, Failure> {
+    live(seed, Climate::Fair, flaw)
 }
 
 fn live(seed: u64, climate: Climate, flaw: Option<Flaw>) -> Result<Tally, Failure> {

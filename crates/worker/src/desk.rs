@@ -4,11 +4,11 @@
 mod cancelled;
 mod outbox;
 mod pace;
+mod spare;
 mod task;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use mutirao_core::envelope::{Control, Done, Held, ParcelId, Reports, Started};
 use mutirao_core::task::Needs;
@@ -19,7 +19,7 @@ use crate::exec::{Halt, HaltReason};
 use crate::room::{self, Line};
 use cancelled::Cancelled;
 use outbox::{Outbox, Report};
-use pace::Pace;
+use spare::Spare;
 pub use task::Try;
 pub(crate) use task::{Task, Unpacked, unpack};
 
@@ -27,9 +27,6 @@ pub(crate) use task::{Task, Unpacked, unpack};
 const PARCELS_SEEN_MAX: usize = 4_096;
 /// Ended tasks whose output is still on its way to the blobs.
 const CLOSING_MAX: usize = 64;
-
-/// How long more may wait here than will soon begin.
-const CROWDED_MAX: Duration = Duration::from_secs(2);
 
 /// A task to be run now, and the way to stop it.
 #[derive(Debug)]
@@ -58,7 +55,7 @@ pub(crate) struct Desk {
     running: HashMap<Try, Running>,
     closing: usize,
     outbox: Outbox,
-    pace: Pace,
+    spare: Spare,
     cancelled: Cancelled,
     seen: HashSet<ParcelId>,
     seen_order: VecDeque<ParcelId>,
@@ -66,8 +63,6 @@ pub(crate) struct Desk {
     parcels_taken: u64,
     /// Where the last parcel came from.
     owner_at: Option<Arc<str>>,
-    /// More has waited here than the pace allows since then.
-    crowded_since: Option<Mono>,
 }
 
 impl Desk {
@@ -80,14 +75,13 @@ impl Desk {
             running: HashMap::new(),
             closing: 0,
             outbox: Outbox::new(session, worker),
-            pace: Pace::default(),
+            spare: Spare::default(),
             cancelled: Cancelled::default(),
             seen: HashSet::new(),
             seen_order: VecDeque::new(),
             draining: false,
             parcels_taken: 0,
             owner_at: None,
-            crowded_since: None,
         }
     }
 
@@ -112,6 +106,7 @@ impl Desk {
             } else if let Some(why) = self.too_big(task.spec.needs) {
                 self.end_unstarted(task, Outcome::new(Verdict::Unfit, now).because(why));
             } else {
+                self.spare.came(&task);
                 self.waiting.join(task.takes(), task);
             }
         }
@@ -134,7 +129,7 @@ impl Desk {
             }
         }
         if noops > 0 {
-            self.pace.ended(noops, mono);
+            self.spare.pace.ended(noops, mono);
         }
         run
     }
@@ -162,7 +157,7 @@ impl Desk {
         } else {
             self.free = room::plus(self.free, running.takes);
         }
-        self.pace.ended(1, mono);
+        self.spare.pace.ended(1, mono);
         self.report_end(running.reply_to, running.parcel, id, &running.trace, outcome);
     }
 
@@ -196,10 +191,6 @@ impl Desk {
         for running in self.running.values() {
             running.halt.halt(HaltReason::Returned);
         }
-    }
-
-    pub fn has_room(&mut self, mono: Mono) -> bool {
-        self.may_start() && !self.draining && self.waiting.len() < self.pace.waiting_max(mono)
     }
 
     /// Nothing waits or runs.
@@ -250,25 +241,18 @@ impl Desk {
         waiting.chain(running).chain(ended).map(|((task, attempt), running)| Held { task, attempt, running }).collect()
     }
 
-    /// Forgets what no longer matters, and gives back what has waited in vain. Called with every heartbeat.
-    pub fn tidy(&mut self, now: Timestamp, mono: Mono) {
+    /// Forgets what no longer matters. Called with every heartbeat.
+    pub fn tidy(&mut self, mono: Mono) {
         self.cancelled.forget_old(mono);
-        // Quick tasks were followed by slow ones: more wait here than will soon begin, and a neighbour may be idle.
-        let keep = self.pace.waiting_max(mono);
-        if self.waiting.len() <= keep {
-            self.crowded_since = None;
-        } else if mono.since(*self.crowded_since.get_or_insert(mono)) >= CROWDED_MAX {
-            for task in self.waiting.beyond(keep) {
-                self.end_unstarted(task, Outcome::new(Verdict::Returned, now));
-            }
-        }
+    }
+
+    /// Reports leave as fast as they come, more or less.
+    fn may_report(&self) -> bool {
+        self.outbox.len() < self.limits.outbox_reports_max && self.outbox.output_bytes() < self.limits.outbox_bytes_max
     }
 
     fn may_start(&self) -> bool {
-        self.outbox.len() < self.limits.outbox_reports_max
-            && self.outbox.output_bytes() < self.limits.outbox_bytes_max
-            && self.running.len() - self.closing < self.limits.processes_max
-            && self.closing < CLOSING_MAX
+        self.may_report() && self.running.len() - self.closing < self.limits.processes_max && self.closing < CLOSING_MAX
     }
 
     fn begin(&mut self, task: Task) -> Option<Run> {

@@ -64,11 +64,12 @@ enum Presence {
     Leaving,
 }
 
-async fn beat(shop: &Shop, presence: Presence) -> Result<(), WorkerError> {
+async fn beat(shop: &Arc<Shop>, presence: Presence) -> Result<(), WorkerError> {
     let config = &shop.config;
+    // With all that follows from it: what was turned down for a while may be taken again.
+    shop.with_desk(|desk| desk.tidy(shop.clock.monotonic()));
     let (mut reports, owner) = {
         let mut desk = shop.desk();
-        desk.tidy(shop.clock.now(), shop.clock.monotonic());
         let mut reports = desk.message();
         reports.beat = Some(Beat {
             queue: config.queue.clone(),

@@ -55,6 +55,8 @@ pub(crate) struct Bells {
     pub full: Notify,
     /// There may be room for another parcel.
     pub room: Notify,
+    /// Something waits here for its turn.
+    pub waiting: Notify,
     /// The manager must hear of this at once.
     pub beat: Notify,
 }
@@ -255,6 +257,9 @@ impl Shop {
         }
         if desk.has_room(self.clock.monotonic()) {
             self.bells.room.notify_one();
+        }
+        if desk.has_waiting() {
+            self.bells.waiting.notify_one();
         }
     }
 

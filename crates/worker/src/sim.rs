@@ -90,6 +90,11 @@ impl Desk {
         self.0.is_idle()
     }
 
+    /// Who waits here first, and what it takes.
+    pub fn first_waiting(&self) -> Option<(Try, Needs)> {
+        self.0.first_waiting()
+    }
+
     pub fn is_draining(&self) -> bool {
         self.0.is_draining()
     }
@@ -117,7 +122,11 @@ impl Desk {
         held
     }
 
-    pub fn tidy(&mut self, now: Timestamp, mono: Mono) {
-        self.0.tidy(now, mono);
+    pub fn give_back(&mut self, now: Timestamp, mono: Mono) {
+        self.0.give_back(now, mono);
+    }
+
+    pub fn tidy(&mut self, mono: Mono) {
+        self.0.tidy(mono);
     }
 }

@@ -2,7 +2,8 @@
 //! worker sits on what another could do; enough that no worker waits for the post.
 //!
 //! The window is what the workers can run at once, plus what they finish while a parcel travels: the measured rate of
-//! completions times a horizon. It grows with speed and shrinks with it; long tasks are handed out nearly one by one.
+//! completions times a horizon, and one in hand for each session as far as those end within a moment. It grows with speed
+//! and shrinks with it; long tasks are handed out one by one, each when there is somebody free to run it.
 
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ pub struct Seats {
 }
 
 const HORIZON_S: f64 = 0.15;
+/// What is in hand for a session lies no longer than about this before somebody begins it. Meanwhile it may go to and fro
+/// between the broker and workers without room, which RabbitMQ lets happen only so often.
+const IN_HAND_S: f64 = 0.3;
 const SAMPLE: Duration = Duration::from_millis(20);
 const OUT_MAX: usize = 20_000;
 
@@ -56,8 +60,10 @@ impl Window {
     pub fn room(&mut self, seats: Seats, out: usize, now: Mono) -> usize {
         self.sample(now);
         let ahead = (self.rate_per_s * HORIZON_S) as usize;
-        // One in hand for each session keeps it busy over the trip of the next.
-        let target = (seats.slots + seats.sessions + ahead).min(OUT_MAX);
+        // One in hand for each session keeps it busy over the trip of the next. Where that would lie for long it gains
+        // nothing, and cannot be put behind what is more urgent.
+        let in_hand = seats.sessions.min((self.rate_per_s * IN_HAND_S) as usize);
+        let target = (seats.slots + in_hand + ahead).min(OUT_MAX);
         let room = target.saturating_sub(out);
         // Refill in lumps when there is much out: a parcel costs the same whether it holds one task or fifty.
         if room * 8 < ahead { 0 } else { room }
@@ -80,10 +86,25 @@ mod tests {
     }
 
     #[test]
-    fn slow_tasks_go_out_nearly_one_by_one() {
+    fn slow_tasks_go_out_one_by_one_as_somebody_is_free_to_run_them() {
         let mut window = Window::default();
-        assert_eq!(window.room(TWO, 0, at(0)), 4);
-        assert_eq!(window.room(TWO, 4, at(10_000)), 0);
+        assert_eq!(window.room(TWO, 0, at(0)), 2);
+        assert_eq!(window.room(TWO, 2, at(10_000)), 0);
+        // Each of two workers ends one every 20 s.
+        for s in [20, 30, 40, 50] {
+            window.completed(Verdict::Ok, at(s * 1_000));
+            assert_eq!(window.room(TWO, 1, at(s * 1_000)), 1, "after {s} s");
+            assert_eq!(window.room(TWO, 2, at(s * 1_000 + 1_000)), 0, "after {s} s");
+        }
+    }
+
+    #[test]
+    fn where_tasks_end_quickly_each_session_has_one_in_hand() {
+        let mut window = Window::default();
+        for ms in (100..=10_000).step_by(100) {
+            window.completed(Verdict::Ok, at(ms));
+        }
+        assert_eq!(window.room(TWO, 2, at(10_000)), 3, "and one more ends while a parcel travels");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 mod asking;
 mod commands;
 mod disk;
-mod distributed;
+pub mod distributed;
 mod frozen;
 mod full_services;
 mod growing;
@@ -129,7 +129,7 @@ impl Repeats {
 }
 
 /// For services of a test's own. PostgreSQL runs as another user, who must be able to pass.
-fn services_folder() -> tempfile::TempDir {
+pub fn services_folder() -> tempfile::TempDir {
     let passable = std::fs::Permissions::from_mode(0o711);
     tempfile::Builder::new().permissions(passable).tempdir().expect("a temporary folder")
 }

@@ -12,6 +12,7 @@ mod growing;
 mod merging;
 mod metrics;
 mod monitors;
+mod neighbours;
 mod queues;
 mod rabbit;
 mod refusals;

@@ -29,10 +29,12 @@ pub enum Flaw {
     LazyWorker,
     /// The broker sends more than a consumer has credit for.
     NoCredit,
+    /// A worker keeps what waits behind its slow tasks.
+    Hoards,
 }
 
 impl Flaw {
-    pub const ALL: [Flaw; 13] = [
+    pub const ALL: [Flaw; 14] = [
         Flaw::NoFence,
         Flaw::CountsRepeats,
         Flaw::ForgetsKeys,
@@ -46,5 +48,11 @@ impl Flaw {
         Flaw::ForgetsSessions,
         Flaw::LazyWorker,
         Flaw::NoCredit,
+        Flaw::Hoards,
     ];
+
+    /// Whether it is to be looked for in a world where nothing else goes wrong.
+    pub fn shows_in_fair_weather(self) -> bool {
+        matches!(self, Flaw::Hoards)
+    }
 }

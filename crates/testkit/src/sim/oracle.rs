@@ -1,6 +1,7 @@
 //! The one who checks. It is told what takes effect, keeps its own books, and names the first thing that must not be.
 //! Nobody in the world can ask it anything.
 
+mod neighbours;
 mod queues;
 mod tally;
 mod warrants;
@@ -19,6 +20,9 @@ use mutirao_shards::{MemberId, ShardId};
 use super::ground::SECOND;
 use super::rows::{JobRow, Rows, TaskRow};
 use super::weather::{LEASE, Weather, shard_of_queue};
+use super::wire::Pid;
+use super::worker::Worker;
+use neighbours::Neighbours;
 use queues::QueueBooks;
 pub use tally::Tally;
 use warrants::Warrants;
@@ -57,6 +61,7 @@ pub struct Oracle {
     awaited: BTreeMap<(ShardId, u64), BTreeMap<SessionId, QueueName>>,
     pub warrants: Warrants,
     pub queues: QueueBooks,
+    neighbours: Neighbours,
     pub tally: Tally,
 }
 
@@ -73,7 +78,12 @@ pub struct HandOut<'a> {
 
 impl Oracle {
     pub fn of(weather: &Weather) -> Self {
-        Self { warrants: Warrants::of(weather), queues: QueueBooks::of(weather), ..Self::default() }
+        Self {
+            warrants: Warrants::of(weather),
+            queues: QueueBooks::of(weather),
+            neighbours: Neighbours::of(weather),
+            ..Self::default()
+        }
     }
 
     pub fn fail(&mut self, why: impl FnOnce() -> String) {
@@ -283,6 +293,13 @@ impl Oracle {
 
     pub fn received(&mut self, task: TaskKey, attempt: Attempt, session: &SessionId) {
         self.received.entry(session.clone()).or_default().push((task, attempt));
+    }
+
+    /// How workers stand beside each other.
+    pub fn look_at(&mut self, workers: &BTreeMap<Pid, Worker>, now_us: u64) {
+        if let Some(why) = self.neighbours.look(workers, now_us) {
+            self.fail(|| why);
+        }
     }
 
     /// A worker starts a process.

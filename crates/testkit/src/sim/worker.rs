@@ -17,6 +17,7 @@ use mutirao_worker::Limits;
 use mutirao_worker::sim::{Desk, Try};
 
 use super::clock::LocalClock;
+use super::flaw::Flaw;
 use super::ground::{Event, Ground, MS};
 use super::link::{Link, News};
 use super::wire::{Body, ConnId, FromBroker, Name, Pid, ToBroker};
@@ -114,12 +115,27 @@ impl Worker {
         self.desk.is_idle() && self.desk.unreported() == 0 && self.inbox.is_empty()
     }
 
+    /// What waits here first, and what it takes.
+    pub fn first_waiting(&self) -> Option<(Try, Needs)> {
+        self.desk.first_waiting()
+    }
+
+    /// Whether it would begin a task of these needs at once, were it brought one.
+    pub fn is_free_for(&self, needs: Needs) -> bool {
+        let fits = needs.cpus <= self.capacity.cpus && needs.memory <= self.capacity.memory;
+        fits && self.stage == Stage::Working && self.desk.is_idle() && self.link.is_up()
+    }
+
     fn now(&self, ground: &Ground) -> Now {
         self.clock.at(ground.now_us)
     }
 
     pub fn tick(&mut self, ground: &mut Ground) {
-        self.link.tick(self.now(ground).mono, ground);
+        let now = self.now(ground);
+        self.link.tick(now.mono, ground);
+        if !ground.has(Flaw::Hoards) {
+            self.desk.give_back(now.wall, now.mono);
+        }
         self.go_on(ground);
         self.last_words(self.now(ground), ground);
         if self.stage != Stage::Gone {
@@ -227,17 +243,18 @@ impl Worker {
             self.link.send(ToBroker::Consume { from, consumer, credit: self.limits.credit_parcels as usize }, ground);
             return;
         };
-        let Some((last, _)) = self.inbox.back() else { return };
-        // Acknowledged on receipt: from here on the session answers for them.
-        self.link.send(ToBroker::Ack { consumer, through: *last }, ground);
-        for (_, parcel) in std::mem::take(&mut self.inbox) {
+        while (self.desk.has_room(now.mono) || ground.has(Flaw::Hoards))
+            && let Some((tag, parcel)) = self.inbox.pop_front()
+        {
+            // Acknowledged on receipt: from here on the session answers for it.
+            self.link.send(ToBroker::Ack { consumer, through: tag }, ground);
             ground.note(|| format!("{}: takes parcel {:?} of {} tasks", self.session, parcel.id, parcel.tasks.len()));
             self.runs.received(&parcel, &self.session, ground);
             if let Err(bad) = self.desk.accept((*parcel).clone(), now.wall) {
                 ground.oracle.fail(|| format!("an owner made a parcel that makes no sense: {bad}"));
             }
+            self.begin(now, ground);
         }
-        self.begin(now, ground);
     }
 
     fn stop_consuming(&mut self, ground: &mut Ground) {

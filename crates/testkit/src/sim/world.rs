@@ -254,6 +254,7 @@ impl World {
                 self.workers.remove(&pid);
                 self.broker.bury(conn, &mut self.ground);
             }
+            self.ground.oracle.look_at(&self.workers, self.ground.now_us);
         }
     }
 

@@ -36,7 +36,7 @@ fn a_seed_is_always_the_same_history() {
 #[test]
 fn when_nothing_goes_wrong_nothing_is_lost_and_nothing_is_run_in_vain() {
     for seed in 0..60 {
-        let tally = sim::run_fair(seed).unwrap_or_else(|failure| panic!("{failure}"));
+        let tally = sim::run_fair(seed, None).unwrap_or_else(|failure| panic!("{failure}"));
         assert_eq!((tally.losses, tally.repeats), (0, 0), "seed {seed}: {tally:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! How many tasks may wait here. Pure.
 //!
 //! Enough to stay busy until the next parcel is here, and no more, because whoever waits here cannot be taken by an
-//! idle neighbour: about what ends in [`WINDOW`], and at least one.
+//! idle neighbour: about what ends in [`WINDOW`], and nobody while nothing ends.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Pace {
 
     pub fn waiting_max(&mut self, now: Mono) -> usize {
         self.roll(now);
-        self.ended.max(self.ended_before).max(1)
+        self.ended.max(self.ended_before)
     }
 
     fn roll(&mut self, now: Mono) {
@@ -48,13 +48,13 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_worker_may_have_many_waiting_and_a_slow_one_a_single_task() {
+    fn a_fast_worker_may_have_many_waiting_and_a_slow_one_nobody() {
         let mut pace = Pace::default();
-        assert_eq!(pace.waiting_max(at(1_000)), 1);
+        assert_eq!(pace.waiting_max(at(1_000)), 0);
         for ms in 1_000..1_150 {
             pace.ended(2, at(ms));
         }
         assert_eq!(pace.waiting_max(at(1_150)), 200);
-        assert_eq!(pace.waiting_max(at(1_500)), 1);
+        assert_eq!(pace.waiting_max(at(1_500)), 0);
     }
 }

@@ -17,11 +17,11 @@ fn desk() -> Desk {
     Desk::new(capacity, Limits::default(), SessionId("s".into()), WorkerId("w".into()))
 }
 
-fn parcel(n: u64, job: u64, action: Action, tasks: u32) -> Unpacked {
+pub(super) fn parcel(n: u64, job: u64, action: Action, tasks: u32) -> Unpacked {
     parcel_of(n, job, TaskSpec::new(action), tasks)
 }
 
-fn parcel_of(n: u64, job: u64, spec: TaskSpec, tasks: u32) -> Unpacked {
+pub(super) fn parcel_of(n: u64, job: u64, spec: TaskSpec, tasks: u32) -> Unpacked {
     let template = Template { job: JobKey(job), trace: String::new(), spec: Arc::new(spec) };
     let handout = |index| Handout { t: 0, index, n: 1, entry: None, command: None, ..Handout::default() };
     unpack(Parcel {
@@ -34,7 +34,7 @@ fn parcel_of(n: u64, job: u64, spec: TaskSpec, tasks: u32) -> Unpacked {
     .unwrap()
 }
 
-fn exec() -> Action {
+pub(super) fn exec() -> Action {
     Action::Exec(Exec { command: vec!["true".into()], ..Exec::default() })
 }
 
@@ -46,7 +46,7 @@ fn finish(desk: &mut Desk, run: &Run, verdict: Verdict) {
     desk.finish(run.task.id(), Outcome::new(verdict, Timestamp(0)), Mono::default());
 }
 
-fn verdicts(desk: &mut Desk) -> Vec<Verdict> {
+pub(super) fn verdicts(desk: &mut Desk) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     while let Some((_, reports)) = desk.take_reports() {
         verdicts.extend(reports.done.iter().map(|done| done.outcome.verdict));
@@ -253,17 +253,4 @@ fn report(desk: &mut Desk, outcomes: &mut HashMap<Try, u32>) {
         }
         desk.confirm_reports();
     }
-}
-
-#[test]
-fn what_waits_behind_slow_tasks_is_given_back() {
-    let mut desk = desk();
-    desk.accept(parcel(1, 1, exec(), 50), Timestamp(0));
-    let running: Vec<Run> = std::iter::from_fn(|| next(&mut desk)).collect();
-    assert_eq!(running.len(), 2);
-    desk.tidy(Timestamp(0), Mono(Duration::from_secs(2)));
-    assert_eq!(desk.held_count(), 50, "a moment's crowding is no matter");
-    desk.tidy(Timestamp(0), Mono(Duration::from_secs(4)));
-    assert_eq!(verdicts(&mut desk), vec![Verdict::Returned; 47]);
-    assert_eq!(desk.held_count(), 3);
 }

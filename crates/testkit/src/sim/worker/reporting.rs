@@ -93,7 +93,7 @@ impl Worker {
     }
 
     fn beat(&mut self, now: Now, stage: Stage) -> Outgoing {
-        self.desk.tidy(now.wall, now.mono);
+        self.desk.tidy(now.mono);
         let mut reports = self.desk.message();
         reports.beat = Some(Beat {
             queue: self.queue.clone(),

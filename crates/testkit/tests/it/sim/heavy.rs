@@ -24,7 +24,9 @@ fn run_all(seeds: u64, flaw: Option<Flaw>, failures_max: usize) -> (Vec<Tally>, 
             if seed >= seeds {
                 break;
             }
-            match sim::run(seed, flaw) {
+            // Some flaws can be told from misfortune only where there is none.
+            let run = if flaw.is_some_and(Flaw::shows_in_fair_weather) { sim::run_fair } else { sim::run };
+            match run(seed, flaw) {
                 Ok(tally) => tallies.lock().unwrap().push(tally),
                 Err(failure) => failures.lock().unwrap().push(failure),
             }
