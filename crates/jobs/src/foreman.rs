@@ -243,8 +243,9 @@ impl<A> Foreman<A> {
         self.pending.acknowledge().map(Effect::Acknowledge)
     }
 
+    /// Nothing by one that has lost its shard: above all it removes no queue that its successor may be filling.
     fn send(&mut self, outside: Outside) -> Option<Effect<A>> {
-        if outside.way == Way::Full {
+        if outside.way == Way::Full || outside.tenure == Tenure::Lapsed {
             return None;
         }
         self.pending.outgoing.pop_front().map(Effect::Send)

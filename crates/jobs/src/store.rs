@@ -5,6 +5,7 @@
 //! who both believed in themselves could not count a task twice; and whoever lost its shard writes nothing, since every
 //! settlement is fenced by the generation of its lease.
 
+mod damaged;
 pub mod dead;
 pub mod held;
 pub mod postgres;
@@ -214,8 +215,10 @@ pub trait JobStore: QueueStore + DeadStore + HeldStore {
     /// Those of these jobs that are unfinished, in order; they and their tasks as of one moment. One that cannot be read
     /// keeps no other from being found.
     async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<OpenJobs, StoreError>;
-    /// Why nobody of this version can take up an unfinished job, if so. Its tasks are not looked at.
-    async fn unreadable(&self, job: JobKey) -> Result<Option<Unreadable>, StoreError>;
+    /// Why nobody of this version can take up an unfinished job, if so.
+    async fn unreadable(&self, job: JobKey) -> Result<Option<Unreadable>, StoreError> {
+        Ok(self.open_jobs(vec![job]).await?.unreadable.pop())
+    }
     /// The sessions of a shard's queues.
     async fn sessions(&self, shard: ShardId) -> Result<Vec<(SessionId, WorkerId, QueueName)>, StoreError>;
     async fn queue_of(&self, session: SessionId) -> Result<Option<QueueName>, StoreError>;

@@ -65,7 +65,7 @@ impl Scene {
             queue: QueueName::default(),
             host: "h".into(),
             pid: 7,
-            capacity: Needs { cpus: Cpus { milli: 2_000 }, memory: Bytes(0) },
+            capacity: Needs { cpus: Cpus { milli: 3_000 }, memory: Bytes(0) },
             draining: false,
             leaving: false,
             held: held.collect(),
@@ -405,4 +405,17 @@ fn while_a_write_takes_long_no_more_output_gathers_than_a_bound_and_nothing_goes
     assert!(effects.into_iter().any(|effect| parcels(effect).is_some()), "and work goes on");
     scene.tell(Input::Settled(Settling::Written));
     assert_eq!(scene.turn().iter().filter_map(acknowledges).collect::<Vec<_>>(), [heard]);
+}
+
+#[test]
+fn whoever_has_lost_its_shard_removes_no_queue() {
+    let (mut scene, gone) = (Scene::new(), "gone".parse::<QueueName>().unwrap());
+    scene.tell(Input::Asked(Ask::Queues { defined: vec![defined(&gone)], removed: Vec::new() }));
+    let removed = vec![Removed { queue: gone.clone(), revision: 2 }];
+    scene.tell(Input::Asked(Ask::Queues { defined: Vec::new(), removed }));
+    scene.pass(Duration::from_secs(10));
+    scene.tell(Input::Tick(Reach::Near));
+    let removes = |effect: &Effect<u32>| matches!(effect, Effect::Send(Outgoing::Remove(queue)) if *queue == gone);
+    assert!(!scene.turn_with(Tenure::Lapsed, Inbox::Empty).iter().any(removes));
+    assert!(scene.turn().iter().any(removes), "its owner does");
 }

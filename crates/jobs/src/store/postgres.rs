@@ -25,7 +25,7 @@ use mutirao_store::{Migration, Postgres, StoreError};
 use super::held::WAITED_FOR;
 use super::{
     AskedBefore, Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJobs, OpenTasks, Settlement,
-    Settling, Unreadable,
+    Settling,
 };
 use crate::entries::{Kind, Segment, unpack};
 
@@ -97,10 +97,6 @@ impl JobStore for PostgresJobs {
 
     async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<OpenJobs, StoreError> {
         look::open_jobs(&self.0, &keys).await
-    }
-
-    async fn unreadable(&self, job: JobKey) -> Result<Option<Unreadable>, StoreError> {
-        look::unreadable(&self.0, job).await
     }
 
     async fn sessions(&self, shard: ShardId) -> Result<Vec<(SessionId, WorkerId, QueueName)>, StoreError> {

@@ -22,7 +22,7 @@ use rusqlite::{OptionalExtension, params};
 use super::held::WAITED_FOR;
 use super::{
     AskedBefore, Card, Created, Forgotten, JobFilter, JobStore, KeptOutput, NewJob, OpenJobs, OpenTasks, Settlement,
-    Settling, Unreadable,
+    Settling,
 };
 use crate::entries::{Kind, Segment, unpack};
 
@@ -74,10 +74,6 @@ impl JobStore for SqliteJobs {
 
     async fn open_jobs(&self, keys: Vec<JobKey>) -> Result<OpenJobs, StoreError> {
         self.0.read(move |db| look::open_jobs(db, &keys)).await
-    }
-
-    async fn unreadable(&self, job: JobKey) -> Result<Option<Unreadable>, StoreError> {
-        self.0.read(move |db| look::unreadable(db, job)).await
     }
 
     async fn sessions(&self, shard: ShardId) -> Result<Vec<(SessionId, WorkerId, QueueName)>, StoreError> {

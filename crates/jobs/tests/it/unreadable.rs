@@ -15,6 +15,7 @@ use crate::store::{create, home};
 
 on_both! {
     a_job_that_cannot_be_read_hides_no_other_and_can_be_cancelled,
+    a_job_of_whose_tasks_one_row_is_damaged_is_held_and_no_other,
     a_session_of_a_queue_that_cannot_be_named_hides_no_other,
     a_definition_that_cannot_be_read_is_replaced_and_deleted_like_any_other,
 }
@@ -43,6 +44,24 @@ async fn a_job_that_cannot_be_read_hides_no_other_and_can_be_cancelled(engine: &
     assert!(store.cancel(two, Timestamp(20)).await.unwrap());
     assert_eq!(keys(&store).await, (vec![one, four], vec![three]));
     assert_eq!(store.unreadable(two).await.unwrap(), None, "it is over");
+}
+
+/// A number that no program of ours writes.
+const DAMAGED: &str = "INSERT INTO tasks (job, idx, state, n, failures, losses) VALUES (2, 1, 0, 1, -7, 0)";
+
+async fn a_job_of_whose_tasks_one_row_is_damaged_is_held_and_no_other(engine: &Engine) {
+    let store = engine.open().await;
+    for _ in 0..3 {
+        create(&store, 2).await;
+    }
+    engine.tamper(DAMAGED).await;
+    let [one, two, three] = [1, 2, 3].map(JobKey);
+    assert_eq!(keys(&store).await, (vec![one, three], vec![two]));
+    let why = store.unreadable(two).await.unwrap().unwrap().why;
+    assert!(why.contains("its tasks is damaged"), "{why}");
+    assert_eq!(store.unreadable(three).await.unwrap(), None);
+    assert!(store.cancel(two, Timestamp(20)).await.unwrap(), "somebody may end it");
+    assert_eq!(keys(&store).await, (vec![one, three], vec![]));
 }
 
 async fn a_session_of_a_queue_that_cannot_be_named_hides_no_other(engine: &Engine) {

@@ -18,6 +18,7 @@ use mutirao_store::{Postgres, StoreError};
 use super::rows;
 use crate::desk::ledger::Trace;
 use crate::desk::order::Rank;
+use crate::store::damaged::Damaged;
 use crate::store::{JobFilter, KeptOutput, OpenJob, OpenJobs, OpenTasks, Unreadable};
 
 pub async fn open_keys(store: &Postgres, shard: ShardId) -> Result<Vec<JobKey>, StoreError> {
@@ -47,7 +48,8 @@ pub async fn open_jobs(store: &Postgres, keys: &[JobKey]) -> Result<OpenJobs, St
     let mut connection = store.connection().await?;
     // Jobs and their tasks must be of one moment.
     let tx = connection.snapshot().await?;
-    let OpenJobs { mut jobs, unreadable } = heads(&tx, keys).await?;
+    let OpenJobs { mut jobs, mut unreadable } = heads(&tx, keys).await?;
+    let mut damaged = Damaged::default();
     let keys: Vec<i64> = jobs.iter().map(|job| job.key.0 as i64).collect();
     let places: HashMap<i64, usize> = jobs.iter().enumerate().map(|(i, job)| (job.key.0 as i64, i)).collect();
     let statement = tx
@@ -57,13 +59,13 @@ pub async fn open_jobs(store: &Postgres, keys: &[JobKey]) -> Result<OpenJobs, St
     let mut tasks = pin!(tx.query_raw(&statement, [&keys as &(dyn ToSql + Sync)]).await?);
     while let Some(row) = tasks.try_next().await? {
         let Some(place) = places.get(&row.try_get(0)?) else { continue };
-        jobs[*place].traces.push(trace(&row)?);
+        match trace(&row) {
+            Ok(trace) => jobs[*place].traces.push(trace),
+            Err(error) => damaged.found(jobs[*place].key, error),
+        }
     }
+    damaged.set_apart(&mut jobs, &mut unreadable);
     Ok(OpenJobs { jobs, unreadable })
-}
-
-pub async fn unreadable(store: &Postgres, job: JobKey) -> Result<Option<Unreadable>, StoreError> {
-    Ok(heads(&store.connection().await?, &[job]).await?.unreadable.pop())
 }
 
 /// Unfinished jobs without what became of their tasks.

@@ -15,6 +15,7 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use super::rows;
 use crate::desk::ledger::Trace;
 use crate::desk::order::Rank;
+use crate::store::damaged::Damaged;
 use crate::store::{JobFilter, KeptOutput, OpenJob, OpenJobs, OpenTasks, Unreadable};
 
 pub fn open_keys(db: &Connection, shard: ShardId) -> Result<Vec<JobKey>> {
@@ -41,7 +42,8 @@ pub fn open_tasks(db: &Connection, queue: &QueueName) -> Result<OpenTasks> {
 }
 
 pub fn open_jobs(db: &Connection, keys: &[JobKey]) -> Result<OpenJobs> {
-    let OpenJobs { mut jobs, unreadable } = heads(db, keys)?;
+    let OpenJobs { mut jobs, mut unreadable } = heads(db, keys)?;
+    let mut damaged = Damaged::default();
     let keys = list(jobs.iter().map(|job| job.key))?;
     let places: HashMap<i64, usize> = jobs.iter().enumerate().map(|(i, job)| (job.key.0 as i64, i)).collect();
     let mut tasks = db.prepare_cached(
@@ -51,23 +53,27 @@ pub fn open_jobs(db: &Connection, keys: &[JobKey]) -> Result<OpenJobs> {
     let mut rows = tasks.query([&keys])?;
     while let Some(row) = rows.next()? {
         let Some(place) = places.get(&row.get(0)?) else { continue };
-        let index = row.get(1)?;
-        jobs[*place].traces.push(match row.get::<_, u8>(2)? {
-            0 => Trace::Again {
-                index,
-                tries: row.get(3)?,
-                failures: row.get(4)?,
-                losses: row.get(5)?,
-                not_before: Timestamp(row.get::<_, Option<i64>>(6)?.unwrap_or(0)),
-            },
-            _ => Trace::Ended(index),
-        });
+        match trace(row) {
+            Ok(trace) => jobs[*place].traces.push(trace),
+            Err(error) => damaged.found(jobs[*place].key, error),
+        }
     }
+    damaged.set_apart(&mut jobs, &mut unreadable);
     Ok(OpenJobs { jobs, unreadable })
 }
 
-pub fn unreadable(db: &Connection, job: JobKey) -> Result<Option<Unreadable>> {
-    Ok(heads(db, &[job])?.unreadable.pop())
+fn trace(row: &Row<'_>) -> Result<Trace> {
+    let index = row.get(1)?;
+    Ok(match row.get::<_, u8>(2)? {
+        0 => Trace::Again {
+            index,
+            tries: row.get(3)?,
+            failures: row.get(4)?,
+            losses: row.get(5)?,
+            not_before: Timestamp(row.get::<_, Option<i64>>(6)?.unwrap_or(0)),
+        },
+        _ => Trace::Ended(index),
+    })
 }
 
 /// Unfinished jobs without what became of their tasks.
