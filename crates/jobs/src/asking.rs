@@ -21,6 +21,8 @@ use crate::question::{Answer, Answered, Asked, Question, answers_to, asks_of};
 const WAITING_MAX: usize = 4_096;
 /// After which a question is asked again.
 const AGAIN: Duration = Duration::from_millis(500);
+/// Questions of one millisecond of a life have numbers of their own.
+const NUMBER_BITS: u32 = 16;
 /// Between two tries at a door that closes.
 const BLINK: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_millis(200);
@@ -50,14 +52,9 @@ pub(crate) struct Asking {
 
 impl Asking {
     pub fn new(broker: Broker, clock: Arc<dyn Clock>, doors: Doors, me: &MemberId) -> Arc<Self> {
-        Arc::new(Self {
-            broker,
-            clock,
-            doors,
-            answer_to: answers_to(&me.0),
-            waiting: Mutex::default(),
-            last_number: AtomicU64::new(0),
-        })
+        // A member goes on under its name after a restart: what its former life was answered late must match nothing.
+        let last_number = AtomicU64::new((clock.now().0.max(0) as u64) << NUMBER_BITS);
+        Arc::new(Self { broker, clock, doors, answer_to: answers_to(&me.0), waiting: Mutex::default(), last_number })
     }
 
     pub async fn ask(&self, shard: ShardId, question: Question, patience: Duration) -> Result<Answer, Silent> {

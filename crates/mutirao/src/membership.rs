@@ -1,11 +1,14 @@
 //! This process among the managers of an installation: who it is, for how long it is believed, and whether it may be there.
 //!
 //! Whoever holds the lock of a data folder knows that whoever held it before is dead. So each manager leaves its name
-//! there, and its successor frees what it owned: a restart waits for no lease.
+//! there, and its successor frees what it owned: a restart waits for no lease. It goes on under the same name, so that it
+//! gets the shards that it had and the others keep theirs: which shard is whose follows from the names. Under another host
+//! name, as another user, or in a copy of the folder it is somebody else.
 //!
 //! A member's name says as whom it speaks at the broker: `mutirao@host-…`, or `alone-host-…` without a RabbitMQ. So whoever
 //! starts sees whether the others could believe it, and people see it in `shard list`.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -70,14 +73,15 @@ pub struct Membership {
 
 impl Membership {
     pub async fn take_up(leases: &Shared, database: &Database, reach: Reach, data: &Path) -> Result<Self, Failure> {
-        let member = MemberId::mint(&reach.name_on(&machine::host_name()));
+        let (name, folder) = (reach.name_on(&machine::host_name()), std::fs::metadata(data)?.ino());
         let file = data.join(MEMBER_FILE);
-        if let Ok(before) = std::fs::read_to_string(&file) {
-            let before = MemberId(before.trim().into());
+        let before = Before::read(&file).filter(|before| before.was_in(folder));
+        if let Some(Before { member, .. }) = &before {
             for group in [GROUP, mutirao_monitors::GROUP] {
-                bury(leases, group, &before).await.map_err(trouble)?;
+                bury(leases, group, member).await.map_err(trouble)?;
             }
         }
+        let member = before.and_then(|before| before.goes_on_as(&name)).unwrap_or_else(|| MemberId::mint(&name));
         let terms = match database {
             // The lock of the data folder keeps everybody else away.
             Database::Sqlite(_) => Terms::alone(),
@@ -87,9 +91,43 @@ impl Membership {
             }
         };
         let beside = data.join(format!("{MEMBER_FILE}.new"));
-        std::fs::write(&beside, format!("{member}\n"))?;
+        std::fs::write(&beside, Before { member: member.clone(), folder: Some(folder) }.written())?;
         std::fs::rename(&beside, &file)?;
         Ok(Self { member, terms })
+    }
+}
+
+/// Who held a data folder before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Before {
+    member: MemberId,
+    /// The number of the folder. Older programs wrote none.
+    folder: Option<u64>,
+}
+
+impl Before {
+    fn read(file: &Path) -> Option<Self> {
+        let text = std::fs::read_to_string(file).ok()?;
+        let mut lines = text.lines();
+        let member = MemberId(lines.next()?.trim().into());
+        Some(Self { member, folder: lines.next().and_then(|number| number.trim().parse().ok()) })
+    }
+
+    fn written(&self) -> String {
+        let folder = self.folder.map(|number| format!("{number}\n")).unwrap_or_default();
+        format!("{}\n{folder}", self.member)
+    }
+
+    /// In a copy of its folder its name proves nothing: it may live.
+    fn was_in(&self, folder: u64) -> bool {
+        self.folder.is_none_or(|number| number == folder)
+    }
+
+    /// The same member, if it would be called the same today.
+    fn goes_on_as(self, name: &str) -> Option<MemberId> {
+        let minted = self.member.0.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
+        let same = minted.is_some_and(|minted| minted.len() == 16 && minted.bytes().all(|b| b.is_ascii_hexdigit()));
+        same.then_some(self.member)
     }
 }
 
@@ -119,6 +157,8 @@ fn trouble(error: StoreError) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use mutirao_shards::store::sqlite;
+
     use super::*;
 
     fn everybody(user: &str) -> Reach {
@@ -135,6 +175,45 @@ mod tests {
         assert_eq!(broker_user_of(&member(&everybody("ana@lab"))), Some("ana@lab"));
         assert_eq!(broker_user_of(&member(&Reach::OwnWorkers)), None);
         assert_eq!(broker_user_of(&MemberId("host-1-0123456789abcdef".into())), None);
+    }
+
+    async fn take_up(leases: &Shared, database: &Database, data: &Path) -> MemberId {
+        let taken = Membership::take_up(leases, database, Reach::OwnWorkers, data).await;
+        taken.unwrap_or_else(|_| panic!("it is refused")).member
+    }
+
+    #[tokio::test]
+    async fn a_manager_goes_on_under_its_name_after_a_restart_and_a_copy_of_its_folder_is_another() {
+        let home = tempfile::tempdir().unwrap();
+        let [data, copy] = ["data", "copy"].map(|name| home.path().join(name));
+        for dir in [&data, &copy] {
+            std::fs::create_dir(dir).unwrap();
+        }
+        let file = home.path().join("db");
+        let database = Database::Sqlite(mutirao_store::Sqlite::open(&file, sqlite::MIGRATIONS).unwrap());
+        let leases: Shared = mutirao_shards::store::open(&database, None).await.unwrap();
+        let first = take_up(&leases, &database, &data).await;
+        leases.found(GROUP, 16).await.unwrap();
+        let (shard, lease) = (mutirao_shards::ShardId(3), Duration::from_secs(10));
+        leases.claim(GROUP, shard, Default::default(), &first, lease).await.unwrap();
+
+        std::fs::copy(data.join(MEMBER_FILE), copy.join(MEMBER_FILE)).unwrap();
+        assert_ne!(take_up(&leases, &database, &copy).await, first);
+        let owner = async || leases.leases(GROUP).await.unwrap()[0].owner.clone();
+        assert_eq!(owner().await, Some(first.clone()), "whoever has the folder itself may live");
+
+        assert_eq!(take_up(&leases, &database, &data).await, first);
+        assert_eq!(owner().await, None, "what it had is free at once");
+    }
+
+    #[test]
+    fn another_host_or_user_is_another_member() {
+        let before = |member: &str| Before { member: MemberId(member.into()), folder: None };
+        assert!(before("ana@host-0123456789abcdef").goes_on_as("ana@host").is_some());
+        for other in ["rui@host", "ana@host-2", "ana", "alone-host"] {
+            assert_eq!(before("ana@host-0123456789abcdef").goes_on_as(other), None, "{other}");
+        }
+        assert_eq!(before("ana@host-1-0123456789abcdef").goes_on_as("ana@host"), None);
     }
 
     #[test]

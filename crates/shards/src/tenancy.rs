@@ -219,7 +219,7 @@ impl Tenancy {
     /// From now on: claim nothing, hand everything over, as soon as the others have had the time to notice.
     pub fn leave(&mut self, now: Mono) {
         let others = self.alive(now).into_iter().any(|member| member != self.me);
-        self.intent = Intent::Leave(if others { now.plus(self.terms.beat) } else { now });
+        self.intent = Intent::Leave(if others { now.plus(self.terms.notice()) } else { now });
         self.tick(now);
     }
 

@@ -19,6 +19,8 @@ pub struct Terms {
     pub beat: Duration,
     /// Between two looks while a shard that should be here is still with another.
     pub look: Duration,
+    /// Between two looks otherwise, at most: within it the others notice that somebody leaves.
+    pub glance: Duration,
     /// How long one call to the store may take.
     pub call_max: Duration,
     /// How long an owner that was asked to leave may go on settling.
@@ -51,7 +53,8 @@ impl Terms {
             lease,
             margin: lease / 5,
             beat: lease / 5,
-            look: lease / 40,
+            look: lease / 100,
+            glance: lease / 30,
             call_max: lease / 5,
             settle_max: lease * 3,
             company: Company::Others,
@@ -60,7 +63,12 @@ impl Terms {
 
     /// For the one process that has the store to itself.
     pub fn alone() -> Self {
-        Self { beat: CENTURY / 5, company: Company::Alone, ..Self::default() }
+        Self { beat: CENTURY / 5, glance: CENTURY / 5, company: Company::Alone, ..Self::default() }
+    }
+
+    /// How long after its goodbye a member goes on: by then the others have seen it and stand ready.
+    pub fn notice(&self) -> Duration {
+        self.glance + self.look
     }
 
     /// How long an owner believes in its lease, from before the renewal left.
@@ -79,7 +87,7 @@ impl Terms {
         if self.margin.is_zero() || self.margin >= self.lease {
             return bad("the margin must be more than nothing and less than the lease");
         }
-        if self.beat.is_zero() || self.look.is_zero() || self.call_max.is_zero() {
+        if [self.beat, self.look, self.glance, self.call_max].iter().any(Duration::is_zero) {
             return bad("beats, looks and calls must take some time");
         }
         if self.beat * BEATS_IN_A_TENURE_MIN > self.tenure() {

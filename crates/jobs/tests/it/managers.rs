@@ -62,7 +62,12 @@ impl Town {
             schema: Schema::in_database(&server).await,
             broker: Memory::new(None, Limits::default()),
             folder: tempfile::tempdir().unwrap(),
-            terms: Terms { beat: Duration::from_secs(1), look: Duration::from_millis(100), ..Terms::of(LEASE_LONG) },
+            terms: Terms {
+                beat: Duration::from_secs(1),
+                look: Duration::from_millis(100),
+                glance: Duration::from_millis(500),
+                ..Terms::of(LEASE_LONG)
+            },
             waiting_max: 1_000_000,
         })
     }

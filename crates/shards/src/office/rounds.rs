@@ -47,7 +47,7 @@ impl Rounds {
             }
             let now = office.clock.monotonic();
             let pause = match pace {
-                Pace::Steady => self.next_beat.since(now),
+                Pace::Steady => self.next_beat.since(now).min(office.dice.jitter(office.terms.glance)),
                 Pace::Brisk => office.dice.jitter(office.terms.look),
             };
             tokio::select! {

@@ -110,3 +110,26 @@ fn one_of_two_managers_frozen_past_its_lease_changes_nothing_when_it_wakes() {
         still_works(manager);
     }
 }
+
+#[test]
+fn a_manager_that_is_restarted_gets_its_shards_back_and_the_other_keeps_its_own() {
+    let Some(mut pair) = Pair::start() else { return };
+    let owners = |manager: &Installation| {
+        let views = shards(manager).into_iter();
+        views.map(|view| (view.shard, view.owner, view.generation)).collect::<Vec<_>>()
+    };
+    let before = owners(&pair.other);
+    assert!(pair.owner.terminate().success());
+    wait::until("the other to own everything", SOON, || {
+        owned(&shards(&pair.other), &pair.other) == JOBS_SHARDS as usize
+    });
+    pair.owner.restart();
+    let name = |(shard, owner, _): &(_, _, _)| (*shard, Option::clone(owner));
+    wait::until("everybody to have what it had", SOON, || {
+        owners(&pair.other).iter().map(name).eq(before.iter().map(name))
+    });
+    let its_own = shards(&pair.other).into_iter().find(|view| view.address == Some(pair.other.url())).unwrap().owner;
+    let kept = |rows: Vec<_>| rows.into_iter().filter(|(_, owner, _)| *owner == its_own).collect::<Vec<_>>();
+    assert_eq!(kept(owners(&pair.other)), kept(before), "in the same generation");
+    still_works(&pair.owner);
+}

@@ -117,7 +117,7 @@ impl Process {
         self.script.extend(errands.claims.into_iter().map(Question::Claim));
         self.script.extend(errands.forget.into_iter().map(|(member, beats)| Question::Forget(member, Some(beats))));
         self.next_round = match errands.pace {
-            Pace::Steady => self.next_beat,
+            Pace::Steady => self.next_beat.min(now.plus(TERMS.glance)),
             Pace::Brisk => now.plus(TERMS.look),
         };
     }

@@ -20,6 +20,7 @@ pub const TERMS: Terms = Terms {
     margin: Duration::from_millis(LEASE_MS / 5),
     beat: Duration::from_millis(LEASE_MS / 5),
     look: Duration::from_millis(LEASE_MS / 40),
+    glance: Duration::from_millis(LEASE_MS / 20),
     call_max: Duration::from_millis(LEASE_MS / 2),
     settle_max: Duration::from_millis(LEASE_MS * 3),
     company: Company::Others,

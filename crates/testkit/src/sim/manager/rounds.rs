@@ -121,7 +121,7 @@ impl Rounds {
         self.script.extend(errands.claims.into_iter().map(|claim| Question::Claim(me.clone(), claim)));
         self.script.extend(errands.forget.into_iter().map(|(member, beats)| Question::Forget(member, Some(beats))));
         self.next_round = match errands.pace {
-            Pace::Steady => self.next_beat,
+            Pace::Steady => self.next_beat.min(now.plus(self.terms.glance)),
             Pace::Brisk => now.plus(self.terms.look),
         };
     }
