@@ -13,7 +13,7 @@ use mutirao_broker::link::{Permit, prepare, serve};
 use mutirao_core::auth::Duty;
 use mutirao_core::check::{OUTCOMES, PLACES, checks_of};
 use mutirao_core::envelope::{control_of, tasks_of};
-use mutirao_core::sender::{speaks_for_itself, speaks_for_its_queue};
+use mutirao_core::sender::{speaks_for_its_queue, speaks_for_itself};
 use mutirao_core::{Clock, Problem, WorkerId};
 use mutirao_surface::{Rejection, only};
 
