@@ -107,6 +107,11 @@ impl Call {
         Ok(self.header("content-type", "application/json"))
     }
 
+    /// Not repeated, whatever happens to its answer.
+    pub fn once(self) -> Self {
+        Self { repeat: Repeat::Never, ..self }
+    }
+
     pub fn header(mut self, name: &'static str, value: &str) -> Self {
         // Our own values are always fit for a header; one that is not is left out, and the server says what it lacks.
         if let Ok(value) = HeaderValue::from_str(value) {

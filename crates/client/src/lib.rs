@@ -27,6 +27,7 @@ mod events;
 mod fleet;
 mod http;
 mod jobs;
+pub mod kv;
 mod monitors;
 mod queues;
 mod sse;

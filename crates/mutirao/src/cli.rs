@@ -8,6 +8,7 @@ mod config;
 mod elastic;
 mod flags;
 mod job;
+mod kv;
 mod logs;
 mod merged;
 mod misuse;
@@ -119,6 +120,8 @@ pub enum Noun {
     Queue(queue::QueueArgs),
     /// Monitors: services that are checked every interval
     Monitor(monitor::MonitorArgs),
+    /// Small shared state: values under keys
+    Kv(kv::KvArgs),
     /// Make everything as files declare it
     Apply(apply::ApplyArgs),
     /// The workers that run tasks
@@ -152,6 +155,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Noun::Task(args) => task::run(&globals, args).await.map(|()| 0),
         Noun::Queue(args) => queue::run(&globals, args).await.map(|()| 0),
         Noun::Monitor(args) => monitor::run(&globals, args).await,
+        Noun::Kv(args) => kv::run(&globals, args).await.map(|()| 0),
         Noun::Apply(args) => apply::run(&globals, args).await.map(|()| 0),
         Noun::Worker(args) => worker::run(&globals, args).await.map(|()| 0),
         Noun::Node(args) => node::run(&globals, args).await.map(|()| 0),

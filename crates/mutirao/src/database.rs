@@ -64,14 +64,15 @@ pub fn postgres_steps() -> Vec<Migration> {
     let shards = mutirao_shards::store::postgres::MIGRATIONS;
     let fleet = mutirao_fleet::POSTGRES_MIGRATIONS;
     let monitors = mutirao_monitors::POSTGRES_MIGRATIONS;
-    [mutirao_api::POSTGRES_MIGRATIONS, shards, mutirao_jobs::POSTGRES_MIGRATIONS, fleet, monitors, BLOBS_MIGRATIONS]
+    let kv = mutirao_kv::POSTGRES_MIGRATIONS;
+    [mutirao_api::POSTGRES_MIGRATIONS, shards, mutirao_jobs::POSTGRES_MIGRATIONS, fleet, monitors, kv, BLOBS_MIGRATIONS]
         .concat()
 }
 
 fn sqlite_steps() -> Vec<Migration> {
     let shards = mutirao_shards::store::sqlite::MIGRATIONS;
-    let monitors = mutirao_monitors::MIGRATIONS;
-    [mutirao_api::MIGRATIONS, shards, mutirao_jobs::MIGRATIONS, mutirao_fleet::MIGRATIONS, monitors].concat()
+    let (monitors, kv) = (mutirao_monitors::MIGRATIONS, mutirao_kv::MIGRATIONS);
+    [mutirao_api::MIGRATIONS, shards, mutirao_jobs::MIGRATIONS, mutirao_fleet::MIGRATIONS, monitors, kv].concat()
 }
 
 /// Whoever forgets to name the server must not get an empty installation in its place, nor a backup of one.

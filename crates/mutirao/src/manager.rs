@@ -11,6 +11,7 @@ use mutirao_broker::Rabbit;
 use mutirao_core::{Clock, Dice, QueueName, SystemClock};
 use mutirao_fleet::{Fleets, FleetsParts};
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
+use mutirao_kv::{Kv, KvParts};
 use mutirao_monitors::placement::Standing;
 use mutirao_monitors::service::Inside;
 use mutirao_monitors::{Monitors, MonitorsParts};
@@ -39,6 +40,7 @@ pub struct Manager {
     api: Arc<Api>,
     jobs: Jobs,
     monitors: Monitors,
+    kv: Kv,
     store: Database,
     rabbit: Option<Arc<Rabbit>>,
     shutdown: CancellationToken,
@@ -89,6 +91,19 @@ impl Manager {
         .await
         .map_err(failed)?;
         let shutdown = CancellationToken::new();
+        let kv = Kv::start(KvParts {
+            store: store.clone(),
+            leases: leases.clone(),
+            terms,
+            member: member.clone(),
+            address: shown_url(settings, scheme, address),
+            clock: clock.clone(),
+            dice: dice.clone(),
+            keep: settings.kv_keep.0,
+            shutdown: shutdown.clone(),
+        })
+        .await
+        .map_err(failed)?;
         let monitors = Monitors::start(MonitorsParts {
             store: store.clone(),
             leases: leases.clone(),
@@ -122,7 +137,7 @@ impl Manager {
             broker,
             blobs,
             clock,
-            capabilities: vec![jobs.capability(), fleets.capability(), monitors.capability()],
+            capabilities: vec![jobs.capability(), fleets.capability(), monitors.capability(), kv.capability()],
             ways,
             settings: api_settings(settings, tls),
             shutdown: shutdown.clone(),
@@ -137,7 +152,7 @@ impl Manager {
             async move { api.serve(listener).await }
         });
         write_address(&data, &url)?;
-        Ok(Self { url, token_file, data, api, jobs, monitors, store, rabbit, shutdown, serving, _lock: lock })
+        Ok(Self { url, token_file, data, api, jobs, monitors, kv, store, rabbit, shutdown, serving, _lock: lock })
     }
 
     /// A one-time token for a worker that this process starts itself.
@@ -192,7 +207,7 @@ impl Manager {
             let _ = self.serving.await;
         }
         // At once: each waits until the other managers stand ready.
-        tokio::join!(self.monitors.stop(), self.jobs.stop());
+        tokio::join!(self.monitors.stop(), self.kv.stop(), self.jobs.stop());
         if let Some(rabbit) = self.rabbit {
             rabbit.close();
         }

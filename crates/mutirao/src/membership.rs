@@ -77,7 +77,7 @@ impl Membership {
         let file = data.join(MEMBER_FILE);
         let before = Before::read(&file).filter(|before| before.was_in(folder));
         if let Some(Before { member, .. }) = &before {
-            for group in [GROUP, mutirao_monitors::GROUP] {
+            for group in [GROUP, mutirao_monitors::GROUP, mutirao_kv::GROUP] {
                 bury(leases, group, member).await.map_err(trouble)?;
             }
         }

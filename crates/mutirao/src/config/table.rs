@@ -135,6 +135,8 @@ settings! {
     "elastic.layer" => elastic_layer: InLayer = "cloud";
     /// How old the resource manager's key may become before it takes a new one.
     "elastic.key_age" => elastic_key_age: Span = "30days";
+    /// How long kv remembers what its keys were: whoever lists or watches may be that far behind.
+    "kv.keep" => kv_keep: Span = "1day";
     /// How long the outcomes of monitors are kept, and what is left of monitors that were removed.
     "monitors.keep" => monitors_keep: Span = "30days";
     /// Whether monitors may probe link-local addresses and the metadata services of clouds, which hand out credentials.

@@ -9,6 +9,7 @@ mod database;
 mod elastic;
 mod faults;
 mod growing;
+mod kv;
 mod merging;
 mod metrics;
 mod monitors;

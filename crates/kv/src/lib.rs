@@ -1,0 +1,35 @@
+//! kv: small shared state. A write is answered when it is durable, applied in order, and a key's revision only grows.
+//!
+//! - [`write`](mod@write) is what is asked for: keys, values, conditions, and the name by which a write can be asked after.
+//! - [`fold`](mod@fold) is what writes make of entries: a pure function, in order, of hundreds at a time.
+//! - [`point`] is a moment of the whole: one revision for each shard. Lists and watchers go by it.
+//!
+//! All of that is pure. Around it:
+//!
+//! - [`store`] keeps entries, their history and who has been heard; [`applier`] applies what is given, a batch at a time, for
+//!   each shard that this process owns.
+//! - [`service`] is the capability: what is asked of it by people, over [`routes`]; [`view`] is how entries look there.
+//!
+//! Not here yet: writes queued at RabbitMQ, a shared cache.
+
+pub mod applier;
+pub mod fold;
+pub mod point;
+pub mod routes;
+pub mod service;
+pub mod store;
+pub mod view;
+mod watch;
+pub mod write;
+
+pub use fold::{Entry, Event, Fate, Kind, fold};
+pub use point::Point;
+pub use service::{Kv, KvParts};
+pub use store::postgres::MIGRATIONS as POSTGRES_MIGRATIONS;
+pub use store::sqlite::MIGRATIONS;
+pub use write::{Change, Condition, Key, Place, Value, Write, WriteId};
+
+/// The group of shards that keys fall into.
+pub const GROUP: &str = "kv";
+/// Into how many. Part of the data: it never changes.
+pub const SHARDS: u32 = 16;

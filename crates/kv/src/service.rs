@@ -1,0 +1,418 @@
+//! The capability: what people and programs ask of kv.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mutirao_core::auth::Principal;
+use mutirao_core::clock::ClockExt;
+use mutirao_core::{Clock, Dice, Problem, ShardId, Timestamp};
+use mutirao_shards::{MemberId, Shards, ShardsError, ShardsParts, Shared as Leases, Terms};
+use mutirao_store::{Database, StoreError};
+use mutirao_surface::{Capability, Ready};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::applier::{self, Answer, Bench, Intake, NotTaken};
+use crate::fold::{Entry, Fate};
+use crate::point::Point;
+use crate::store::{self, Known, Page, Past, Range, Shared as Store};
+use crate::write::{Change, Condition, Key, Place, Value, Write, WriteId};
+use crate::{GROUP, SHARDS, routes};
+
+/// Operations in one batch.
+pub const BATCH_MAX: usize = 1_000;
+/// The longest that a read or a question waits.
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
+/// How long a write waits for its shard to have an owner again.
+const OWNER_WITHIN: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(50);
+
+pub struct KvParts {
+    pub store: Database,
+    pub leases: Leases,
+    pub terms: Terms,
+    pub member: MemberId,
+    pub address: String,
+    pub clock: Arc<dyn Clock>,
+    pub dice: Arc<Dice>,
+    /// For how long the past is kept.
+    pub keep: Duration,
+    /// Whoever watches is let go when it ends.
+    pub shutdown: CancellationToken,
+}
+
+/// Clones share it.
+#[derive(Clone)]
+pub struct Kv(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    clock: Arc<dyn Clock>,
+    shards: Shards,
+    intake: Intake,
+    applied: Arc<Vec<watch::Sender<u64>>>,
+    shutdown: CancellationToken,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// How a write stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WriteState {
+    /// Durable, not applied yet.
+    Queued,
+    Applied,
+    /// Applied; another write has taken its place since.
+    Superseded,
+    /// Its condition did not hold; nothing was changed.
+    Conflict,
+}
+
+/// What is known of a write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WriteView {
+    /// By which it can be asked after.
+    pub write: String,
+    pub state: WriteState,
+    /// Of the key, once it is applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
+}
+
+/// A key in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    pub key: Key,
+    pub entry: Entry,
+}
+
+/// Where a list goes on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Position {
+    /// As it was when the list was begun.
+    point: Point,
+    at: Timestamp,
+    from: String,
+}
+
+/// A part of a list, as it was when the list was begun.
+#[derive(Clone, Debug)]
+pub struct ListPage {
+    pub entries: Vec<Listed>,
+    pub point: Point,
+    pub next: Option<Position>,
+}
+
+/// What a read must have seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AtLeast {
+    pub revision: Option<u64>,
+    pub write: Option<WriteId>,
+}
+
+impl Kv {
+    /// Joins those who own the keys.
+    pub async fn start(parts: KvParts) -> Result<Self, ShardsError> {
+        let KvParts { store, leases, terms, member, address, clock, dice, keep, shutdown } = parts;
+        let store = store::open(&store);
+        let shards = Shards::start(ShardsParts {
+            store: leases,
+            clock: clock.clone(),
+            dice: dice.clone(),
+            group: GROUP,
+            count: SHARDS,
+            member,
+            address,
+            terms,
+        })
+        .await?;
+        let applied = applier::nothing_applied();
+        let bench = Bench {
+            store: store.clone(),
+            clock: clock.clone(),
+            dice,
+            shards: shards.clone(),
+            keep,
+            applied: applied.clone(),
+        };
+        let (intake, tasks) = applier::start(bench);
+        Ok(Self(Arc::new(Inner { store, clock, shards, intake, applied, shutdown, tasks: Mutex::new(tasks) })))
+    }
+
+    /// Writes what was taken, and gives the shards back.
+    pub async fn stop(&self) {
+        self.0.shards.leave().await;
+        self.0.tasks.lock().abort_all();
+    }
+
+    pub fn capability(&self) -> Capability {
+        Capability::new("kv", routes::routes().with_state(self.clone())).ready_when(Arc::new(self.clone()))
+    }
+
+    /// Answered when it is durable.
+    pub async fn write(
+        &self,
+        caller: &Principal,
+        key: Key,
+        change: Change,
+        condition: Condition,
+    ) -> Result<WriteView, Problem> {
+        let place = Place { namespace: caller.namespace.clone(), key };
+        self.hand_in(Write { place, change, condition }).await
+    }
+
+    /// Each for itself, those of one key in order; the answers in the order of the operations.
+    pub async fn batch(
+        &self,
+        caller: &Principal,
+        operations: Vec<(Key, Change, Condition)>,
+    ) -> Vec<Result<WriteView, Problem>> {
+        let mut waiting = Vec::new();
+        for (key, change, condition) in operations {
+            let place = Place { namespace: caller.namespace.clone(), key };
+            waiting.push(self.give(Write { place, change, condition }).await);
+        }
+        let mut answers = Vec::new();
+        for one in waiting {
+            answers.push(match one {
+                Ok(answered) => told(answered.await.unwrap_or(Answer::Lost)),
+                Err(problem) => Err(problem),
+            });
+        }
+        answers
+    }
+
+    async fn hand_in(&self, write: Write) -> Result<WriteView, Problem> {
+        let answered = self.give(write).await?;
+        told(answered.await.unwrap_or(Answer::Lost))
+    }
+
+    /// Waits for the shard to have an owner, as it has not between two of them.
+    async fn give(&self, write: Write) -> Result<tokio::sync::oneshot::Receiver<Answer>, Problem> {
+        let shard = write.place.shard();
+        let begun = self.0.clock.monotonic();
+        loop {
+            match self.0.intake.give(write.clone()) {
+                Ok(answered) => return Ok(answered),
+                Err(NotTaken::Full) => {
+                    return Err(Problem::busy("more writes wait than may", 1).remedy("send them more slowly"));
+                }
+                Err(NotTaken::NotHere) => {}
+            }
+            if self.0.clock.monotonic().since(begun) >= OWNER_WITHIN {
+                return Err(self.elsewhere(shard));
+            }
+            self.0.clock.sleep(PAUSE).await;
+        }
+    }
+
+    fn elsewhere(&self, shard: ShardId) -> Problem {
+        match self.0.shards.owner_of(shard) {
+            Some((_, address)) if !address.is_empty() => {
+                Problem::unavailable("another manager applies the writes to this key; nothing was written")
+                    .remedy(format!("ask {address}"))
+            }
+            _ => Problem::unavailable("nobody applies the writes to this key at the moment; nothing was written")
+                .remedy("try again in a few seconds"),
+        }
+    }
+
+    /// The entry as it is, or as of a write or a revision that must have been applied.
+    pub async fn read(
+        &self,
+        caller: &Principal,
+        key: Key,
+        at_least: AtLeast,
+        wait: Duration,
+    ) -> Result<(Value, Entry), Problem> {
+        let place = Place { namespace: caller.namespace.clone(), key };
+        let until = at_least.write.map(|write| self.settled(write, wait));
+        if let Some(until) = until {
+            until.await?;
+        }
+        if let Some(revision) = at_least.revision {
+            self.reached(place.shard(), revision, wait).await?;
+        }
+        let found = self.0.store.entry(place.clone()).await.map_err(refused)?;
+        let now = self.0.clock.now();
+        match found.as_ref().and_then(|entry| entry.seen_at(now)) {
+            Some(value) => Ok((value.clone(), found.clone().unwrap_or_else(|| unreachable!("it was just seen")))),
+            None => Err(missing(&place.key)),
+        }
+    }
+
+    /// What is known of a write, after having waited for it as long as may be.
+    pub async fn settled(&self, id: WriteId, wait: Duration) -> Result<WriteView, Problem> {
+        let begun = self.0.clock.monotonic();
+        loop {
+            let view = |state, revision| WriteView { write: id.to_string(), state, revision };
+            match self.0.store.known(id).await.map_err(refused)? {
+                Known::Applied { revision, latest } if latest > revision => {
+                    return Ok(view(WriteState::Superseded, Some(revision)));
+                }
+                Known::Applied { revision, .. } => return Ok(view(WriteState::Applied, Some(revision))),
+                Known::Conflict => return Ok(view(WriteState::Conflict, None)),
+                Known::LongAgo => return Ok(view(WriteState::Applied, None)),
+                Known::No => {}
+            }
+            if self.0.clock.monotonic().since(begun) >= wait {
+                return Err(unknown(id));
+            }
+            self.0.clock.sleep(PAUSE).await;
+        }
+    }
+
+    async fn reached(&self, shard: ShardId, revision: u64, wait: Duration) -> Result<(), Problem> {
+        let begun = self.0.clock.monotonic();
+        loop {
+            let at = self.0.store.point().await.map_err(refused)?.at(shard);
+            if at >= revision {
+                return Ok(());
+            }
+            if self.0.clock.monotonic().since(begun) >= wait {
+                let detail = format!("the key's shard is at revision {at}, before {revision}");
+                return Err(Problem::new(504, "not-yet", "what was asked for has not been applied yet")
+                    .detail(detail)
+                    .remedy("wait longer with ?wait=30s, or check the revision: it must be one of this very key"));
+            }
+            let mut applied = self.0.applied[shard.0 as usize].subscribe();
+            let _ = self.0.clock.timeout(PAUSE, applied.changed()).await;
+        }
+    }
+
+    /// Keys that begin so, as they were when the list was begun.
+    pub async fn list(
+        &self,
+        caller: &Principal,
+        prefix: String,
+        position: Option<Position>,
+        rows: u32,
+    ) -> Result<ListPage, Problem> {
+        let (point, at, from) = match position {
+            Some(Position { point, at, from }) => (point.checked()?, at, Some(from.parse::<Key>()?)),
+            None => (self.0.store.point().await.map_err(refused)?, self.0.clock.now(), None),
+        };
+        let range = Range { namespace: caller.namespace.clone(), prefix, from };
+        match self.0.store.page(range, point.clone(), rows).await.map_err(refused)? {
+            Page::Compacted => Err(compacted()),
+            Page::Of { found, next } => {
+                let entries = found
+                    .into_iter()
+                    .filter(|found| found.entry.seen_at(at).is_some())
+                    .map(|found| Listed { key: found.key, entry: found.entry })
+                    .collect();
+                let next = next.map(|key| Position { point: point.clone(), at, from: key.as_str().into() });
+                Ok(ListPage { entries, point, next })
+            }
+        }
+    }
+
+    /// Where everything is now.
+    pub(crate) async fn point(&self) -> Result<Point, Problem> {
+        self.0.store.point().await.map_err(refused)
+    }
+
+    pub(crate) async fn past(&self, shard: ShardId, after: u64, rows: u32) -> Result<Past, Problem> {
+        self.0.store.past(shard, after, rows).await.map_err(refused)
+    }
+
+    /// Refuses a point from before what is remembered.
+    pub(crate) async fn still_known(&self, point: &Point) -> Result<(), Problem> {
+        let nothing = Range { namespace: String::new(), prefix: String::new(), from: None };
+        match self.0.store.page(nothing, point.clone(), 1).await.map_err(refused)? {
+            Page::Compacted => Err(compacted()),
+            Page::Of { .. } => Ok(()),
+        }
+    }
+
+    /// Until something was applied here, or for a while; none when the manager is stopping.
+    pub(crate) async fn changed(&self, a_while: Duration) -> Option<()> {
+        let mut applied: Vec<_> = self.0.applied.iter().map(watch::Sender::subscribe).collect();
+        let any = futures_util::future::select_all(applied.iter_mut().map(|one| Box::pin(one.changed())));
+        tokio::select! {
+            () = self.0.shutdown.cancelled() => None,
+            _ = any => Some(()),
+            () = self.0.clock.sleep(a_while) => Some(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Ready for Kv {
+    async fn ready(&self) -> Result<(), String> {
+        self.0.shards.trouble().map_or(Ok(()), Err)
+    }
+}
+
+fn told(answer: Answer) -> Result<WriteView, Problem> {
+    match answer {
+        Answer::Settled { id, fate: Fate::Applied { revision } } => {
+            Ok(WriteView { write: id.to_string(), state: WriteState::Applied, revision: Some(revision) })
+        }
+        Answer::Settled { fate: Fate::Conflict { there }, .. } => Err(unfit(there)),
+        Answer::Lost => {
+            Err(Problem::unavailable("the key's writes have gone to another manager; this one was not written")
+                .remedy("send it again"))
+        }
+        Answer::Unknown { id, why } => {
+            tracing::warn!(why, "the database cannot be reached");
+            Err(Problem::unavailable("the server's database cannot be reached; whether this was written is not known")
+                .remedy(format!("ask again after it with `mutirao kv write {id}`")))
+        }
+        Answer::Refused(error) => Err(problem(&error)),
+    }
+}
+
+fn unfit(there: Option<u64>) -> Problem {
+    let detail = match there {
+        Some(revision) => format!("the key is there, at revision {revision}; nothing was written"),
+        None => "the key is not there; nothing was written".into(),
+    };
+    Problem::new(412, "condition-failed", "the condition does not hold")
+        .detail(detail)
+        .remedy("read the key, and decide anew")
+}
+
+fn missing(key: &Key) -> Problem {
+    let key: String = key.as_str().chars().take(100).collect();
+    Problem::not_found(format!("there is nothing under \"{key}\"")).remedy("`mutirao kv list` shows what there is")
+}
+
+fn unknown(id: WriteId) -> Problem {
+    Problem::not_found(format!("no write {id} was applied"))
+        .remedy("it may still be on its way: wait for it with ?wait=30s")
+}
+
+pub fn compacted() -> Problem {
+    Problem::new(410, "compacted", "what happened since that cursor is not known any more")
+        .remedy("begin anew without a cursor; kv.keep says for how long the past is kept")
+}
+
+fn refused(error: StoreError) -> Problem {
+    problem(&error)
+}
+
+fn problem(error: &StoreError) -> Problem {
+    match error {
+        StoreError::DiskFull { .. } => Problem::busy("the server's disk is full, nothing was written", 10)
+            .remedy("free some space there and try again"),
+        StoreError::Busy { waiting } => Problem::busy(format!("{waiting} writes wait for the store"), 1),
+        StoreError::Closed => Problem::unavailable("the server is stopping"),
+        StoreError::Locked => Problem::unavailable(
+            "somebody else has locked what this needs in the server's database; nothing was written",
+        )
+        .remedy("try again; pg_stat_activity in that database shows who has it"),
+        StoreError::Unreachable { why } => {
+            tracing::warn!(why, "the database cannot be reached");
+            Problem::unavailable("the server's database cannot be reached")
+        }
+        other => {
+            tracing::error!(error = %other, "the store failed");
+            Problem::internal()
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What kv must remember, as a trait of its own; [`sqlite`] and [`postgres`] keep it, and one suite of behaviours holds them to
+//! the same promises.
+//!
+//! Whoever lost its shard writes nothing: every batch is fenced by the generation of its lease. What was heard of a sender
+//! is written with what came of it, so a parcel that comes again changes nothing.
+
+pub mod postgres;
+pub mod sqlite;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use mutirao_core::{ShardId, Timestamp};
+use mutirao_shards::Fence;
+use mutirao_store::{Database, StoreError};
+
+use crate::fold::{Entry, Event, Kind, Taken};
+use crate::point::Point;
+use crate::write::{Key, Parcel, Place, Value, WriteId};
+
+pub type Shared = Arc<dyn KvStore>;
+
+/// The entries of a database that has had the engine's migrations applied.
+pub fn open(database: &Database) -> Shared {
+    match database {
+        Database::Sqlite(sqlite) => Arc::new(sqlite::SqliteKv(sqlite.clone())),
+        Database::Postgres(postgres) => Arc::new(postgres::PostgresKv(postgres.clone())),
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Applying {
+    /// The shard's revision after it, and what became of the parcels that were new.
+    Done { revision: u64, taken: Vec<Taken> },
+    /// The shard has another owner; nothing was written.
+    Fenced,
+}
+
+/// What is known of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Not applied, as far as is known.
+    No,
+    Conflict,
+    /// `latest`: the key's revision now. Higher than the write's own: something else has taken its place since.
+    Applied {
+        revision: u64,
+        latest: u64,
+    },
+    /// Applied, so long ago that no more is known.
+    LongAgo,
+}
+
+/// What a reader sees of a key at some point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub key: Key,
+    pub entry: Entry,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// In the order of their keys. `next`: keys from this one on were not looked at.
+    Of { found: Vec<Found>, next: Option<Key> },
+    /// What happened since that point is not known any more.
+    Compacted,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// What changed something, in the order of revisions; everything up to `until` has been looked at.
+    Events {
+        events: Vec<Event>,
+        until: u64,
+    },
+    Compacted,
+}
+
+/// Which keys: those of a namespace that begin so, from a key on.
+#[derive(Clone, Debug)]
+pub struct Range {
+    pub namespace: String,
+    pub prefix: String,
+    pub from: Option<Key>,
+}
+
+impl Range {
+    /// The first text that could be asked for.
+    fn begin(&self) -> &str {
+        self.from.as_ref().map_or("", Key::as_str).max(&self.prefix)
+    }
+
+    /// The first text after all that begin so; none: there is none.
+    fn end(&self) -> Option<String> {
+        let mut chars: Vec<char> = self.prefix.chars().collect();
+        while let Some(last) = chars.pop() {
+            // Code points and their bytes have the same order.
+            if let Some(next) = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32) {
+                chars.push(next);
+                return Some(chars.into_iter().collect());
+            }
+        }
+        None
+    }
+}
+
+#[async_trait]
+pub trait KvStore: Send + Sync + 'static {
+    /// Applies what is new of these, in order, at this moment.
+    async fn apply(&self, fence: Fence, parcels: Vec<Parcel>, now: Timestamp) -> Result<Applying, StoreError>;
+    /// Ends some of those whose time is over.
+    async fn expire(&self, fence: Fence, now: Timestamp, rows: u32) -> Result<Applying, StoreError>;
+    /// When the next of a shard's entries is over.
+    async fn soonest(&self, shard: ShardId) -> Result<Option<Timestamp>, StoreError>;
+    async fn entry(&self, place: Place) -> Result<Option<Entry>, StoreError>;
+    /// What was there at a point, as far as `rows` keys that have been there at any time.
+    async fn page(&self, range: Range, point: Point, rows: u32) -> Result<Page, StoreError>;
+    /// Where every shard is.
+    async fn point(&self) -> Result<Point, StoreError>;
+    /// What happened in a shard after a revision.
+    async fn past(&self, shard: ShardId, after: u64, rows: u32) -> Result<Past, StoreError>;
+    async fn known(&self, write: WriteId) -> Result<Known, StoreError>;
+    /// Removes some of a shard's history that is older than a moment, and of what was deleted or heard before it; says
+    /// how much.
+    async fn compact(&self, fence: Fence, before: Timestamp, rows: u32) -> Result<u64, StoreError>;
+}
+
+fn number_of(kind: Kind) -> i64 {
+    match kind {
+        Kind::Put => 0,
+        Kind::Delete => 1,
+        Kind::Expire => 2,
+        Kind::Nothing => 3,
+        Kind::Conflict => 4,
+    }
+}
+
+fn kind_of(number: i64) -> Kind {
+    match number {
+        0 => Kind::Put,
+        1 => Kind::Delete,
+        2 => Kind::Expire,
+        3 => Kind::Nothing,
+        _ => Kind::Conflict,
+    }
+}
+
+fn value_of(bytes: Option<Vec<u8>>, content_type: Option<String>) -> Option<Value> {
+    let content_type = content_type.unwrap_or_else(|| crate::write::PLAIN_BYTES.into());
+    bytes.map(|bytes| Value { bytes: Bytes::from(bytes), content_type })
+}
+
+/// The keys that parcels touch, each once.
+fn places(parcels: &[Parcel]) -> BTreeSet<Place> {
+    parcels.iter().flat_map(|parcel| parcel.writes.iter().map(|write| write.place.clone())).collect()
+}
+
+/// Of keys and what the newest rows say, what was there at the point: the row itself if it is old enough, else what the
+/// history says.
+fn at_point(row: Found, shard: ShardId, point: &Point) -> Result<Option<Found>, Found> {
+    if row.entry.revision > point.at(shard) {
+        return Err(row);
+    }
+    Ok(Some(row).filter(|row| row.entry.value.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(prefix: &str) -> Option<String> {
+        Range { namespace: "n".into(), prefix: prefix.into(), from: None }.end()
+    }
+
+    #[test]
+    fn a_prefix_ends_where_the_next_begins() {
+        assert_eq!(end(""), None);
+        assert_eq!(end("a").as_deref(), Some("b"));
+        assert_eq!(end("a/").as_deref(), Some("a0"));
+        assert_eq!(end("\u{d7ff}").as_deref(), Some("\u{e000}"));
+        assert_eq!(end("a\u{10ffff}").as_deref(), Some("b"));
+        assert_eq!(end("\u{10ffff}"), None);
+    }
+
+    #[test]
+    fn a_page_goes_on_from_its_key_and_begins_with_the_prefix() {
+        let range = |from: Option<&str>| Range {
+            namespace: "n".into(),
+            prefix: "b/".into(),
+            from: from.map(|key| key.parse().unwrap()),
+        };
+        assert_eq!(range(None).begin(), "b/");
+        assert_eq!(range(Some("a")).begin(), "b/");
+        assert_eq!(range(Some("b/7")).begin(), "b/7");
+    }
+}

@@ -1,0 +1,355 @@
+//! Entries in PostgreSQL: a batch is a handful of statements by arrays, however many writes it has. A shard has one writer,
+//! which the fence sees to, so nothing here waits for a lock of another batch.
+
+use std::collections::{BTreeSet, HashMap};
+
+use async_trait::async_trait;
+use mutirao_core::{ShardId, Timestamp};
+use mutirao_shards::Fence;
+use mutirao_store::postgres::{Ask, Row, Transaction};
+use mutirao_store::{Migration, Postgres, StoreError};
+
+use super::{Applying, Found, Known, KvStore, Page, Past, Range, at_point, kind_of, number_of, places, value_of};
+use crate::fold::{Before, Entry, Event, Folded, Kind, expire, fold};
+use crate::point::Point;
+use crate::write::{Key, Parcel, Place, Producer, Value, WriteId};
+
+pub const MIGRATIONS: &[Migration] =
+    &[Migration { component: "kv", version: 1, sql: include_str!("001_kv.postgres.sql") }];
+
+pub struct PostgresKv(pub Postgres);
+
+type Answer<T> = Result<T, StoreError>;
+
+#[async_trait]
+impl KvStore for PostgresKv {
+    async fn apply(&self, fence: Fence, parcels: Vec<Parcel>, now: Timestamp) -> Answer<Applying> {
+        let mut connection = self.0.connection().await?;
+        let tx = connection.begin().await?;
+        if !fence.holds_in_postgres(&tx).await? {
+            return Ok(Applying::Fenced);
+        }
+        let mut before = before(&tx, fence.shard, &places(&parcels)).await?;
+        before.heard = heard(&tx, fence.shard, &parcels).await?;
+        let folded = fold(before, parcels, now);
+        write(&tx, fence.shard, &folded, now).await?;
+        tx.commit().await?;
+        Ok(Applying::Done { revision: folded.revision, taken: folded.taken })
+    }
+
+    async fn expire(&self, fence: Fence, now: Timestamp, rows: u32) -> Answer<Applying> {
+        let mut connection = self.0.connection().await?;
+        let tx = connection.begin().await?;
+        if !fence.holds_in_postgres(&tx).await? {
+            return Ok(Applying::Fenced);
+        }
+        let due = tx
+            .rows(
+                "SELECT namespace, key FROM kv_entries WHERE shard = $1 AND expires_at <= $2 ORDER BY expires_at LIMIT $3",
+                &[&i64::from(fence.shard.0), &now.0, &i64::from(rows)],
+            )
+            .await?;
+        let due = due.iter().map(place).collect::<Answer<Vec<Place>>>()?;
+        let before = before(&tx, fence.shard, &due.iter().cloned().collect()).await?;
+        let folded = expire(before, due, now);
+        write(&tx, fence.shard, &folded, now).await?;
+        tx.commit().await?;
+        Ok(Applying::Done { revision: folded.revision, taken: folded.taken })
+    }
+
+    async fn soonest(&self, shard: ShardId) -> Answer<Option<Timestamp>> {
+        let sql = "SELECT min(expires_at) FROM kv_entries WHERE shard = $1 AND expires_at IS NOT NULL";
+        let found = self.0.connection().await?.row(sql, &[&i64::from(shard.0)]).await?;
+        Ok(found.map(|row| row.try_get::<_, Option<i64>>(0)).transpose()?.flatten().map(Timestamp))
+    }
+
+    async fn entry(&self, place: Place) -> Answer<Option<Entry>> {
+        let sql = "SELECT revision, changed_at, value, content_type, expires_at FROM kv_entries
+                   WHERE namespace = $1 AND key = $2";
+        let found = self.0.connection().await?.row(sql, &[&place.namespace, &place.key.as_str()]).await?;
+        found.map(|row| entry(&row, 0)).transpose()
+    }
+
+    async fn page(&self, range: Range, point: Point, rows: u32) -> Answer<Page> {
+        let connection = self.0.connection().await?;
+        for row in connection.rows("SELECT shard, compacted FROM kv_shards", &[]).await? {
+            if point.at(ShardId(row.try_get::<_, i64>(0)? as u32)) < row.try_get::<_, i64>(1)? as u64 {
+                return Ok(Page::Compacted);
+            }
+        }
+        let newest = connection
+            .rows(
+                "SELECT shard, key, revision, changed_at, value, content_type, expires_at FROM kv_entries
+                 WHERE namespace = $1 AND key >= $2 AND ($3::text IS NULL OR key < $3) ORDER BY key LIMIT $4",
+                &[&range.namespace, &range.begin(), &range.end(), &(i64::from(rows) + 1)],
+            )
+            .await?;
+        let mut next = None;
+        let (mut found, mut later, mut points) = (Vec::new(), Vec::new(), Vec::new());
+        for (n, row) in newest.iter().enumerate() {
+            let shard = ShardId(row.try_get::<_, i64>(0)? as u32);
+            let one = Found { key: Key::kept(row.try_get(1)?), entry: entry(row, 2)? };
+            if n == rows as usize {
+                next = Some(one.key);
+                break;
+            }
+            match at_point(one, shard, &point) {
+                Ok(one) => found.extend(one),
+                Err(one) => {
+                    points.push(point.at(shard) as i64);
+                    later.push(one.key.as_str().to_owned());
+                }
+            }
+        }
+        if !later.is_empty() {
+            let was = connection
+                .rows(
+                    "SELECT h.key, h.revision, h.at, h.value, h.content_type, h.expires_at
+                     FROM unnest($2::text[], $3::bigint[]) AS asked (key, point), LATERAL (
+                         SELECT * FROM kv_history WHERE namespace = $1 AND kv_history.key = asked.key
+                         AND revision <= asked.point AND kind <= 2 ORDER BY revision DESC LIMIT 1) AS h",
+                    &[&range.namespace, &later, &points],
+                )
+                .await?;
+            for row in &was {
+                let one = Found { key: Key::kept(row.try_get(0)?), entry: entry(row, 1)? };
+                found.extend(Some(one).filter(|one| one.entry.value.is_some()));
+            }
+            found.sort_by(|a, b| a.key.cmp(&b.key));
+        }
+        Ok(Page::Of { found, next })
+    }
+
+    async fn point(&self) -> Answer<Point> {
+        let rows = self.0.connection().await?.rows("SELECT shard, revision FROM kv_shards", &[]).await?;
+        let one = |row: &Row| Ok((ShardId(row.try_get::<_, i64>(0)? as u32), row.try_get::<_, i64>(1)? as u64));
+        rows.iter().map(one).collect::<Answer<Vec<_>>>().map(Point::of)
+    }
+
+    async fn past(&self, shard: ShardId, after: u64, rows: u32) -> Answer<Past> {
+        let connection = self.0.connection().await?;
+        let (until, compacted) = ends(&connection, shard).await?;
+        if after < compacted {
+            return Ok(Past::Compacted);
+        }
+        let lines = connection
+            .rows(
+                "SELECT namespace, key, kind, at, revision, value, content_type, expires_at FROM kv_history
+                 WHERE shard = $1 AND revision > $2 ORDER BY revision LIMIT $3",
+                &[&i64::from(shard.0), &(after as i64), &i64::from(rows)],
+            )
+            .await?;
+        let event = |row: &Row| {
+            Ok(Event {
+                place: place(row)?,
+                kind: kind_of(row.try_get(2)?),
+                at: Timestamp(row.try_get(3)?),
+                revision: row.try_get::<_, i64>(4)? as u64,
+                value: value_of(row.try_get(5)?, row.try_get(6)?),
+                expires_at: row.try_get::<_, Option<i64>>(7)?.map(Timestamp),
+            })
+        };
+        let events = lines.iter().map(event).collect::<Answer<Vec<Event>>>()?;
+        let until = events.last().map_or(until.max(after), |event| event.revision);
+        Ok(Past::Events { events: events.into_iter().filter(|event| event.kind.changes()).collect(), until })
+    }
+
+    async fn known(&self, write: WriteId) -> Answer<Known> {
+        let WriteId { shard, producer, number, index } = write;
+        let connection = self.0.connection().await?;
+        let found = connection
+            .row(
+                "SELECT first, writes FROM kv_parcels WHERE shard = $1 AND producer = $2 AND number = $3",
+                &[&i64::from(shard.0), &(producer.0 as i64), &(number as i64)],
+            )
+            .await?;
+        let Some(row) = found else { return Ok(Known::No) };
+        let (first, writes) = (row.try_get::<_, i64>(0)? as u64, row.try_get::<_, i64>(1)?);
+        if i64::from(index) >= writes {
+            return Ok(Known::No);
+        }
+        let revision = first + u64::from(index);
+        let line = connection
+            .row(
+                "SELECT h.kind, e.revision FROM kv_history h
+                 LEFT JOIN kv_entries e ON e.namespace = h.namespace AND e.key = h.key
+                 WHERE h.shard = $1 AND h.revision = $2",
+                &[&i64::from(shard.0), &(revision as i64)],
+            )
+            .await?;
+        let Some(line) = line else { return Ok(Known::LongAgo) };
+        let latest = line.try_get::<_, Option<i64>>(1)?.unwrap_or(0) as u64;
+        Ok(match kind_of(line.try_get(0)?) {
+            Kind::Conflict => Known::Conflict,
+            _ => Known::Applied { revision, latest },
+        })
+    }
+
+    async fn compact(&self, fence: Fence, before: Timestamp, rows: u32) -> Answer<u64> {
+        let mut connection = self.0.connection().await?;
+        let tx = connection.begin().await?;
+        if !fence.holds_in_postgres(&tx).await? {
+            return Ok(0);
+        }
+        let (shard, rows) = (i64::from(fence.shard.0), i64::from(rows));
+        let until = tx
+            .row(
+                "SELECT max(revision) FROM
+                 (SELECT revision, at FROM kv_history WHERE shard = $1 ORDER BY revision LIMIT $2) AS oldest WHERE at < $3",
+                &[&shard, &rows, &before.0],
+            )
+            .await?;
+        let until: Option<i64> = until.map(|row| row.try_get(0)).transpose()?.flatten();
+        let mut gone = 0;
+        if let Some(until) = until {
+            gone += tx.run("DELETE FROM kv_history WHERE shard = $1 AND revision <= $2", &[&shard, &until]).await?;
+            let deleted = "DELETE FROM kv_entries WHERE shard = $1 AND value IS NULL AND revision <= $2";
+            tx.run(deleted, &[&shard, &until]).await?;
+            tx.run("UPDATE kv_shards SET compacted = $2 WHERE shard = $1", &[&shard, &until]).await?;
+        }
+        // The last of each sender stays: its writes may still be on their way again.
+        gone += tx
+            .run(
+                "DELETE FROM kv_parcels WHERE (shard, producer, number) IN
+                 (SELECT shard, producer, number FROM kv_parcels p WHERE shard = $1 AND at < $2
+                  AND number < (SELECT max(number) FROM kv_parcels WHERE shard = $1 AND producer = p.producer) LIMIT $3)",
+                &[&shard, &before.0, &rows],
+            )
+            .await?;
+        tx.commit().await?;
+        Ok(gone)
+    }
+}
+
+async fn before(tx: &Transaction<'_>, shard: ShardId, places: &BTreeSet<Place>) -> Answer<Before> {
+    let (revision, _) = ends(tx, shard).await?;
+    let (namespaces, keys): (Vec<&str>, Vec<&str>) =
+        places.iter().map(|place| (place.namespace.as_str(), place.key.as_str())).unzip();
+    let found = tx
+        .rows(
+            "SELECT e.namespace, e.key, e.revision, e.changed_at, e.value, e.content_type, e.expires_at
+             FROM unnest($1::text[], $2::text[]) AS asked (namespace, key)
+             JOIN kv_entries e ON e.namespace = asked.namespace AND e.key = asked.key",
+            &[&namespaces, &keys],
+        )
+        .await?;
+    let entries = found.iter().map(|row| Ok((place(row)?, entry(row, 2)?))).collect::<Answer<_>>()?;
+    Ok(Before { revision, entries, heard: HashMap::new() })
+}
+
+/// The shard's revision, and up to which its history is gone.
+async fn ends(ask: &impl Ask, shard: ShardId) -> Answer<(u64, u64)> {
+    let found = ask.row("SELECT revision, compacted FROM kv_shards WHERE shard = $1", &[&i64::from(shard.0)]).await?;
+    let Some(row) = found else { return Ok((0, 0)) };
+    Ok((row.try_get::<_, i64>(0)? as u64, row.try_get::<_, i64>(1)? as u64))
+}
+
+async fn heard(tx: &Transaction<'_>, shard: ShardId, parcels: &[Parcel]) -> Answer<HashMap<Producer, u64>> {
+    let producers: BTreeSet<i64> = parcels.iter().map(|parcel| parcel.producer.0 as i64).collect();
+    let producers: Vec<i64> = producers.into_iter().collect();
+    let found = tx
+        .rows(
+            "SELECT asked.producer, (SELECT max(number) FROM kv_parcels WHERE shard = $1 AND producer = asked.producer)
+             FROM unnest($2::bigint[]) AS asked (producer)",
+            &[&i64::from(shard.0), &producers],
+        )
+        .await?;
+    let one = |row: &Row| {
+        let last = row.try_get::<_, Option<i64>>(1)?.unwrap_or(0) as u64;
+        Ok((Producer(row.try_get::<_, i64>(0)? as u64), last))
+    };
+    found.iter().map(one).collect()
+}
+
+async fn write(tx: &Transaction<'_>, shard: ShardId, folded: &Folded, now: Timestamp) -> Answer<()> {
+    let shard = i64::from(shard.0);
+    if folded.history.is_empty() {
+        return Ok(());
+    }
+    let mut columns = Columns::default();
+    for (place, Entry { revision, changed_at, value, expires_at }) in &folded.entries {
+        columns.push(place, *revision, *changed_at, value.as_ref(), *expires_at);
+    }
+    let Columns { namespaces, keys, revisions, moments, values, contents, ends } = &columns;
+    tx.run(
+        "INSERT INTO kv_entries (shard, namespace, key, revision, changed_at, value, content_type, expires_at)
+         SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bytea[], $7::text[], $8::bigint[])
+         ON CONFLICT (namespace, key) DO UPDATE SET revision = EXCLUDED.revision, changed_at = EXCLUDED.changed_at,
+             value = EXCLUDED.value, content_type = EXCLUDED.content_type, expires_at = EXCLUDED.expires_at",
+        &[&shard, namespaces, keys, revisions, moments, values, contents, ends],
+    )
+    .await?;
+    let mut columns = Columns::default();
+    for Event { revision, place, at, value, expires_at, .. } in &folded.history {
+        columns.push(place, *revision, *at, value.as_ref(), *expires_at);
+    }
+    let kinds: Vec<i64> = folded.history.iter().map(|event| number_of(event.kind)).collect();
+    let Columns { namespaces, keys, revisions, moments, values, contents, ends } = &columns;
+    tx.run(
+        "INSERT INTO kv_history (shard, namespace, key, revision, at, value, content_type, expires_at, kind)
+         SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bytea[], $7::text[], $8::bigint[],
+                                  $9::bigint[])",
+        &[&shard, namespaces, keys, revisions, moments, values, contents, ends, &kinds],
+    )
+    .await?;
+    let producers: Vec<i64> = folded.taken.iter().map(|taken| taken.producer.0 as i64).collect();
+    let numbers: Vec<i64> = folded.taken.iter().map(|taken| taken.number as i64).collect();
+    let firsts: Vec<i64> = folded.taken.iter().map(|taken| taken.first as i64).collect();
+    let writes: Vec<i64> = folded.taken.iter().map(|taken| taken.fates.len() as i64).collect();
+    tx.run(
+        "INSERT INTO kv_parcels (shard, producer, number, first, writes, at)
+         SELECT $1, *, $6 FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])",
+        &[&shard, &producers, &numbers, &firsts, &writes, &now.0],
+    )
+    .await?;
+    tx.run(
+        "INSERT INTO kv_shards (shard, revision) VALUES ($1, $2) ON CONFLICT (shard) DO UPDATE SET revision = $2",
+        &[&shard, &(folded.revision as i64)],
+    )
+    .await
+    .map(drop)
+}
+
+/// Rows of entries, or of the history, as the arrays that carry them.
+#[derive(Default)]
+struct Columns<'a> {
+    namespaces: Vec<&'a str>,
+    keys: Vec<&'a str>,
+    revisions: Vec<i64>,
+    moments: Vec<i64>,
+    values: Vec<Option<&'a [u8]>>,
+    contents: Vec<Option<&'a str>>,
+    ends: Vec<Option<i64>>,
+}
+
+impl<'a> Columns<'a> {
+    fn push(
+        &mut self,
+        place: &'a Place,
+        revision: u64,
+        at: Timestamp,
+        value: Option<&'a Value>,
+        expires_at: Option<Timestamp>,
+    ) {
+        self.namespaces.push(&place.namespace);
+        self.keys.push(place.key.as_str());
+        self.revisions.push(revision as i64);
+        self.moments.push(at.0);
+        self.values.push(value.map(|value| value.bytes.as_ref()));
+        self.contents.push(value.map(|value| value.content_type.as_str()));
+        self.ends.push(expires_at.map(|at| at.0));
+    }
+}
+
+fn place(row: &Row) -> Answer<Place> {
+    Ok(Place { namespace: row.try_get(0)?, key: Key::kept(row.try_get(1)?) })
+}
+
+fn entry(row: &Row, from: usize) -> Answer<Entry> {
+    Ok(Entry {
+        revision: row.try_get::<_, i64>(from)? as u64,
+        changed_at: Timestamp(row.try_get(from + 1)?),
+        value: value_of(row.try_get(from + 2)?, row.try_get(from + 3)?),
+        expires_at: row.try_get::<_, Option<i64>>(from + 4)?.map(Timestamp),
+    })
+}

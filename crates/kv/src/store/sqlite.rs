@@ -1,0 +1,323 @@
+//! Entries in SQLite.
+
+use std::collections::{BTreeSet, HashMap};
+
+use async_trait::async_trait;
+use mutirao_core::{ShardId, Timestamp};
+use mutirao_shards::Fence;
+use mutirao_store::{Migration, Sqlite, StoreError};
+use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+
+use super::{Applying, Found, Known, KvStore, Page, Past, Range, at_point, kind_of, number_of, places, value_of};
+use crate::fold::{Before, Entry, Event, Folded, Kind, expire, fold};
+use crate::point::Point;
+use crate::write::{Key, Parcel, Place, Producer, WriteId};
+
+pub const MIGRATIONS: &[Migration] = &[Migration { component: "kv", version: 1, sql: include_str!("001_kv.sql") }];
+
+pub struct SqliteKv(pub Sqlite);
+
+type Answer<T> = std::result::Result<T, StoreError>;
+
+#[async_trait]
+impl KvStore for SqliteKv {
+    async fn apply(&self, fence: Fence, parcels: Vec<Parcel>, now: Timestamp) -> Answer<Applying> {
+        let work = move |db: &Connection| {
+            if !fence.holds_in_sqlite(db)? {
+                return Ok(Applying::Fenced);
+            }
+            let mut before = before(db, fence.shard, &places(&parcels))?;
+            before.heard = heard(db, fence.shard, &parcels)?;
+            write(db, fence.shard, fold(before, parcels, now), now)
+        };
+        self.0.write(work).await
+    }
+
+    async fn expire(&self, fence: Fence, now: Timestamp, rows: u32) -> Answer<Applying> {
+        let work = move |db: &Connection| {
+            if !fence.holds_in_sqlite(db)? {
+                return Ok(Applying::Fenced);
+            }
+            let due: Vec<Place> = db
+                .prepare_cached(
+                    "SELECT namespace, key FROM kv_entries WHERE shard = ?1 AND expires_at <= ?2 ORDER BY expires_at LIMIT ?3",
+                )?
+                .query_map(params![fence.shard.0, now.0, rows], place)?
+                .collect::<Result<_>>()?;
+            let before = before(db, fence.shard, &due.iter().cloned().collect())?;
+            write(db, fence.shard, expire(before, due, now), now)
+        };
+        self.0.write(work).await
+    }
+
+    async fn soonest(&self, shard: ShardId) -> Answer<Option<Timestamp>> {
+        self.0
+            .read(move |db| {
+                db.prepare_cached("SELECT min(expires_at) FROM kv_entries WHERE shard = ?1 AND expires_at IS NOT NULL")?
+                    .query_row([shard.0], |row| Ok(row.get::<_, Option<i64>>(0)?.map(Timestamp)))
+            })
+            .await
+    }
+
+    async fn entry(&self, place: Place) -> Answer<Option<Entry>> {
+        self.0.read(move |db| find(db, &place)).await
+    }
+
+    async fn page(&self, range: Range, point: Point, rows: u32) -> Answer<Page> {
+        self.0.read(move |db| page(db, &range, &point, rows)).await
+    }
+
+    async fn point(&self) -> Answer<Point> {
+        self.0
+            .read(|db| {
+                db.prepare_cached("SELECT shard, revision FROM kv_shards")?
+                    .query_map([], |row| Ok((ShardId(row.get(0)?), row.get::<_, i64>(1)? as u64)))?
+                    .collect::<Result<Vec<_>>>()
+                    .map(Point::of)
+            })
+            .await
+    }
+
+    async fn past(&self, shard: ShardId, after: u64, rows: u32) -> Answer<Past> {
+        self.0.read(move |db| past(db, shard, after, rows)).await
+    }
+
+    async fn known(&self, write: WriteId) -> Answer<Known> {
+        self.0.read(move |db| known(db, &write)).await
+    }
+
+    async fn compact(&self, fence: Fence, before: Timestamp, rows: u32) -> Answer<u64> {
+        self.0.write(move |db| compact(db, &fence, before, rows)).await
+    }
+}
+
+fn before(db: &Connection, shard: ShardId, places: &BTreeSet<Place>) -> Result<Before> {
+    let (revision, _) = ends(db, shard)?;
+    let mut entries = HashMap::new();
+    for place in places {
+        if let Some(entry) = find(db, place)? {
+            entries.insert(place.clone(), entry);
+        }
+    }
+    Ok(Before { revision, entries, heard: HashMap::new() })
+}
+
+/// The shard's revision, and up to which its history is gone.
+fn ends(db: &Connection, shard: ShardId) -> Result<(u64, u64)> {
+    let found = db
+        .prepare_cached("SELECT revision, compacted FROM kv_shards WHERE shard = ?1")?
+        .query_row([shard.0], |row| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64)))
+        .optional()?;
+    Ok(found.unwrap_or_default())
+}
+
+fn heard(db: &Connection, shard: ShardId, parcels: &[Parcel]) -> Result<HashMap<Producer, u64>> {
+    let mut last = db.prepare_cached("SELECT max(number) FROM kv_parcels WHERE shard = ?1 AND producer = ?2")?;
+    let producers: BTreeSet<Producer> = parcels.iter().map(|parcel| parcel.producer).collect();
+    let mut heard = HashMap::new();
+    for producer in producers {
+        let number: Option<i64> = last.query_row(params![shard.0, producer.0 as i64], |row| row.get(0))?;
+        heard.insert(producer, number.unwrap_or(0) as u64);
+    }
+    Ok(heard)
+}
+
+fn write(db: &Connection, shard: ShardId, folded: Folded, now: Timestamp) -> Result<Applying> {
+    let mut entry = db.prepare_cached(
+        "INSERT INTO kv_entries (namespace, key, shard, revision, changed_at, value, content_type, expires_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+         ON CONFLICT (namespace, key) DO UPDATE SET revision = ?4, changed_at = ?5, value = ?6, content_type = ?7, expires_at = ?8",
+    )?;
+    for (place, Entry { revision, changed_at, value, expires_at }) in &folded.entries {
+        let (bytes, kind) = value.as_ref().map(|value| (value.bytes.as_ref(), value.content_type.as_str())).unzip();
+        entry.execute(params![
+            place.namespace,
+            place.key.as_str(),
+            shard.0,
+            *revision as i64,
+            changed_at.0,
+            bytes,
+            kind,
+            expires_at.map(|at| at.0)
+        ])?;
+    }
+    let mut line = db.prepare_cached(
+        "INSERT INTO kv_history (shard, revision, namespace, key, kind, at, value, content_type, expires_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?;
+    for Event { revision, place, kind, at, value, expires_at } in &folded.history {
+        let (bytes, content) = value.as_ref().map(|value| (value.bytes.as_ref(), value.content_type.as_str())).unzip();
+        line.execute(params![
+            shard.0,
+            *revision as i64,
+            place.namespace,
+            place.key.as_str(),
+            number_of(*kind),
+            at.0,
+            bytes,
+            content,
+            expires_at.map(|at| at.0)
+        ])?;
+    }
+    let mut parcel = db.prepare_cached(
+        "INSERT INTO kv_parcels (shard, producer, number, first, writes, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    for taken in &folded.taken {
+        let (producer, number, first) = (taken.producer.0 as i64, taken.number as i64, taken.first as i64);
+        parcel.execute(params![shard.0, producer, number, first, taken.fates.len() as i64, now.0])?;
+    }
+    if !folded.history.is_empty() {
+        db.prepare_cached(
+            "INSERT INTO kv_shards (shard, revision) VALUES (?1, ?2) ON CONFLICT (shard) DO UPDATE SET revision = ?2",
+        )?
+        .execute(params![shard.0, folded.revision as i64])?;
+    }
+    Ok(Applying::Done { revision: folded.revision, taken: folded.taken })
+}
+
+fn find(db: &Connection, place: &Place) -> Result<Option<Entry>> {
+    db.prepare_cached(
+        "SELECT revision, changed_at, value, content_type, expires_at FROM kv_entries WHERE namespace = ?1 AND key = ?2",
+    )?
+    .query_row([place.namespace.as_str(), place.key.as_str()], |row| entry(row, 0))
+    .optional()
+}
+
+fn page(db: &Connection, range: &Range, point: &Point, rows: u32) -> Result<Page> {
+    let compacted = db
+        .prepare_cached("SELECT shard, compacted FROM kv_shards")?
+        .query_map([], |row| Ok((ShardId(row.get(0)?), row.get::<_, i64>(1)? as u64)))?
+        .collect::<Result<Vec<_>>>()?;
+    if compacted.into_iter().any(|(shard, compacted)| point.at(shard) < compacted) {
+        return Ok(Page::Compacted);
+    }
+    let newest: Vec<(ShardId, Found)> = db
+        .prepare_cached(
+            "SELECT shard, key, revision, changed_at, value, content_type, expires_at FROM kv_entries
+             WHERE namespace = ?1 AND key >= ?2 AND (?3 IS NULL OR key < ?3) ORDER BY key LIMIT ?4",
+        )?
+        .query_map(params![range.namespace, range.begin(), range.end(), i64::from(rows) + 1], |row| {
+            Ok((ShardId(row.get(0)?), Found { key: Key::kept(row.get(1)?), entry: entry(row, 2)? }))
+        })?
+        .collect::<Result<_>>()?;
+    let mut found = Vec::new();
+    let mut next = None;
+    let mut earlier = db.prepare_cached(
+        "SELECT revision, at, value, content_type, expires_at FROM kv_history
+         WHERE namespace = ?1 AND key = ?2 AND revision <= ?3 AND kind <= 2 ORDER BY revision DESC LIMIT 1",
+    )?;
+    for (n, (shard, row)) in newest.into_iter().enumerate() {
+        if n == rows as usize {
+            next = Some(row.key);
+            break;
+        }
+        match at_point(row, shard, point) {
+            Ok(one) => found.extend(one),
+            Err(later) => {
+                let at = point.at(shard) as i64;
+                let was = earlier
+                    .query_row(params![range.namespace, later.key.as_str(), at], |row| entry(row, 0))
+                    .optional()?;
+                let was = was.filter(|entry| entry.value.is_some());
+                found.extend(was.map(|entry| Found { key: later.key, entry }));
+            }
+        }
+    }
+    Ok(Page::Of { found, next })
+}
+
+fn past(db: &Connection, shard: ShardId, after: u64, rows: u32) -> Result<Past> {
+    let (until, compacted) = ends(db, shard)?;
+    if after < compacted {
+        return Ok(Past::Compacted);
+    }
+    let events: Vec<Event> = db
+        .prepare_cached(
+            "SELECT namespace, key, kind, at, revision, value, content_type, expires_at FROM kv_history
+             WHERE shard = ?1 AND revision > ?2 ORDER BY revision LIMIT ?3",
+        )?
+        .query_map(params![shard.0, after as i64, rows], |row| {
+            Ok(Event {
+                place: place(row)?,
+                kind: kind_of(row.get(2)?),
+                at: Timestamp(row.get(3)?),
+                revision: row.get::<_, i64>(4)? as u64,
+                value: value_of(row.get(5)?, row.get(6)?),
+                expires_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
+            })
+        })?
+        .collect::<Result<_>>()?;
+    let until = events.last().map_or(until.max(after), |event| event.revision);
+    Ok(Past::Events { events: events.into_iter().filter(|event| event.kind.changes()).collect(), until })
+}
+
+fn known(db: &Connection, write: &WriteId) -> Result<Known> {
+    let WriteId { shard, producer, number, index } = write;
+    let found = db
+        .prepare_cached("SELECT first, writes FROM kv_parcels WHERE shard = ?1 AND producer = ?2 AND number = ?3")?
+        .query_row(params![shard.0, producer.0 as i64, *number as i64], |row| {
+            Ok((row.get::<_, i64>(0)? as u64, row.get::<_, u32>(1)?))
+        })
+        .optional()?;
+    let Some((first, _)) = found.filter(|(_, writes)| index < writes) else { return Ok(Known::No) };
+    let revision = first + u64::from(*index);
+    let line = db
+        .prepare_cached(
+            "SELECT h.kind, e.revision FROM kv_history h
+             LEFT JOIN kv_entries e ON e.namespace = h.namespace AND e.key = h.key
+             WHERE h.shard = ?1 AND h.revision = ?2",
+        )?
+        .query_row(params![shard.0, revision as i64], |row| {
+            Ok((kind_of(row.get(0)?), row.get::<_, Option<i64>>(1)?.unwrap_or(0) as u64))
+        })
+        .optional()?;
+    Ok(match line {
+        None => Known::LongAgo,
+        Some((Kind::Conflict, _)) => Known::Conflict,
+        Some((_, latest)) => Known::Applied { revision, latest },
+    })
+}
+
+fn compact(db: &Connection, fence: &Fence, before: Timestamp, rows: u32) -> Result<u64> {
+    if !fence.holds_in_sqlite(db)? {
+        return Ok(0);
+    }
+    let shard = fence.shard.0;
+    let until: Option<i64> = db
+        .prepare_cached(
+            "SELECT max(revision) FROM
+             (SELECT revision, at FROM kv_history WHERE shard = ?1 ORDER BY revision LIMIT ?2) WHERE at < ?3",
+        )?
+        .query_row(params![shard, rows, before.0], |row| row.get(0))?;
+    let mut gone = 0;
+    if let Some(until) = until {
+        gone += db
+            .prepare_cached("DELETE FROM kv_history WHERE shard = ?1 AND revision <= ?2")?
+            .execute(params![shard, until])?;
+        db.prepare_cached("DELETE FROM kv_entries WHERE shard = ?1 AND value IS NULL AND revision <= ?2")?
+            .execute(params![shard, until])?;
+        db.prepare_cached("UPDATE kv_shards SET compacted = ?2 WHERE shard = ?1")?.execute(params![shard, until])?;
+    }
+    // The last of each sender stays: its writes may still be on their way again.
+    gone += db
+        .prepare_cached(
+            "DELETE FROM kv_parcels WHERE (shard, producer, number) IN
+             (SELECT shard, producer, number FROM kv_parcels p WHERE shard = ?1 AND at < ?2
+              AND number < (SELECT max(number) FROM kv_parcels WHERE shard = ?1 AND producer = p.producer) LIMIT ?3)",
+        )?
+        .execute(params![shard, before.0, rows])?;
+    Ok(gone as u64)
+}
+
+fn place(row: &Row<'_>) -> Result<Place> {
+    Ok(Place { namespace: row.get(0)?, key: Key::kept(row.get(1)?) })
+}
+
+fn entry(row: &Row<'_>, from: usize) -> Result<Entry> {
+    Ok(Entry {
+        revision: row.get::<_, i64>(from)? as u64,
+        changed_at: Timestamp(row.get(from + 1)?),
+        value: value_of(row.get(from + 2)?, row.get(from + 3)?),
+        expires_at: row.get::<_, Option<i64>>(from + 4)?.map(Timestamp),
+    })
+}

@@ -1,0 +1,233 @@
+//! What is asked for: a change of one key, maybe only on a condition; and the name by which it can be asked after.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mutirao_core::{Problem, ShardId};
+
+/// Bytes of a key.
+pub const KEY_BYTES_MAX: usize = 512;
+/// Bytes of a value.
+pub const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Characters of a value's content type.
+pub const CONTENT_TYPE_CHARS_MAX: usize = 200;
+/// The longest that a value may be said to last.
+pub const TTL_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// What a value is when nobody says: just bytes.
+pub const PLAIN_BYTES: &str = "application/octet-stream";
+
+/// 1 to 512 bytes of UTF-8 without control characters. Keys are ordered by their bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(String);
+
+impl Key {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// One that was checked when it was written.
+    pub(crate) fn kept(key: String) -> Self {
+        Self(key)
+    }
+}
+
+impl FromStr for Key {
+    type Err = Problem;
+
+    fn from_str(key: &str) -> Result<Self, Problem> {
+        let refuse = |detail: String| Err(Problem::invalid("key", detail));
+        match key.len() {
+            0 => return refuse("it is empty".into()),
+            1..=KEY_BYTES_MAX => {}
+            bytes => return refuse(format!("{bytes} bytes are too many, the most is {KEY_BYTES_MAX}")),
+        }
+        match key.chars().find(|c| c.is_control()) {
+            Some(c) => refuse(format!("it has a control character in it, U+{:04X}", u32::from(c))),
+            None => Ok(Self(key.into())),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A key in its namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    pub namespace: String,
+    pub key: Key,
+}
+
+impl Place {
+    pub fn shard(&self) -> ShardId {
+        // No namespace has a slash in its name.
+        mutirao_shards::shard_of(&format!("{}/{}", self.namespace, self.key), crate::SHARDS)
+    }
+}
+
+/// Bytes, and what they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    pub bytes: Bytes,
+    pub content_type: String,
+}
+
+impl Value {
+    pub fn new(bytes: Bytes, content_type: Option<&str>) -> Result<Self, Problem> {
+        if bytes.len() > VALUE_BYTES_MAX {
+            return Err(too_large(bytes.len()));
+        }
+        let content_type = content_type.unwrap_or(PLAIN_BYTES);
+        if content_type.chars().count() > CONTENT_TYPE_CHARS_MAX || content_type.chars().any(char::is_control) {
+            let detail = format!("more than {CONTENT_TYPE_CHARS_MAX} characters, or some that are none");
+            return Err(Problem::invalid("Content-Type", detail));
+        }
+        Ok(Self { bytes, content_type: content_type.into() })
+    }
+}
+
+pub fn too_large(bytes: usize) -> Problem {
+    Problem::new(413, "too-large", "the value is too large")
+        .detail(format!("{bytes} bytes are too many, the most is {VALUE_BYTES_MAX}"))
+        .remedy("keep large things elsewhere, and where they are here")
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// `lasts`: from when it is applied; then the key is gone.
+    Put {
+        value: Value,
+        lasts: Option<Duration>,
+    },
+    Delete,
+}
+
+/// What must hold for a change to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    None,
+    /// The key is not there.
+    Absent,
+    /// The key is there, at this revision.
+    At(u64),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    pub place: Place,
+    pub change: Change,
+    pub condition: Condition,
+}
+
+impl Write {
+    /// What it costs to carry and to keep.
+    pub fn bytes(&self) -> usize {
+        let value = match &self.change {
+            Change::Put { value, .. } => value.bytes.len() + value.content_type.len(),
+            Change::Delete => 0,
+        };
+        self.place.key.as_str().len() + self.place.namespace.len() + value
+    }
+}
+
+/// Whoever sends writes: one life of one process. Its parcels are numbered from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Producer(pub u64);
+
+/// Writes to keys of one shard that travel together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parcel {
+    pub producer: Producer,
+    pub number: u64,
+    pub writes: Vec<Write>,
+}
+
+/// By which a write can be asked after: where it went, in whose which parcel, at which place in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteId {
+    pub shard: ShardId,
+    pub producer: Producer,
+    pub number: u64,
+    pub index: u32,
+}
+
+impl fmt::Display for WriteId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "w{:x}-{:016x}-{:x}-{:x}", self.shard.0, self.producer.0, self.number, self.index)
+    }
+}
+
+impl FromStr for WriteId {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let read = || {
+            let mut parts = text.strip_prefix('w')?.split('-');
+            let mut hex = || {
+                let part = parts.next()?;
+                // `from_str_radix` would take a sign.
+                let plain = part.bytes().all(|byte| byte.is_ascii_hexdigit());
+                plain.then(|| u64::from_str_radix(part, 16).ok())?
+            };
+            let (shard, producer, number, index) = (hex()?, hex()?, hex()?, hex()?);
+            let shard = u32::try_from(shard).ok().filter(|shard| *shard < crate::SHARDS)?;
+            let id = Self {
+                shard: ShardId(shard),
+                producer: Producer(producer),
+                number: i64::try_from(number).ok()? as u64,
+                index: index.try_into().ok()?,
+            };
+            parts.next().is_none().then_some(id)
+        };
+        read().ok_or_else(|| {
+            let shown: String = text.chars().take(80).collect();
+            Problem::invalid("id", format!("\"{shown}\" is not the id of a write"))
+                .remedy("take it from the answer to the write")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn keys_that_cannot_be_kept_are_refused() {
+        for bad in ["", "a\0b", "a\nb", &"x".repeat(KEY_BYTES_MAX + 1)] {
+            assert!(bad.parse::<Key>().is_err(), "{bad:?}");
+        }
+        for good in ["a", "users/7/näme", "/", "..", &"x".repeat(KEY_BYTES_MAX)] {
+            assert_eq!(good.parse::<Key>().unwrap().as_str(), good);
+        }
+    }
+
+    #[test]
+    fn values_are_bounded() {
+        assert_eq!(Value::new(Bytes::from(vec![0; VALUE_BYTES_MAX + 1]), None).unwrap_err().status, 413);
+        assert!(Value::new(Bytes::new(), Some("a\nb")).is_err());
+        assert_eq!(Value::new(Bytes::new(), None).unwrap().content_type, PLAIN_BYTES);
+    }
+
+    proptest! {
+        #[test]
+        fn ids_are_read_as_they_were_written(shard in 0..crate::SHARDS, producer: u64, number in 0..i64::MAX as u64, index: u32) {
+            let id = WriteId { shard: ShardId(shard), producer: Producer(producer), number, index };
+            prop_assert_eq!(id.to_string().parse::<WriteId>().unwrap(), id);
+        }
+
+        #[test]
+        fn rubbish_is_no_id(text in "\\PC{0,40}") {
+            if let Ok(id) = text.parse::<WriteId>() {
+                prop_assert!(id.shard.0 < crate::SHARDS);
+            }
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! What the store promises of entries on either engine, and what the capability makes of it.
+
+mod engine;
+mod running;
+mod store;

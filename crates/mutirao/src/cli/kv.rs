@@ -1,0 +1,219 @@
+//! `mutirao kv …`
+
+mod bulk;
+mod watch;
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use clap::{Args, Subcommand};
+use mutirao_client::Client;
+use mutirao_client::kv::{OnlyIf, Seen};
+use mutirao_core::{Clock, SystemClock};
+use mutirao_kv::service::{WriteState, WriteView};
+use mutirao_kv::view::{EntriesView, EntryView};
+
+use super::out::{Out, Shape};
+use super::{Globals, reach, show};
+use crate::failure::Failure;
+
+/// More than any value may have, so that the server says what is wrong.
+const READ_BYTES_MAX: u64 = 2 << 20;
+const PAGE_ROWS: u32 = 1_000;
+
+#[derive(Debug, Args)]
+pub struct KvArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Keep a value under a key: `mutirao kv put greeting hello`
+    Put {
+        key: String,
+        /// The value; without it, or with `-`, it is read from the standard input
+        value: Option<String>,
+        /// Read the value from a file
+        #[arg(long, conflicts_with = "value")]
+        file: Option<PathBuf>,
+        /// What the value is
+        #[arg(long)]
+        content_type: Option<String>,
+        /// How long it lasts, like `10m`; then the key is gone
+        #[arg(long)]
+        ttl: Option<String>,
+        #[command(flatten)]
+        only: Only,
+    },
+    /// Write the value under a key to the standard output
+    Get {
+        key: String,
+        /// Wait until the key's value is at least of this revision
+        #[arg(long)]
+        min_rev: Option<u64>,
+        /// Wait until this write is applied
+        #[arg(long)]
+        write: Option<String>,
+        /// How long to wait for that
+        #[arg(long)]
+        wait: Option<String>,
+    },
+    /// Remove a key
+    Del {
+        key: String,
+        #[command(flatten)]
+        only: Only,
+    },
+    /// Show the keys that begin so
+    List {
+        #[arg(default_value = "")]
+        prefix: String,
+        /// Show their values too
+        #[arg(long)]
+        values: bool,
+    },
+    /// Show what changes, as it does
+    Watch {
+        #[arg(default_value = "")]
+        prefix: String,
+        /// From there on, instead of from now on
+        #[arg(long)]
+        cursor: Option<String>,
+    },
+    /// Show what became of a write
+    Write {
+        id: String,
+        /// How long to wait for it to be applied
+        #[arg(long)]
+        wait: Option<String>,
+    },
+    /// Write what `kv export` wrote, a JSON object a line; `-` for the standard input
+    Import { file: PathBuf },
+    /// Write the keys that begin so, and their values, a JSON object a line
+    Export {
+        #[arg(default_value = "")]
+        prefix: String,
+    },
+}
+
+/// What must hold for a write to be made.
+#[derive(Debug, Args)]
+struct Only {
+    /// Only if the key is not there
+    #[arg(long, conflicts_with = "if_revision")]
+    create: bool,
+    /// Only if the key is at this revision
+    #[arg(long)]
+    if_revision: Option<u64>,
+}
+
+impl Only {
+    fn if_(&self) -> OnlyIf {
+        match (self.create, self.if_revision) {
+            (true, _) => OnlyIf::Absent,
+            (false, Some(revision)) => OnlyIf::At(revision),
+            (false, None) => OnlyIf::Always,
+        }
+    }
+}
+
+pub async fn run(globals: &Globals, args: KvArgs) -> Result<(), Failure> {
+    let out = Out::new(globals.shape());
+    let client = reach::client(&globals.config(vec![])?)?;
+    match args.verb {
+        Verb::Put { key, value, file, content_type, ttl, only } => {
+            let value = read_value(value, file)?;
+            let view: WriteView =
+                client.put_entry(&key, value, content_type.as_deref(), ttl.as_deref(), only.if_()).await?;
+            out.answer(&view, |view| format!("{key} is kept, {}", how(view)))
+        }
+        Verb::Get { key, min_rev, write, wait } => {
+            let seen = Seen { min_rev, write: write.as_deref(), wait: wait.as_deref() };
+            let read = client.entry(&key, seen).await?;
+            match out.shape {
+                // As it is, so that it can be piped into a file.
+                Shape::People => out.bytes(&read.bytes),
+                Shape::Json => out.answer(&bulk::shown(&key, &read), |_| String::new()),
+            }
+        }
+        Verb::Del { key, only } => {
+            let view: WriteView = client.delete_entry(&key, only.if_()).await?;
+            out.answer(&view, |view| format!("{key} is gone, {}", how(view)))
+        }
+        Verb::List { prefix, values } => {
+            let entries = all(&client, &prefix, values).await?;
+            out.answer(&entries, |entries| table(entries, values))
+        }
+        Verb::Watch { prefix, cursor } => watch::run(&client, &prefix, cursor, out).await,
+        Verb::Write { id, wait } => {
+            let view: WriteView = client.entry_write(&id, wait.as_deref()).await?;
+            out.answer(&view, how)
+        }
+        Verb::Import { file } => bulk::import(&client, &file, out).await,
+        Verb::Export { prefix } => bulk::export(&client, &prefix, out).await,
+    }
+}
+
+fn read_value(value: Option<String>, file: Option<PathBuf>) -> Result<Bytes, Failure> {
+    let read = |from: &mut dyn Read| {
+        let mut bytes = Vec::new();
+        from.take(READ_BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok(Bytes::from(bytes))
+    };
+    match (value.as_deref(), file) {
+        (_, Some(file)) => {
+            let mut opened = std::fs::File::open(&file)
+                .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", file.display())))?;
+            read(&mut opened)
+        }
+        (None | Some("-"), None) => read(&mut std::io::stdin().lock()),
+        (Some(text), None) => Ok(Bytes::copy_from_slice(text.as_bytes())),
+    }
+}
+
+/// How a write stands.
+fn how(view: &WriteView) -> String {
+    let state = match view.state {
+        WriteState::Queued => "queued",
+        WriteState::Applied => "applied",
+        WriteState::Superseded => "applied, and replaced by another since",
+        WriteState::Conflict => "not made: its condition did not hold",
+    };
+    view.revision.map_or(state.into(), |revision| format!("{state}, revision {revision}"))
+}
+
+/// Page after page, all as they were at the first.
+async fn all(client: &Client, prefix: &str, values: bool) -> Result<Vec<EntryView>, Failure> {
+    let (mut all, mut cursor) = (Vec::new(), None);
+    loop {
+        let page: EntriesView = client.entries(prefix, values, cursor.as_deref(), Some(PAGE_ROWS)).await?;
+        all.extend(page.entries);
+        cursor = page.next;
+        if cursor.is_none() {
+            return Ok(all);
+        }
+    }
+}
+
+fn table(entries: &[EntryView], values: bool) -> String {
+    let now = SystemClock.now();
+    let row = |entry: &EntryView| {
+        let last = match (&entry.value, values) {
+            (Some(text), true) => show::one_line(text),
+            (None, true) => "(not text)".into(),
+            (_, false) => entry.content_type.clone(),
+        };
+        [
+            show::one_line(&entry.key),
+            entry.revision.to_string(),
+            show::size(entry.bytes),
+            show::ago(entry.changed_at, now),
+            show::or_dash(entry.expires_at.map(|at| show::rough(at.since(now)))),
+            last,
+        ]
+    };
+    let heading = if values { "VALUE" } else { "TYPE" };
+    show::table(["KEY", "REVISION", "SIZE", "CHANGED", "LASTS", heading], entries.iter().map(row))
+}

@@ -1,0 +1,112 @@
+//! kv as a user meets it.
+
+use std::io::{BufRead, BufReader};
+
+use mutirao_testkit::{Installation, wait};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::said::{SOON, Said};
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn values_are_kept_through_a_kill_of_the_manager_and_told_by_their_keys() {
+    let mut up = Installation::setup().workers(0).start();
+    assert!(up.ok(&["kv", "put", "greeting/pt", "olá"]).contains("greeting/pt is kept, applied, revision "));
+    let first = json(&up.ok(&["--json", "kv", "put", "greeting/en", "hello"]));
+    up.kill9_everything();
+    up.restart();
+    assert_eq!(up.ok(&["kv", "get", "greeting/pt"]), "olá");
+    let second = json(&up.ok(&["--json", "kv", "put", "greeting/en", "hi", "--content-type", "text/plain"]));
+    assert!(second["revision"].as_u64() > first["revision"].as_u64(), "{first} {second}");
+    let asked = json(&up.ok(&["--json", "kv", "write", first["write"].as_str().unwrap()]));
+    assert_eq!((asked["state"].as_str(), &asked["revision"]), (Some("superseded"), &first["revision"]));
+    let listed = up.ok(&["kv", "list", "greeting/", "--values"]);
+    assert!(listed.contains("greeting/pt") && listed.contains("olá") && listed.contains("hi"), "{listed}");
+    up.ok(&["kv", "del", "greeting/en"]);
+    let gone = Said::from(up.cli(&["kv", "get", "greeting/en"]));
+    assert_ne!(gone.code, Some(0));
+    assert!(gone.err.contains("there is nothing under"), "{gone:?}");
+}
+
+#[test]
+fn conditions_are_held_and_rubbish_is_refused_with_the_reason() {
+    let up = Installation::setup().workers(0).start();
+    let made = json(&up.ok(&["--json", "kv", "put", "a", "1", "--create"]));
+    let revision = made["revision"].to_string();
+    let refused = |args: &[&str], why: &str| {
+        let said = Said::from(up.cli(args));
+        assert!(said.code != Some(0) && said.err.contains(why), "{args:?}: {said:?}");
+    };
+    refused(&["kv", "put", "a", "2", "--create"], &format!("the key is there, at revision {revision}"));
+    refused(&["kv", "put", "a", "2", "--if-revision", "999"], "nothing was written");
+    refused(&["kv", "del", "b", "--if-revision", "1"], "the key is not there");
+    refused(&["kv", "put", &"k".repeat(513), "x"], "513 bytes are too many, the most is 512");
+    refused(&["kv", "put", "a", "x", "--ttl", "soon"], "is not a time");
+    refused(&["kv", "write", "nonsense"], "is not the id of a write");
+    refused(&["kv", "write", "w0-00000000000000ff-1-0"], "no write w0-00000000000000ff-1-0 was applied");
+    refused(&["kv", "watch", "--cursor", "nonsense"], "cursor");
+    refused(&["kv", "get", "a", "--min-rev", "99999", "--wait", "1s"], "before 99999");
+    up.ok(&["kv", "put", "a", "3", "--if-revision", &revision]);
+    assert_eq!(up.ok(&["kv", "get", "a"]), "3");
+
+    let huge = up.request("PUT /v1/kv/huge", &vec![b'x'; (1 << 20) + 1]);
+    assert!(huge.text().contains("the most is 1048576"), "{}", huge.text());
+    assert_eq!(json(&up.request("PUT /v1/kv/large", &vec![b'x'; 1 << 20]).text())["state"], "applied");
+    let batch = br#"{"operations": [{"key": "ok", "value": "1"}, {"key": "bad"}]}"#;
+    let answer = up.request("POST /v1/kv", batch);
+    assert!(answer.text().contains("operations[1].value"), "{}", answer.text());
+    assert_ne!(Said::from(up.cli(&["kv", "get", "ok"])).code, Some(0), "none was made");
+}
+
+#[test]
+fn whoever_watches_is_told_everything_once_also_over_a_restart() {
+    let mut up = Installation::setup().workers(0).start();
+    up.ok(&["kv", "put", "before", "x"]);
+    let mut child = up.command(&["--json", "kv", "watch", "w/"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap());
+    let (send, told) = std::sync::mpsc::sync_channel::<Value>(100);
+    std::thread::spawn(move || lines.lines().map_while(Result::ok).for_each(|line| send.send(json(&line)).unwrap()));
+    let next = || {
+        let mut one = None;
+        wait::until("an event", SOON, || {
+            one = told.try_recv().ok();
+            one.is_some()
+        });
+        let event = one.unwrap();
+        (event["event"].as_str().unwrap().to_owned(), event["data"]["key"].as_str().unwrap_or("").to_owned())
+    };
+    let is = |event: &str, key: &str| (event.to_owned(), key.to_owned());
+    assert_eq!(next(), is("begin", ""));
+    up.ok(&["kv", "put", "w/a", "1"]);
+    up.ok(&["kv", "put", "other", "1"]);
+    up.ok(&["kv", "put", "w/b", "1", "--ttl", "300ms"]);
+    assert_eq!((next(), next(), next()), (is("put", "w/a"), is("put", "w/b"), is("expire", "w/b")));
+    up.restart();
+    up.ok(&["kv", "del", "w/a"]);
+    assert_eq!((next(), next()), (is("begin", ""), is("delete", "w/a")));
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_was_exported_can_be_imported_elsewhere() {
+    let up = Installation::setup().workers(0).start();
+    let file = up.data().join("entries.jsonl");
+    let lines: String = (0..1_200).map(|n| format!("{{\"key\": \"bulk/{n:04}\", \"value\": \"v{n}\"}}\n")).collect();
+    let odd = "{\"key\": \"bulk/odd\", \"base64\": \"AP8=\", \"content_type\": \"image/x\"}\n";
+    std::fs::write(&file, lines + odd).unwrap();
+    let file = file.display().to_string();
+    assert_eq!(up.ok(&["kv", "import", &file]).trim(), "1201 entries are kept");
+    let exported = up.ok(&["kv", "export", "bulk/"]);
+    assert_eq!(exported.lines().count(), 1_201);
+    let other = Installation::setup().workers(0).start();
+    std::fs::write(&file, &exported).unwrap();
+    other.ok(&["kv", "import", &file]);
+    assert_eq!(other.ok(&["kv", "export", "bulk/"]), exported);
+    let said = Said::from(other.cli(&["kv", "import", "/nonexistent"]));
+    assert!(said.code != Some(0) && said.err.contains("cannot be read"), "{said:?}");
+}
