@@ -44,6 +44,8 @@ pub enum Answer {
     },
     /// The shard was taken away first: nothing of it was written, unless the store said so to nobody.
     Lost,
+    /// Whoever applies broke; whether it was written is not known.
+    Broken,
     /// The store does not answer; whether it was written is not known.
     Unknown {
         id: WriteId,

@@ -179,7 +179,7 @@ impl Kv {
         let mut answers = Vec::new();
         for one in waiting {
             answers.push(match one {
-                Ok(answered) => told(answered.await.unwrap_or(Answer::Lost)),
+                Ok(answered) => told(answered.await.unwrap_or(Answer::Broken)),
                 Err(problem) => Err(problem),
             });
         }
@@ -188,7 +188,7 @@ impl Kv {
 
     async fn hand_in(&self, write: Write) -> Result<WriteView, Problem> {
         let answered = self.give(write).await?;
-        told(answered.await.unwrap_or(Answer::Lost))
+        told(answered.await.unwrap_or(Answer::Broken))
     }
 
     /// Waits for the shard to have an owner, as it has not between two of them.
@@ -358,6 +358,8 @@ fn told(answer: Answer) -> Result<WriteView, Problem> {
             Err(Problem::unavailable("the key's writes have gone to another manager; this one was not written")
                 .remedy("send it again"))
         }
+        Answer::Broken => Err(Problem::unavailable("the manager is stopping; whether this was written is not known")
+            .remedy("read the key when it is back")),
         Answer::Unknown { id, why } => {
             tracing::warn!(why, "the database cannot be reached");
             Err(Problem::unavailable("the server's database cannot be reached; whether this was written is not known")

@@ -11,6 +11,7 @@ mod frozen;
 mod full_services;
 mod growing;
 mod kills;
+mod kv;
 mod link;
 mod managers;
 mod network;
