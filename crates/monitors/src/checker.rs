@@ -188,7 +188,10 @@ impl Shop {
         impl Drop for Place {
             fn drop(&mut self) {
                 self.0.queue.lock().0.done(&self.1);
-                self.0.pump();
+                // Not while the process ends.
+                if tokio::runtime::Handle::try_current().is_ok() {
+                    self.0.pump();
+                }
             }
         }
         let place = Place(self, host);

@@ -49,6 +49,8 @@ pub struct Owner {
     routes: HashMap<Arc<str>, usize>,
     /// Everything up to here has been fired.
     done: Timestamp,
+    /// When it began to hear. Nobody was silent before that: there was nobody who listened.
+    began: Timestamp,
     /// When it was last looked for silence and for reminders.
     looked: Option<Timestamp>,
     /// Up to when something was due that was fired last.
@@ -68,6 +70,7 @@ impl Owner {
             done,
             last_firing: None,
             looked: None,
+            began: now,
         };
         for row in recalled.monitors {
             let since = row.changed_at;
@@ -231,7 +234,10 @@ impl Owner {
         let mut settlement = Settlement::default();
         for (key, health) in &mut self.health {
             let Some(known) = self.known.get(key).filter(|known| !known.paused) else { continue };
-            if let Some(event) = health.look(known.every, &known.thresholds, now) {
+            let patience = known.every.saturating_mul(known.thresholds.silence.saturating_add(1));
+            if now.since(self.began) > patience
+                && let Some(event) = health.look(known.every, &known.thresholds, now)
+            {
                 settlement.alerts.extend(rule::raise(&known.alerts, *key, event, now, None, None));
                 settlement.health.push((*key, health.clone()));
             }
@@ -362,6 +368,17 @@ mod tests {
         assert_eq!(fire(&mut fresh, T), 0);
         let mut stale = owner((1..=50).map(|key| row(key, key, "")).collect(), Some(T - 3_600_000));
         assert_eq!(fire(&mut stale, T), 0, "an hour is skipped");
+    }
+
+    #[test]
+    fn whoever_takes_over_listens_for_a_while_before_it_calls_anybody_silent() {
+        let mut health = Health::default();
+        health.take(Timestamp(T - 600_000), Verdict::Good, &Thresholds::default());
+        let monitors = vec![row(1, 1, "")];
+        let recalled = Recalled { monitors, health: vec![(MonitorKey(1), health)], fired_until: None };
+        let mut owner = Owner::new(recalled, Timestamp(T));
+        assert!(owner.look(Timestamp(T + 40_000)).health.is_empty());
+        assert_eq!(owner.look(Timestamp(T + 40_001)).health.len(), 1);
     }
 
     #[test]

@@ -1,8 +1,13 @@
 //! Owners at work: one for each shard of the monitors that this process owns. Two tasks each, so that a store that is away
 //! keeps no check from being made: one fires, the other settles what is told. They share the [`Owner`], never over an await.
 //!
+//! A store that does not answer for so long that leases run out keeps nobody from checking either: the post goes on firing,
+//! alone, and hears and writes nothing (`Post::lapsed`). Outcomes wait in the broker for whoever owns the shard next. If
+//! that is somebody else meanwhile, some checks are made twice, and count once.
+//!
 //! Time is [`Steady`]: it does not jump when the machine's clock is set, so neither a gap nor a repetition follows from that.
 
+mod kept;
 mod notices;
 pub mod takers;
 
@@ -21,13 +26,14 @@ use mutirao_shards::{Asked, Fence, Shards};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
-use crate::GROUP;
 use crate::alerts::courier::{Courier, Round};
 use crate::envelope::{Ask, Checks, Outcomes, Places, Told, outcomes_of};
-use crate::meters;
 use crate::owner::Owner;
 use crate::store::{Settlement, Settling, Shared as Store};
+use crate::{GROUP, meters};
+use kept::{Common, Fired, Kept, StoreIs};
 use notices::Notices;
 use takers::{Going, Takers};
 
@@ -75,6 +81,9 @@ struct Post {
     takers: Arc<Mutex<Takers>>,
     /// What is written of up to where instants were fired, in milliseconds.
     marked: AtomicI64,
+    fired: Arc<Fired>,
+    /// Said when the lease has run out while the store did not answer.
+    lapsed: CancellationToken,
 }
 
 /// Why a post has ended.
@@ -89,34 +98,38 @@ enum Ending {
 /// Follows what is owned, for as long as it is not dropped.
 pub async fn run(bench: Bench) {
     let mut owned = bench.shards.owned();
-    let mut posts: BTreeMap<ShardId, (u64, tokio::task::AbortHandle)> = BTreeMap::new();
+    let mut posts: BTreeMap<ShardId, Kept> = BTreeMap::new();
     let mut ended: BTreeMap<ShardId, u64> = BTreeMap::new();
     let mut tasks: JoinSet<(ShardId, u64, Ending)> = JoinSet::new();
-    let (notices, takers) = (Arc::new(Notices::default()), Arc::new(Mutex::new(Takers::default())));
+    let common = Common::default();
     let mut ears = JoinSet::new();
-    ears.spawn(notices::listen(notices.clone(), bench.broker.clone(), bench.clock.clone()));
-    ears.spawn(takers::watch(takers.clone(), bench.broker.clone(), bench.clock.clone()));
+    ears.spawn(notices::listen(common.notices.clone(), bench.broker.clone(), bench.clock.clone()));
+    ears.spawn(takers::watch(common.takers.clone(), bench.broker.clone(), bench.clock.clone()));
     loop {
         let board = owned.borrow_and_update().clone();
-        posts.retain(|shard, (generation, task)| {
-            let mine = board.get(shard).is_some_and(|tenure| tenure.generation == *generation);
-            if !mine {
-                task.abort();
+        let store = bench.shards.trouble().map_or(StoreIs::There, |_| StoreIs::Away);
+        let now = bench.clock.monotonic();
+        posts.retain(|shard, post| {
+            let goes_on = post.goes_on(board.get(shard).map(|tenure| tenure.generation), store, now);
+            if !goes_on {
+                post.task.abort();
             }
-            mine
+            goes_on
         });
         for (shard, tenure) in &board {
             if posts.contains_key(shard) || ended.get(shard) == Some(&tenure.generation) {
                 continue;
             }
             let (bench, shard, generation) = (bench.clone(), *shard, tenure.generation);
-            let (notices, takers) = (notices.clone(), takers.clone());
-            let keep = async move { (shard, generation, keep(bench, shard, generation, notices, takers).await) };
-            let post = tasks.spawn(keep);
-            posts.insert(shard, (generation, post));
+            let (common, lapsed) = (common.clone(), CancellationToken::new());
+            let keep = keep(bench, shard, generation, common, lapsed.clone());
+            let task = tasks.spawn(async move { (shard, generation, keep.await) });
+            posts.insert(shard, Kept { generation, task, lapsed, alone_since: None });
         }
+        let somebody_is_alone = posts.values().any(|post| post.alone_since.is_some());
         tokio::select! {
             changed = owned.changed() => if changed.is_err() { return },
+            () = bench.clock.sleep(IDLE), if somebody_is_alone => {}
             Some(over) = tasks.join_next_with_id() => {
                 let (shard, generation, ending) = match over {
                     Ok((_, over)) => over,
@@ -125,11 +138,14 @@ pub async fn run(bench: Bench) {
                         if broke.is_panic() {
                             tracing::error!("a post of monitors broke; its shard is taken up anew");
                         }
-                        posts.retain(|_, (_, post)| post.id() != broke.id());
+                        posts.retain(|_, post| post.task.id() != broke.id());
                         continue;
                     }
                 };
-                posts.remove(&shard);
+                // Another may stand there by now.
+                if posts.get(&shard).is_some_and(|post| post.generation == generation) {
+                    posts.remove(&shard);
+                }
                 ended.insert(shard, generation);
                 if ending == Ending::Settled {
                     let shards = bench.shards.clone();
@@ -144,11 +160,11 @@ async fn keep(
     bench: Bench,
     shard: ShardId,
     generation: u64,
-    notices: Arc<Notices>,
-    takers: Arc<Mutex<Takers>>,
+    Common { notices, takers, fired }: Common,
+    lapsed: CancellationToken,
 ) -> Ending {
     let steady = Steady::starting(bench.clock.as_ref());
-    let recalled = loop {
+    let mut recalled = loop {
         match bench.store.recall(shard).await {
             Ok(recalled) => break recalled,
             Err(error) => tracing::warn!(%shard, %error, "monitors cannot be recalled; trying again"),
@@ -156,6 +172,7 @@ async fn keep(
         bench.clock.sleep(PAUSE).await;
     };
     let revision = recalled.monitors.iter().map(|row| row.revision).max().unwrap_or(0);
+    recalled.fired_until = recalled.fired_until.max(fired.until(shard));
     let owner = Owner::new(recalled, steady.now(bench.clock.as_ref()));
     let marked = AtomicI64::new(owner.fired_until().0);
     let fence = Fence { group: GROUP, shard, generation };
@@ -168,6 +185,8 @@ async fn keep(
         notices,
         takers,
         marked,
+        fired,
+        lapsed,
     });
     let mut tasks = JoinSet::new();
     tasks.spawn(post.clone().settle());
@@ -194,7 +213,9 @@ impl Post {
             {
                 Some(tenure) if tenure.asked == Asked::Stay => {}
                 Some(_) => return self.last_mark().await,
-                // It may come back: a store that does not answer renews nothing for a while.
+                // The store does not answer; nobody else can be asked whose turn it is.
+                None if self.lapsed.is_cancelled() => {}
+                // Whether it is that, or the shard has another owner, is known in a moment.
                 None => {
                     clock.sleep(PAUSE).await;
                     continue;
@@ -210,6 +231,7 @@ impl Post {
             let next = {
                 let mut owner = self.owner.lock();
                 owner.fired(now);
+                self.fired.note(self.fence.shard, now);
                 owner.next()
             };
             let wait = next.map_or(IDLE, |next| next.since(self.now()).min(IDLE)).max(BREATH);
@@ -253,6 +275,9 @@ impl Post {
     async fn mark(self: Arc<Self>) -> Ending {
         loop {
             self.bench.clock.sleep(MARK).await;
+            if self.lapsed.is_cancelled() {
+                continue;
+            }
             let fired = self.owner.lock().last_firing();
             if fired.is_some_and(|at| at.0 > self.marked.load(Ordering::Relaxed))
                 && self.last_mark().await == Ending::Fenced
@@ -306,7 +331,12 @@ impl Post {
     /// Makes beliefs of what is told, and writes them.
     async fn settle(self: Arc<Self>) -> Ending {
         loop {
-            match self.settle_while_it_lasts().await {
+            let settled = tokio::select! {
+                settled = self.settle_while_it_lasts() => settled,
+                // What was not written goes back into the broker, for whoever is next.
+                () = self.lapsed.cancelled() => std::future::pending().await,
+            };
+            match settled {
                 Ok(ending) => return ending,
                 Err(BrokerError::Closed) => return Ending::Settled,
                 Err(error) => {

@@ -47,8 +47,9 @@ pub async fn watch(
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
 ) {
-    let both =
-        async { tokio::join!(watch_leavers(&management, &jobs, &clock), watch_revoked(&management, &auth, &clock)) };
+    let both = async {
+        tokio::join!(watch_leavers(&management, &jobs, &auth, &clock), watch_revoked(&management, &auth, &clock))
+    };
     tokio::select! {
         _ = both => {}
         () = stop.cancelled() => {}
@@ -85,7 +86,18 @@ async fn dismiss_revoked(management: &Management, auth: &Auth) -> Result<usize, 
     Ok(removed)
 }
 
-async fn watch_leavers(management: &Management, jobs: &Jobs, clock: &Arc<dyn Clock>) {
+/// Those that take no tasks, so that nobody who hands tasks out sees them.
+async fn checkers(auth: &Auth) -> Result<BTreeSet<WorkerId>, String> {
+    let (mut found, mut after) = (BTreeSet::new(), 0);
+    loop {
+        let page = auth.workers(after, KEYS_AT_ONCE).await.map_err(|problem| problem.line())?;
+        let Some((last, _)) = page.last() else { return Ok(found) };
+        after = *last;
+        found.extend(page.into_iter().filter(|(_, key)| key.duty.checks().is_some()).map(|(_, key)| key.id));
+    }
+}
+
+async fn watch_leavers(management: &Management, jobs: &Jobs, auth: &Auth, clock: &Arc<dyn Clock>) {
     let mut leavers = Leavers::default();
     loop {
         clock.sleep(LOOK_EVERY).await;
@@ -94,7 +106,14 @@ async fn watch_leavers(management: &Management, jobs: &Jobs, clock: &Arc<dyn Clo
         if !silent.is_empty() {
             continue;
         }
-        let there = workers.into_iter().map(|view| view.worker).collect();
+        let mut there: BTreeSet<WorkerId> = workers.into_iter().map(|view| view.worker).collect();
+        match checkers(auth).await {
+            Ok(checkers) => there.extend(checkers),
+            Err(why) => {
+                tracing::debug!(why, "who makes checks is not known; the next look will");
+                continue;
+            }
+        }
         let admitted = match management.admitted().await {
             Ok(admitted) => admitted,
             Err(error) => {

@@ -14,6 +14,7 @@ mod kills;
 mod kv;
 mod link;
 mod managers;
+mod monitors;
 mod network;
 mod requests;
 

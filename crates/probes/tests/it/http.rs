@@ -39,6 +39,8 @@ async fn each_way_to_fail_ends_in_its_phase_with_the_reason() {
         (format!("http://{nobody}"), failed(Phase::Connect, "nobody listens there")),
         (format!("http://{silent}"), (Phase::FirstByte, None)),
         (format!("http://{rubbish}"), failed(Phase::FirstByte, "invalid HTTP")),
+        (format!("https://{rubbish}"), failed(Phase::Tls, "")),
+        (format!("https://{silent}"), (Phase::Tls, None)),
         (format!("http://{half}"), failed(Phase::Body, "end of file before message")),
         (format!("http://{stuck}"), (Phase::Body, None)),
         ("http://no-such-host.invalid".into(), failed(Phase::Dns, "no-such-host.invalid has no address")),
