@@ -174,6 +174,20 @@ pub struct Reports {
     /// meanwhile may have overtaken it, so what its beat does not list is not lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detour: bool,
+    /// With a beat: what the worker uses. None from a version that did not measure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub footprint: Option<Box<Footprint>>,
+}
+
+/// What a worker and everything it runs use, and how full the memory of its machine is. What could not be measured is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Footprint {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_milli: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_memory_percent: Option<u8>,
 }
 
 impl Reports {
@@ -188,6 +202,7 @@ impl Reports {
             done: Vec::new(),
             beat: None,
             detour: false,
+            footprint: None,
         }
     }
 

@@ -15,6 +15,7 @@ pub mod id;
 pub mod job;
 pub mod life;
 pub mod limits;
+pub mod meminfo;
 pub mod meters;
 pub mod outcome;
 pub mod problem;

@@ -44,8 +44,8 @@ pub fn assemble(
             at: now,
             workers: fleet.counts(),
             tasks: sight.as_ref().map(|sight| sight.tasks),
-            host,
-            samples: samples(&fleet, &need.amounts, now),
+            host: host_of(host, sight.as_ref()),
+            samples: samples(&fleet, &need.amounts, sight.as_ref(), now),
         };
         QueueBalance {
             elastic: spec.and_then(|spec| spec.elastic.clone()),
@@ -78,21 +78,35 @@ pub fn fleets(kept: &mut Kept) -> BTreeMap<QueueName, BTreeMap<WorkerId, Member>
     fleets
 }
 
-/// Nobody measures single workers yet: their figures are missing, which policies know from zero.
-fn samples(fleet: &Fleet, need: &Amounts, now: Timestamp) -> Vec<Sample> {
-    let missing = |resource| Use { asked: need.get(resource), used: None };
+/// The machines of a queue's workers, the fullest of them; where none says anything, the manager's.
+fn host_of(here: Host, sight: Option<&QueueSight>) -> Host {
+    let footprints = sight.into_iter().flat_map(|sight| sight.footprints.values());
+    let fullest = footprints.filter_map(|footprint| footprint.host_memory_percent).max();
+    Host { memory_percent: fullest.map(f64::from).or(here.memory_percent), ..here }
+}
+
+/// What a worker did not measure is missing, which policies know from zero.
+fn samples(fleet: &Fleet, need: &Amounts, sight: Option<&QueueSight>, now: Timestamp) -> Vec<Sample> {
     let stage = |member: &Member| match member.life {
         Life::Asked | Life::Launching => Stage::Creating,
         Life::Reported => Stage::Running(Span(now.since(member.since))),
         Life::Draining | Life::Ending => Stage::Draining,
     };
-    let sample = |member| Sample { stage: stage(member), cpu: missing(CPU_MILLI), memory: missing(MEMORY_BYTES) };
-    fleet.members.values().map(sample).collect()
+    let sample = |(worker, member): (&WorkerId, &Member)| {
+        let used = sight.and_then(|sight| sight.footprints.get(worker)).copied().unwrap_or_default();
+        Sample {
+            stage: stage(member),
+            cpu: Use { asked: need.get(CPU_MILLI), used: used.cpu_milli.map(u64::from) },
+            memory: Use { asked: need.get(MEMORY_BYTES), used: used.memory_bytes },
+        }
+    };
+    fleet.members.iter().map(sample).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use mutirao_elastic::measure::Tasks;
+    use mutirao_core::envelope::Footprint;
+    use mutirao_elastic::measure::{Source, Tasks};
 
     use super::*;
     use crate::store::Draining;
@@ -128,10 +142,45 @@ mod tests {
         let specs = [spec(r#"{"name":"a","elastic":{"preset":"arrebol"}}"#)];
         let silent = balance(&specs, Kept::default(), vec![]);
         assert_eq!((silent.queues[0].load.tasks, silent.queues[0].sessions.clone()), (None, None));
-        let sight =
-            QueueSight { queue: "a".parse().unwrap(), tasks: Tasks { ready: 3, ..Tasks::default() }, sessions: None };
+        let sight = QueueSight {
+            queue: "a".parse().unwrap(),
+            tasks: Tasks { ready: 3, ..Tasks::default() },
+            sessions: None,
+            footprints: BTreeMap::new(),
+        };
         let early = balance(&specs, Kept::default(), vec![sight]);
         assert_eq!((early.queues[0].load.tasks.unwrap().ready, early.queues[0].sessions.clone()), (3, None));
+    }
+
+    #[test]
+    fn what_workers_use_reaches_the_policy_with_the_memory_of_their_machines() {
+        let specs =
+            [spec(r#"{"name":"a","workers":{"cpus":2,"memory":"1GiB"},"elastic":{"preset":"sentryweb-schedulers"}}"#)];
+        let kept = Kept {
+            members: vec![member("w1", "a", Life::Reported), member("w2", "a", Life::Reported)],
+            ..Kept::default()
+        };
+        let footprint = |cpu_milli, host_memory_percent| Footprint {
+            cpu_milli: Some(cpu_milli),
+            memory_bytes: Some(1 << 29),
+            host_memory_percent: Some(host_memory_percent),
+        };
+        let sight = |footprints| QueueSight {
+            queue: "a".parse().unwrap(),
+            tasks: Tasks::default(),
+            sessions: None,
+            footprints,
+        };
+        let of = |worker: &str, footprint| (WorkerId(worker.into()), footprint);
+        let both = [of("w1", footprint(1_500, 40)), of("w2", footprint(500, 80))];
+        let load = balance(&specs, kept.clone(), vec![sight(both.into())]).queues[0].load.clone();
+        let gauges = [Source::Cpu, Source::Memory, Source::HostMemory].map(|source| load.gauge(source));
+        assert_eq!(gauges, [Some(50.0), Some(50.0), Some(80.0)]);
+        let one = [of("w1", footprint(1_500, 40))];
+        let load = balance(&specs, kept.clone(), vec![sight(one.into())]).queues[0].load.clone();
+        assert_eq!(load.gauge(Source::Cpu), Some(75.0), "who does not say is left out");
+        let load = balance(&specs, kept, vec![]).queues[0].load.clone();
+        assert_eq!([Source::Cpu, Source::HostMemory].map(|source| load.gauge(source)), [None, None]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How busy this machine is, from what the kernel tells. Cpu is what passed between two looks; the first look knows none.
 
+use mutirao_core::meminfo;
 use mutirao_elastic::measure::Host;
 use parking_lot::Mutex;
 
@@ -17,7 +18,7 @@ impl Machine {
     /// Two short reads of files that are not on a disk.
     pub fn look(&self) -> Host {
         let cpu = std::fs::read_to_string("/proc/stat").ok().and_then(|text| cpu(&text));
-        let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory_percent(&text));
+        let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo::used_percent(&text));
         let before = cpu.and_then(|now| self.0.lock().replace(now));
         Host { cpu_percent: before.zip(cpu).and_then(|(before, now)| percent(before, now)), memory_percent: memory }
     }
@@ -40,15 +41,6 @@ fn cpu(stat: &str) -> Option<Cpu> {
     Some(Cpu { busy: all - idle - iowait, all })
 }
 
-fn memory_percent(meminfo: &str) -> Option<f64> {
-    let kilobytes = |name: &str| -> Option<u64> {
-        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        line.split_whitespace().next()?.parse().ok()
-    };
-    let (all, free) = (kilobytes("MemTotal")?, kilobytes("MemAvailable")?);
-    (all > 0).then(|| all.saturating_sub(free) as f64 * 100.0 / all as f64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,12 +52,5 @@ mod tests {
         assert_eq!(percent(before, now), Some(50.0));
         assert_eq!(percent(now, before), None, "a counter that went back says nothing");
         assert_eq!(cpu("rubbish"), None);
-    }
-
-    #[test]
-    fn memory_that_can_be_had_counts_as_free() {
-        let text = "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    400 kB\n";
-        assert_eq!(memory_percent(text), Some(60.0));
-        assert_eq!(memory_percent("MemTotal: 1 kB"), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mutirao_core::envelope::Footprint;
 use mutirao_core::{QueueName, Timestamp, WorkerId};
 use mutirao_elastic::fleet::Activity;
 use mutirao_elastic::measure::Tasks;
@@ -46,4 +47,7 @@ pub struct QueueSight {
     pub tasks: Tasks,
     /// Its workers that are alive. None while its owner has only just taken over and may not have heard everybody yet.
     pub sessions: Option<BTreeMap<WorkerId, Activity>>,
+    /// What those of them use that measure it.
+    #[serde(default)]
+    pub footprints: BTreeMap<WorkerId, Footprint>,
 }

@@ -11,6 +11,7 @@ mod config;
 mod control;
 mod desk;
 mod exec;
+mod footprint;
 mod hunt;
 pub mod keeper;
 mod patience;

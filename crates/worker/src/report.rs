@@ -68,6 +68,7 @@ async fn beat(shop: &Arc<Shop>, presence: Presence) -> Result<(), WorkerError> {
     let config = &shop.config;
     // With all that follows from it: what was turned down for a while may be taken again.
     shop.with_desk(|desk| desk.tidy(shop.clock.monotonic()));
+    let footprint = shop.gauge.look(shop.clock.monotonic());
     let (mut reports, owner) = {
         let mut desk = shop.desk();
         let mut reports = desk.message();
@@ -80,6 +81,7 @@ async fn beat(shop: &Arc<Shop>, presence: Presence) -> Result<(), WorkerError> {
             leaving: matches!(presence, Presence::Leaving),
             held: desk.held(),
         });
+        reports.footprint = Some(Box::new(footprint));
         (reports, desk.owner_at())
     };
     if let Some(owner) = owner {

@@ -14,6 +14,7 @@ use crate::cgroup::{self, Cgroups};
 use crate::config::Config;
 use crate::desk::{Desk, Run};
 use crate::exec::{Bench, Ending, Runner, Surroundings, Threads, Uploads};
+use crate::footprint::Gauge;
 use crate::stop::{self, Stop, Stopper, Urgency};
 use crate::{control, report, take};
 
@@ -40,6 +41,7 @@ pub(crate) struct Shop {
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<Dice>,
     pub bells: Bells,
+    pub gauge: Gauge,
     desk: Mutex<Desk>,
     runner: Runner,
     threads: Arc<Threads>,
@@ -121,6 +123,7 @@ impl Shop {
             clock,
             dice,
             bells: Bells::default(),
+            gauge: Gauge::default(),
             desk: Mutex::new(desk),
             runner,
             threads: Threads::new().map_err(WorkerError::Start)?,

@@ -85,6 +85,7 @@ async fn a_balance_check_tells_load_workers_and_what_was_kept() {
         queue: "gpu".parse().unwrap(),
         tasks: Tasks { ready: 3, running: 2, unacknowledged: 2, ..Tasks::default() },
         sessions: Some([(WorkerId(workers[0].clone()), busy)].into()),
+        footprints: Default::default(),
     }];
     let balance: Balance =
         serde_json::from_value(house.elastic("GET", "/v1/elastic/balance", Value::Null).await).unwrap();

@@ -52,9 +52,11 @@ impl Desk {
     pub fn sight(&self, queue: &QueueName, now: Now) -> QueueSight {
         let settled = now.mono >= self.settled_at;
         let mut sessions: BTreeMap<WorkerId, Activity> = BTreeMap::new();
+        let mut footprints = BTreeMap::new();
         let mut held = 0;
         for (_, session) in self.sessions.iter().filter(|(_, session)| session.queue == *queue) {
             held += session.held.len() as u64;
+            footprints.extend(session.footprint.map(|footprint| (session.worker.clone(), footprint)));
             let activity = activity(session, now);
             // A worker that was started anew may have two lives for a while: the busier one counts.
             let known = sessions.entry(session.worker.clone()).or_insert(activity);
@@ -70,7 +72,7 @@ impl Desk {
             let oldest_wait = first.map_or_else(Span::default, |ledger| Span(now.mono.since(ledger.since)));
             Tasks { ready, running: held, unacknowledged: line.out as u64, oldest_wait }
         });
-        QueueSight { queue: queue.clone(), tasks, sessions: settled.then_some(sessions) }
+        QueueSight { queue: queue.clone(), tasks, sessions: settled.then_some(sessions), footprints }
     }
 }
 

@@ -58,6 +58,9 @@ impl Desk {
         if let Some(beat) = reports.beat.filter(|_| order != Order::Late) {
             let order = if reports.detour { Order::Gap } else { order };
             self.beat(&reports.session, &beat, order, now);
+            if let Some(footprint) = reports.footprint {
+                self.sessions.measured(&reports.session, *footprint);
+            }
         }
         if self.sessions.is_done(&reports.session) {
             self.gone(&reports.session, Parting::Goodbye, now);

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mutirao_core::envelope::Beat;
+use mutirao_core::envelope::{Beat, Footprint};
 use mutirao_core::id::{Attempt, QueueName, SessionId, TaskKey, WorkerId};
 use mutirao_core::task::Needs;
 use mutirao_core::{Mono, Timestamp};
@@ -27,6 +27,8 @@ pub struct Session {
     pub host: String,
     pub pid: u32,
     pub capacity: Needs,
+    /// What it uses, as it last said.
+    pub footprint: Option<Footprint>,
     pub draining: bool,
     /// It is to be handed nothing, whether it has heard that or not.
     pub resting: bool,
@@ -99,6 +101,7 @@ impl Sessions {
             host: String::new(),
             pid: 0,
             capacity: Needs::default(),
+            footprint: None,
             draining: false,
             resting: false,
             idle_since: None,
@@ -138,6 +141,12 @@ impl Sessions {
         let mut held: Vec<_> = known.held.iter().map(|(task, attempt)| (*task, *attempt)).collect();
         held.sort_unstable();
         held
+    }
+
+    pub fn measured(&mut self, session: &SessionId, footprint: Footprint) {
+        if let Some(known) = self.sessions.get_mut(session) {
+            known.footprint = Some(footprint);
+        }
     }
 
     pub fn hold(&mut self, session: &SessionId, task: TaskKey, attempt: Attempt) {
