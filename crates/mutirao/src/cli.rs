@@ -7,6 +7,7 @@ mod completions;
 mod config;
 mod elastic;
 mod flags;
+mod held_up;
 mod job;
 mod kv;
 mod logs;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use mutirao_api::{Api, ApiError, ApiParts, Rate};
 use mutirao_broker::Rabbit;
+use mutirao_core::job::{WorkerState, WorkerView};
 use mutirao_core::{Clock, Dice, QueueName, SystemClock};
 use mutirao_fleet::{Fleets, FleetsParts};
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
@@ -26,7 +27,7 @@ use crate::config::{OwnChecker, Settings};
 use crate::failure::Failure;
 use crate::fleet::{Advice, Enrolments, Gatekeeper, JobsFloor};
 use crate::membership::{Membership, Reach};
-use crate::up::{Invite, Obituary};
+use crate::up::{Invite, Obituary, Resumed};
 use crate::{broker, checks, database, leavers, machine, tls};
 
 /// How long open requests may take to end when the manager goes down.
@@ -39,6 +40,7 @@ pub struct Manager {
     data: PathBuf,
     api: Arc<Api>,
     jobs: Jobs,
+    fleets: Fleets,
     monitors: Monitors,
     kv: Kv,
     store: Database,
@@ -152,7 +154,21 @@ impl Manager {
             async move { api.serve(listener).await }
         });
         write_address(&data, &url)?;
-        Ok(Self { url, token_file, data, api, jobs, monitors, kv, store, rabbit, shutdown, serving, _lock: lock })
+        Ok(Self {
+            url,
+            token_file,
+            data,
+            api,
+            jobs,
+            fleets,
+            monitors,
+            kv,
+            store,
+            rabbit,
+            shutdown,
+            serving,
+            _lock: lock,
+        })
     }
 
     /// A one-time token for a worker that this process starts itself.
@@ -181,6 +197,20 @@ impl Manager {
         Box::new(move |worker, pid| {
             let jobs = jobs.clone();
             Box::pin(async move { jobs.process_died(worker, machine::host_name(), pid).await })
+        })
+    }
+
+    /// What tells which processes here rest though nobody wants it. A store that does not answer is asked again.
+    pub fn resumed(&self) -> Resumed {
+        let fleets = self.fleets.clone();
+        Box::new(move || {
+            let fleets = fleets.clone();
+            Box::pin(async move {
+                let Ok((workers, _)) = fleets.workers().await else { return Vec::new() };
+                let host = machine::host_name();
+                let rests = |view: &&WorkerView| view.state == WorkerState::Drained && view.since.is_none();
+                workers.iter().filter(rests).filter(|view| view.host == host).map(|view| view.pid).collect()
+            })
         })
     }
 

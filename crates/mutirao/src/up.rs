@@ -18,7 +18,7 @@ use crate::role::elastic::{self, Running};
 use crate::signals::Asked;
 use crate::{logs, machine, telemetry, tls};
 use crew::Crew;
-pub use crew::{Invite, Obituary};
+pub use crew::{Invite, Obituary, Resumed};
 use household::Household;
 
 #[derive(Debug, Args)]
@@ -103,6 +103,7 @@ async fn run_with(globals: &Globals, given: Vec<Given>, company: Company) -> Res
         collector: settings.telemetry_otlp.given().map(|url| url.0.clone()),
         invite: manager.inviter(),
         obituary: manager.obituary(),
+        resumed: manager.resumed(),
         clock: SystemClock::shared(),
         dice: Arc::new(Dice::from_os()),
     })?;

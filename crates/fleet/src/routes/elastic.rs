@@ -30,7 +30,7 @@ pub struct HistoryArgs {
 
 /// The changes of how many were wanted, the latest first, with their reasons. Role: viewer.
 #[utoipa::path(get, path = "/v1/elastic/history", tag = "elastic", params(HistoryArgs, PageArgs),
-    responses((status = 200, body = Page<HistoryLine>)))]
+    responses((status = 200, body = Page<HistoryLine>), (status = 404, description = "No such queue.", body = mutirao_core::Problem)))]
 pub async fn history(
     State(fleets): State<Fleets>,
     _: only::Viewer,

@@ -50,7 +50,15 @@ impl Fleets {
         before: i64,
         rows: u32,
     ) -> Result<Vec<(i64, HistoryLine)>, Problem> {
-        self.parts().store.history(queue, before, rows).await.map_err(refused)
+        let found = self.parts().store.history(queue.clone(), before, rows).await.map_err(refused)?;
+        // A queue that is gone keeps its history; one that never was has none.
+        if let Some(queue) = queue.filter(|_| found.is_empty())
+            && !self.parts().floor.queues().await?.iter().any(|spec| spec.name == queue)
+        {
+            return Err(Problem::not_found(format!("there is no queue \"{queue}\", and no history of one"))
+                .remedy("`mutirao queue list` shows those that are there"));
+        }
+        Ok(found)
     }
 
     /// Why an elastic queue has as many workers as it has, and what would give it more, in words.

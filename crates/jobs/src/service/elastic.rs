@@ -49,8 +49,14 @@ impl Jobs {
         let Some(elasticity) = self.0.elasticity.get().filter(|_| spec.elastic.is_some()) else { return Ok(()) };
         match elasticity.impossible(&spec.workers.need()).await {
             None => Ok(()),
-            Some(why) => Err(Problem::invalid("workers", format!("a worker of queue {} {why}", spec.name))
-                .remedy("ask for less under `workers:`, or offer a larger node")),
+            Some(why) => Err(Problem::invalid(
+                "workers",
+                format!("no worker of queue {} can ever be had: {why}", spec.name),
+            )
+            .remedy(
+                "ask for less under `workers:`, or offer such a node (elastic.cpus, elastic.memory, elastic.labels, \
+                     elastic.layer)",
+            )),
         }
     }
 

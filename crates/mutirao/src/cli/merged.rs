@@ -12,9 +12,19 @@ use super::logs::{BREAKS_MAX, RETRY_WAIT, Streams};
 use super::out::{Out, Shape};
 use crate::failure::Failure;
 
+/// Tasks that the manager reads side by side for one who follows a whole job.
+const SIDE_BY_SIDE_MAX: u64 = 128;
+
 /// Follows until the job has ended and all is printed, through restarts of the manager, or until nobody reads.
 pub async fn follow(client: &Client, job: &JobView, streams: Streams, out: Out) -> Result<(), Failure> {
     let printer = Printer { width: job.tasks.to_string().len(), out };
+    if job.tasks > SIDE_BY_SIDE_MAX {
+        out.note(format!(
+            "{SIDE_BY_SIDE_MAX} of {} tasks are followed at a time, the lowest that have more to say; others come when \
+             these have ended. `mutirao job logs -f {} --task N` follows one of them now",
+            job.tasks, job.id
+        ));
+    }
     tokio::select! {
         biased;
         followed = follow_on(client, job, streams, &printer) => followed,

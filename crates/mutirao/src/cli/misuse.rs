@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::CommandFactory;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::{Cli, Shape};
 use crate::failure::Failure;
@@ -18,7 +18,20 @@ pub fn misuse(error: &clap::Error, args: impl Iterator<Item = OsString>) -> (Fai
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "there is more to say".into(),
         _ => one_line(&error.render().to_string()),
     };
-    (Failure::usage(format!("{what}; see `{} --help`", command(&args))), shape)
+    let command = command(&args);
+    let hint = if is_a_bare_command(error, &command, &args) { BARE_COMMAND } else { "" };
+    (Failure::usage(format!("{what}{hint}; see `{command} --help`")), shape)
+}
+
+const BARE_COMMAND: &str = "; the command to run comes after --, as in `mutirao submit -- echo hello`";
+
+/// A program and its arguments, given to `submit` as they are.
+fn is_a_bare_command(error: &clap::Error, command: &str, args: &[String]) -> bool {
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(arg)) if error.kind() == ErrorKind::UnknownArgument => arg,
+        _ => return false,
+    };
+    command.ends_with(" submit") && args.contains(unknown) && !unknown.starts_with('-')
 }
 
 /// What clap says, without the usage and the advice below it, which a person asks for when it is wanted.
@@ -72,6 +85,7 @@ mod tests {
     fn each_slip_is_one_line_that_leads_to_the_help_of_its_command() {
         for (args, what, help) in [
             (&["frobnicate"][..], "unrecognized subcommand 'frobnicate'", "`mutirao --help`"),
+            (&["submit", "echo", "hi"], "`mutirao submit -- echo hello`", "`mutirao submit --help`"),
             (&["submit"], "<CMD>", "`mutirao submit --help`"),
             (
                 &["submit", "--arry", "1-2", "--", "x"],

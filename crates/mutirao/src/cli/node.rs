@@ -7,7 +7,7 @@ use mutirao_elastic::protocol::Wish;
 use mutirao_elastic::view::{NodeView, NodeWorker};
 
 use super::out::Out;
-use super::show::{ago, facts, or_dash, table};
+use super::show::{ago, facts, or_dash, size, table};
 use super::{Globals, reach};
 use crate::failure::Failure;
 
@@ -45,7 +45,8 @@ pub async fn run(globals: &Globals, args: NodeArgs) -> Result<(), Failure> {
 }
 
 fn amount(node: &NodeView, resource: &str) -> String {
-    said(resource, node.capacity.get(resource)).0
+    let amount = node.capacity.get(resource);
+    if resource == MEMORY_BYTES { size(amount) } else { said(resource, amount).0 }
 }
 
 /// What people want of it, and whether it is there.
@@ -53,6 +54,8 @@ fn state(node: &NodeView) -> String {
     let wish = match node.wish {
         Wish::Open => "open",
         Wish::Cordoned => "cordoned",
+        // Its workers finish what they run first.
+        Wish::Drained if !node.workers.is_empty() => "draining",
         Wish::Drained => "drained",
     };
     match (node.offered_at, node.answers) {
@@ -126,6 +129,9 @@ mod tests {
         for part in ["n1", "cordoned", "disk=ssd", "1GiB", "w1", "reported"] {
             assert!(text.contains(part), "{part}: {text}");
         }
+        let leaving = NodeView { wish: Wish::Drained, ..node.clone() };
+        assert_eq!(state(&leaving), "draining", "a worker is on it");
+        assert_eq!(state(&NodeView { workers: vec![], ..leaving }), "drained");
         let gone = NodeView { offered_at: None, ..node };
         assert_eq!(state(&gone), "gone (cordoned)");
     }

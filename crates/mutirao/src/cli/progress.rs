@@ -72,6 +72,14 @@ impl Progress {
         }
     }
 
+    /// Says something beside it.
+    pub fn note(&self, text: String, out: Out) {
+        match self {
+            Self::Bar(bar) => bar.suspend(|| out.note(text)),
+            Self::Lines(_) | Self::Nothing => out.note(text),
+        }
+    }
+
     /// Takes the bar away, so that what is said next stands on a clean line.
     pub fn clear(&self) {
         if let Self::Bar(bar) = self {

@@ -16,7 +16,7 @@ use mutirao_queues::Policy;
 
 use super::logs::{self, Streams};
 use super::out::{Out, Shape};
-use super::{Globals, flags, reach, wait};
+use super::{Globals, flags, held_up, reach, wait};
 use crate::failure::Failure;
 
 #[derive(Debug, Args)]
@@ -143,6 +143,7 @@ async fn attend(client: &Client, job: &JobView, out: Out) -> Result<u8, Failure>
     };
     let ended = tokio::select! {
         ended = attended => ended?,
+        never = held_up::say(client, job.id, |line| out.note(line)) => match never {},
         _ = tokio::signal::ctrl_c() => return Err(wait::detached(job.id, out)),
     };
     wait::conclude(client, &ended, out).await

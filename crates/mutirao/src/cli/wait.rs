@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::out::{Out, Shape};
 use super::progress::Progress;
-use super::{logs, show, verdict};
+use super::{held_up, logs, show, verdict};
 use crate::failure::{Exit, Failure};
 
 /// How long an absent manager is waited for.
@@ -65,6 +65,7 @@ pub async fn with_bar(client: &Client, job: &JobView, out: Out) -> Result<u8, Fa
     let bar = Progress::of(job, out);
     let ended = tokio::select! {
         ended = until_final(client, job.id, |view| bar.show(view)) => ended,
+        never = held_up::say(client, job.id, |line| bar.note(line, out)) => match never {},
         _ = tokio::signal::ctrl_c() => {
             bar.clear();
             return Err(detached(job.id, out));

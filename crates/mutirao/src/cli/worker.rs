@@ -81,7 +81,7 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
         Verb::Resume { worker } => {
             let now = SystemClock.now();
             out.answer(&client.resume_worker(&worker).await?, |worker| shown::worker(worker, now))?;
-            out.note("a process that has drained stays so: start it again");
+            out.note("a process that has drained stays so: `mutirao up` starts its own anew by itself, others are yours to start");
             Ok(())
         }
         Verb::Invite { checks: Some(kinds), .. } => {

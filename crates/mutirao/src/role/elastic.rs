@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use mutirao_client::{Client, Credentials, Signer, Trust};
+use mutirao_core::clock::ClockExt;
 use mutirao_core::quantity::{Bytes, Cpus};
 use mutirao_core::{Clock, Dice, SystemClock, WorkerId};
 use mutirao_elastic::packing::{Amounts, NodeName};
@@ -135,6 +136,9 @@ impl Place {
     }
 }
 
+/// How long giving the lease back may take.
+const STOP_WAIT: Duration = Duration::from_secs(5);
+
 /// A resource manager at work.
 pub struct Running {
     stop: CancellationToken,
@@ -190,11 +194,13 @@ impl Running {
         }
     }
 
-    /// Lets go of the lease. The nodes stay.
-    pub async fn stop(self) -> Arc<Local> {
+    /// Lets go of the lease. The nodes stay. A manager that does not take the lease back, as one that knows our key no more,
+    /// keeps nobody from leaving: the lease runs out.
+    pub async fn stop(mut self) -> Arc<Local> {
         self.stop.cancel();
-        if !self.work.is_finished() {
-            let _ = self.work.await;
+        if !self.work.is_finished() && SystemClock.timeout(STOP_WAIT, &mut self.work).await.is_err() {
+            tracing::warn!("the lease could not be given back in time; it runs out by itself");
+            self.work.abort();
         }
         self.nodes
     }

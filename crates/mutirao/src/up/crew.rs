@@ -23,6 +23,8 @@ use crate::config::WorkerWay;
 use crate::failure::Failure;
 use crate::role::identity;
 
+/// How soon a worker that was resumed is noticed.
+const RESUMED_LOOK_EVERY: Duration = Duration::from_secs(3);
 /// Before a dead worker is started again; doubles with each death in a row.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -38,6 +40,9 @@ pub type Invite = Box<dyn Fn(QueueName) -> Pin<Box<dyn Future<Output = Result<St
 
 /// Says that this process of a worker has died.
 pub type Obituary = Box<dyn Fn(WorkerId, u32) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// Which processes of this machine rest though nobody wants it any more, as one does that was drained and resumed.
+pub type Resumed = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Vec<u32>> + Send>> + Send + Sync>;
 
 pub struct Plan {
     pub workers: u32,
@@ -55,6 +60,7 @@ pub struct Plan {
     pub collector: Option<String>,
     pub invite: Invite,
     pub obituary: Obituary,
+    pub resumed: Resumed,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<Dice>,
 }
@@ -95,6 +101,8 @@ impl Order {
 pub struct Crew {
     order: watch::Sender<Order>,
     places: JoinSet<()>,
+    /// Ends with the crew.
+    _looking: JoinSet<()>,
 }
 
 impl Crew {
@@ -103,11 +111,15 @@ impl Crew {
         let dirs =
             free_dirs(&plan.dir, &plan.queue, plan.workers).map_err(|error| Failure::failed(error.to_string()))?;
         let plan = Arc::new(plan);
+        let resumed = watch::Sender::new(Vec::new());
         let mut places = JoinSet::new();
         for dir in dirs {
-            places.spawn(Place { plan: plan.clone(), dir, order: order.subscribe() }.keep());
+            let (order, resumed) = (order.subscribe(), resumed.subscribe());
+            places.spawn(Place { plan: plan.clone(), dir, order, resumed }.keep());
         }
-        Ok(Self { order, places })
+        let mut looking = JoinSet::new();
+        looking.spawn(look_for_resumed(plan, resumed));
+        Ok(Self { order, places, _looking: looking })
     }
 
     pub fn order(&mut self, order: Order) {
@@ -122,6 +134,14 @@ impl Crew {
     /// Waits until every worker has gone for good. Cancel-safe.
     pub async fn gone(&mut self) {
         while self.places.join_next().await.is_some() {}
+    }
+}
+
+/// For as long as anybody listens.
+async fn look_for_resumed(plan: Arc<Plan>, resumed: watch::Sender<Vec<u32>>) {
+    while resumed.receiver_count() > 0 {
+        plan.clock.sleep(RESUMED_LOOK_EVERY).await;
+        resumed.send_replace((plan.resumed)().await);
     }
 }
 
@@ -148,6 +168,7 @@ struct Place {
     plan: Arc<Plan>,
     dir: PathBuf,
     order: watch::Receiver<Order>,
+    resumed: watch::Receiver<Vec<u32>>,
 }
 
 impl Place {
@@ -210,7 +231,7 @@ impl Place {
 
     /// Passes orders on until the child has ended. `_line` must live as long: its end says that we died.
     async fn attend(&mut self, mut child: Child, _line: ChildStdin) {
-        let mut done = Order::Work;
+        let (pid, mut done, mut again) = (child.id(), Order::Work, false);
         loop {
             tokio::select! {
                 status = child.wait() => {
@@ -221,6 +242,12 @@ impl Place {
                 order = after(&mut self.order, done) => {
                     done = order;
                     pass_on(&child, order);
+                }
+                () = named(&mut self.resumed, pid), if done == Order::Work && !again => {
+                    // A process that rests does so for good, and holds nothing: the next one takes tasks again.
+                    tracing::info!(dir = %self.dir.display(), "a worker was resumed: it is started again");
+                    again = true;
+                    pass_on(&child, Order::Drain);
                 }
             }
         }
@@ -234,6 +261,14 @@ async fn after(order: &mut watch::Receiver<Order>, done: Order) -> Order {
         Ok(order) => order,
         // The crew was dropped: nobody will order anything any more, and the child's line is about to end.
         Err(_) => std::future::pending().await,
+    }
+}
+
+/// Ends when this process is among those that were resumed.
+async fn named(resumed: &mut watch::Receiver<Vec<u32>>, pid: Option<u32>) {
+    let is_named = resumed.wait_for(|pids| pid.is_some_and(|pid| pids.contains(&pid))).await.is_ok();
+    if !is_named {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -201,3 +201,32 @@ fn a_drained_node_is_emptied_and_its_workers_are_replaced_on_another() {
     });
     settles(&up, "work", 2);
 }
+
+#[test]
+fn what_keeps_workers_from_coming_is_said_to_whoever_waits_and_whoever_asks() {
+    let up = Installation::setup().workers(0).set("jobs.lease", LEASE).start();
+    wait::until("a node to be offered", SOON, || up.ok(&["node", "list"]).contains("open"));
+    let nodes = json(&up.ok(&["--json", "node", "list"]));
+    let node = nodes[0]["name"].as_str().unwrap();
+    up.ok(&["node", "cordon", node]);
+    queue(&up, "wave", 0, 2, "");
+    let mut waiting = up.command(&["submit", "--wait", "--queue", "wave", "--", "echo", "done"]);
+    let notes = up.data().join("notes");
+    let waiting = waiting.stdout(Stdio::piped()).stderr(std::fs::File::create(&notes).unwrap()).spawn().unwrap();
+    let uncordon = format!("mutirao node uncordon {node}");
+    let submitted = || Some(json(&up.ok(&["--json", "job", "list"]))["items"][0]["id"].as_str()?.to_owned());
+    let id = wait::some("the job", SOON, submitted);
+    let explained = || up.ok(&["task", "explain", &format!("{id}.1")]);
+    wait::until("the cordoned node to be named", SOON, || explained().contains(&uncordon));
+    assert!(up.ok(&["queue", "explain", "wave"]).contains(&uncordon));
+    let last = explained();
+    assert!(last.contains("elastic history --queue wave") && !last.contains("worker invite"), "{last}");
+    let noted = || std::fs::read_to_string(&notes).unwrap().contains("no worker takes tasks of queue wave");
+    wait::until("who waits to be told", SOON, noted);
+    up.ok(&["node", "uncordon", node]);
+    let said: Said = waiting.wait_with_output().unwrap().into();
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "done\n"));
+
+    let unknown = Said::from(up.cli(&["elastic", "history", "--queue", "nowhere"]));
+    assert!(unknown.code == Some(3) && unknown.err.contains("there is no queue \"nowhere\""), "{unknown:?}");
+}

@@ -6,6 +6,7 @@ mod backup;
 mod batch;
 mod checkers;
 mod database;
+mod docs;
 mod elastic;
 mod faults;
 mod growing;

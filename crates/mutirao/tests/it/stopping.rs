@@ -83,3 +83,20 @@ fn a_worker_that_dies_is_replaced_and_its_task_runs_again() {
     assert_eq!(task_of(&up, &job)["losses"].as_u64(), Some(1));
     assert!(up.worker_pids().len() == 1 && up.worker_pids() != before);
 }
+
+#[test]
+fn it_ends_when_asked_though_its_folder_is_gone_and_nobody_takes_its_lease_back() {
+    let mut up = Installation::setup().arg("--drain").arg("1s").start();
+    wait::until("the resource manager to act", SOON, || {
+        up.ok(&["elastic", "status"]).contains("the resource manager is")
+    });
+    let keys: serde_json::Value = serde_json::from_str(&up.ok(&["--json", "elastic", "key", "list"])).unwrap();
+    up.ok(&["elastic", "key", "revoke", keys["items"][0]["key"].as_str().unwrap()]);
+    wait::until("it to be refused", SOON, || up.stderr().contains("a pass could not be finished"));
+    for entry in std::fs::read_dir(up.data()).unwrap().flatten() {
+        let _ = std::fs::remove_file(entry.path()).or_else(|_| std::fs::remove_dir_all(entry.path()));
+    }
+    signal(up.pid(), Signal::TERM);
+    // Its node cannot be asked to go any more, and is given as long as each step takes.
+    wait::until("it to end", 2 * SOON, || up.has_ended());
+}

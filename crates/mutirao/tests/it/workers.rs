@@ -149,3 +149,15 @@ fn a_frozen_manager_loses_nobody() {
         serde_json::from_str(&up.ok(&["--json", "task", "show", &format!("{}.1", job.trim())])).unwrap();
     assert_eq!(task["losses"], 0, "{task}");
 }
+
+#[test]
+fn a_worker_of_up_that_was_drained_and_resumed_takes_tasks_again() {
+    let up = Installation::setup().workers(1).start();
+    wait::until("the worker to show up", SOON, || up.workers().len() == 1);
+    let worker = up.workers()[0].worker.0.clone();
+    up.ok(&["worker", "drain", &worker]);
+    wait::until("it to rest", SOON, || up.ok(&["worker", "list"]).contains("drained"));
+    up.ok(&["worker", "resume", &worker]);
+    assert_eq!(Said::from(up.cli(&["submit", "--wait", "--", "echo", "back"])).out, "back\n");
+    assert_eq!(up.workers()[0].worker.0, worker, "it is the same one");
+}
