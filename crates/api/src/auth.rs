@@ -5,6 +5,7 @@
 //!   resource managers, which [`elastic`] lets in.
 //! - [`secret`]: the texts, and what is kept of them. [`signature`] and [`nonces`]: one signed request, and whether it was
 //!   seen before. [`cache`]: what was looked up a moment ago. [`admin`]: the token of the first start.
+//! - [`upkeep`]: what is forgotten when, and what is remembered so that it counts once.
 //!
 //! Not here: what a role may do (each route says so), and how a request gets here (`layers`).
 
@@ -18,6 +19,7 @@ pub mod registry;
 pub mod secret;
 pub mod signature;
 pub mod sqlite;
+pub mod upkeep;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -191,8 +193,7 @@ impl Auth {
         // Last, so that nobody without a key can fill the memory of nonces.
         match self.nonces.see(&claim.key, &claim.nonce, self.clock.monotonic()) {
             Seen::First => Ok(()),
-            Seen::Again => Err(Problem::unauthenticated("this signed request was already used")
-                .remedy("sign each request with a new nonce")),
+            Seen::Again => Err(nonces::used_before()),
             Seen::Full => Err(Problem::busy("too many signed requests in the last minutes", 5)),
         }
     }
@@ -256,7 +257,8 @@ impl Auth {
         Ok(Enrolment { token, queue, expires_at })
     }
 
-    /// Spends a one-time token. Whoever sends it again, also the same worker, is refused.
+    /// Spends a one-time token. The same key that sends it again has the same answer, since the first may have got lost; any
+    /// other is refused.
     pub async fn enrol(&self, enrol: &Enrol) -> Result<Worker, Problem> {
         check_name(&enrol.name)?;
         let public_key = signature::read_public_key(&enrol.public_key)

@@ -12,6 +12,7 @@ use mutirao_store::Database;
 use mutirao_surface::{BlobGuard, Capability, Rejection};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -49,6 +50,8 @@ pub struct Api {
     serve: Serve,
     document: Bytes,
     _tidying: Tidying,
+    /// Ends with the API.
+    _upkeep: JoinSet<()>,
 }
 
 impl Api {
@@ -122,7 +125,12 @@ pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
         connections_max: settings.connections_max,
         tls: settings.tls,
     };
-    Ok(Api { router, auth, serve, document, _tidying: Tidying::start(metrics, clock) })
+    let mut upkeep = JoinSet::new();
+    upkeep.spawn({
+        let (auth, keep) = (auth.clone(), settings.keep);
+        async move { auth.keep_tidy(keep).await }
+    });
+    Ok(Api { router, auth, serve, document, _tidying: Tidying::start(metrics, clock), _upkeep: upkeep })
 }
 
 /// From the inside out: the last one added sees a request first.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mutirao_tls::Serving;
 
+use crate::auth::upkeep::Keep;
 use crate::throttle::Rate;
 
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct Settings {
     pub connections_max: usize,
     /// Bytes of large bodies held at once.
     pub body_bytes_held_max: usize,
+    /// How long keys, tokens and audit lines are kept when they are over.
+    pub keep: Keep,
     /// The certificate to show; without one, plain HTTP is spoken.
     pub tls: Option<Serving>,
 }
@@ -39,6 +42,7 @@ impl Default for Settings {
             requests_max: 1_024,
             connections_max: 4_096,
             body_bytes_held_max: 512 << 20,
+            keep: Keep::default(),
             tls: None,
         }
     }

@@ -107,6 +107,9 @@ impl fmt::Display for Bytes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub Duration);
 
+/// Ten years: past that it is a slip, and sums of it would overflow somewhere.
+const SPAN_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
+
 impl Span {
     pub const fn secs(s: u64) -> Self {
         Self(Duration::from_secs(s))
@@ -122,14 +125,14 @@ impl FromStr for Span {
             Ok(seconds) => Duration::from_secs(seconds),
             Err(_) => humantime::parse_duration(text).map_err(|_| wrong())?,
         };
-        // Ten years: past that it is a slip, and sums of it would overflow somewhere.
-        if span > Duration::from_secs(10 * 365 * 86_400) { Err(wrong()) } else { Ok(Self(span)) }
+        if span > SPAN_MAX { Err(wrong()) } else { Ok(Self(span)) }
     }
 }
 
+/// A longer span than may be read is written as the longest: whatever is written can be read.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", humantime::format_duration(self.0))
+        write!(f, "{}", humantime::format_duration(self.0.min(SPAN_MAX)))
     }
 }
 
@@ -189,6 +192,12 @@ mod tests {
         fn no_text_panics(text in "\\PC{0,12}") {
             let _ = (text.parse::<Cpus>(), text.parse::<Bytes>(), text.parse::<Span>());
         }
+    }
+
+    #[test]
+    fn a_span_that_is_too_long_is_written_as_the_longest_that_can_be_read() {
+        let written = Span(Duration::from_secs(60 * 365 * 86_400)).to_string();
+        assert_eq!(written.parse(), Ok(Span(SPAN_MAX)));
     }
 
     #[test]

@@ -16,7 +16,8 @@
 //!
 //! What must be durable before its action goes on is in [`Fleet::apply`]; the rest ([`Fleet::look`]) is seen again by a
 //! successor. Removal is always by draining; only what has drained, never reported, or
-//! fell silent is ended.
+//! fell silent is ended. A worker on a node that this provider does not have (its predecessor's, or one of a former
+//! configuration) cannot be ended: once it has drained it is let in no more, and goes by itself.
 //!
 //! The same machine serves nodes: then the members are machines and a task is a worker on them.
 //!
@@ -35,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decide::Removal;
 use crate::measure::Workers;
-use crate::packing::NodeName;
+use crate::packing::{Amounts, NodeName};
 pub use terms::Terms;
 pub use trouble::{Cause, Trouble};
 
@@ -45,7 +46,7 @@ pub struct Fleet {
     pub members: BTreeMap<WorkerId, Member>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Trouble>,
-    /// Whom the provider lists although it was told to end them, and when it was told. A successor tells it again.
+    /// Who is still there although the provider was told to end them, or they were let in no more, and since when. A successor tells it again.
     #[serde(skip)]
     told: BTreeMap<WorkerId, Timestamp>,
 }
@@ -57,6 +58,9 @@ pub struct Member {
     pub since: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeName>,
+    /// What it was given of its node, whatever its queue's definition says by now. None for those of the version before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub need: Option<Amounts>,
     /// Since when the provider has not listed it. Seen again by a successor, so never written.
     #[serde(skip)]
     absent_since: Option<Timestamp>,
@@ -91,6 +95,9 @@ pub struct Seen {
     /// Those with a live session, as the manager knows them. One that has just come back and has not yet heard everybody must
     /// not be asked: whoever is not here counts as silent.
     pub sessions: BTreeMap<WorkerId, Activity>,
+    /// Those whose process has ended, as their node knows for certain, and does not start again. Nothing is waited for, not
+    /// even for a session that does not know yet.
+    pub ended: BTreeSet<WorkerId>,
 }
 
 /// What the provider says it has of this target.
@@ -129,6 +136,8 @@ pub enum Action {
     Drain { worker: WorkerId },
     /// Write it, if there is a record; then call the provider. Its identity is worth nothing any more.
     End { worker: WorkerId, why: Why },
+    /// Write it, and have the manager let it in no more: it speaks, and the provider does not have it.
+    Dismiss { worker: WorkerId, why: Why },
     /// Remove the record.
     Forget { worker: WorkerId, why: Why },
 }
@@ -148,6 +157,10 @@ pub enum Why {
     StillThere,
     /// The provider has it no more.
     Gone,
+    /// Its process has ended.
+    Ended,
+    /// Its process ended before it ever spoke.
+    EndedUnheard,
 }
 
 impl Why {
@@ -161,6 +174,8 @@ impl Why {
             Why::Unknown => "nobody knows it",
             Why::StillThere => "it is still there",
             Why::Gone => "the provider has it no more",
+            Why::Ended => "its process ended",
+            Why::EndedUnheard => "its process ended before it reported",
         }
     }
 }
@@ -170,7 +185,7 @@ impl Action {
     /// launched at once.
     pub fn gives_up(&self) -> bool {
         let (Action::End { why, .. } | Action::Forget { why, .. }) = self else { return false };
-        matches!(why, Why::NeverCame | Why::NeverReported)
+        matches!(why, Why::NeverCame | Why::NeverReported | Why::EndedUnheard)
     }
 }
 
@@ -182,6 +197,7 @@ impl fmt::Display for Action {
             Action::Launch { worker } => write!(f, "launch {worker}"),
             Action::Drain { worker } => write!(f, "drain {worker}"),
             Action::End { worker, why } => write!(f, "end {worker}: {}", why.as_str()),
+            Action::Dismiss { worker, why } => write!(f, "dismiss {worker}: {}", why.as_str()),
             Action::Forget { worker, why } => write!(f, "forget {worker}: {}", why.as_str()),
         }
     }
@@ -189,7 +205,11 @@ impl fmt::Display for Action {
 
 impl Member {
     pub fn new(life: Life, since: Timestamp, node: Option<NodeName>) -> Self {
-        Self { life, since, node, absent_since: None, silent_since: None }
+        Self { life, since, node, need: None, absent_since: None, silent_since: None }
+    }
+
+    pub fn needing(self, need: Option<Amounts>) -> Self {
+        Self { need, ..self }
     }
 
     /// Never back: what comes late changes nothing.
@@ -230,12 +250,13 @@ impl Fleet {
             let own = self.members.entry(worker.clone()).or_insert_with(|| member.clone());
             own.become_at_least(member.life, member.since);
             own.node = own.node.take().or_else(|| member.node.clone());
+            own.need = own.need.take().or_else(|| member.need.clone());
         }
     }
 
     /// The record of an identity that was just issued; to be durable before anything else is done with it.
-    pub fn issue(&mut self, worker: WorkerId, node: Option<NodeName>, now: Timestamp) {
-        self.members.entry(worker).or_insert_with(|| Member::new(Life::Asked, now, node));
+    pub fn issue(&mut self, worker: WorkerId, node: Option<NodeName>, need: Option<Amounts>, now: Timestamp) {
+        self.members.entry(worker).or_insert_with(|| Member::new(Life::Asked, now, node).needing(need));
     }
 
     /// Takes in what is seen. A successor sees the same, so none of it needs to be written.
@@ -258,7 +279,7 @@ impl Fleet {
             }
         }
         if let Listing::Has(listed) = &seen.listing {
-            self.told.retain(|worker, _| listed.contains(worker));
+            self.told.retain(|worker, _| listed.contains(worker) || seen.sessions.contains_key(worker));
         }
         self.told.values_mut().for_each(|at| *at = (*at).min(now));
         if let Some(trouble) = &mut self.trouble {
@@ -284,7 +305,7 @@ impl Fleet {
             }
             Action::Launch { worker } => self.advance(worker, Life::Launching, now),
             Action::Drain { worker } => self.advance(worker, Life::Draining, now),
-            Action::End { worker, .. } => {
+            Action::End { worker, .. } | Action::Dismiss { worker, .. } => {
                 self.told.insert(worker.clone(), now);
                 self.advance(worker, Life::Ending, now);
             }

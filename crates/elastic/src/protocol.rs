@@ -138,6 +138,9 @@ pub struct Create {
     pub request: String,
     /// Where each of them goes.
     pub nodes: Vec<NodeName>,
+    /// What each of them was given of its node: kept, so that a changed definition does not change the past.
+    #[serde(default)]
+    pub need: Option<Amounts>,
 }
 
 /// In the order of [`Create::nodes`]. Their records (asked for, on these nodes) are in the store.
@@ -169,6 +172,9 @@ pub struct Record {
     /// Members that are gone. Their identities are revoked.
     #[serde(default)]
     pub gone: Vec<WorkerId>,
+    /// Members that are let in no more: no provider here can end them, so they are to go by themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dismissed: Vec<WorkerId>,
     /// The provider's, if it is in any; shown by `elastic status`.
     #[serde(default)]
     pub trouble: Option<Trouble>,

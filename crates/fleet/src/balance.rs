@@ -138,6 +138,18 @@ mod tests {
     }
 
     #[test]
+    fn a_balance_can_be_read_however_long_ago_a_worker_reported() {
+        let specs = [spec(r#"{"name":"a","elastic":{"preset":"arrebol"}}"#)];
+        let mut kept = Kept { members: vec![member("w1", "a", Life::Reported)], ..Kept::default() };
+        kept.members[0].member.since = Timestamp(0);
+        let now = Timestamp(60 * 365 * 86_400_000);
+        let balance = assemble(elastic_queues(&specs, &kept), &specs, kept, vec![], Host::default(), now);
+        let written = serde_json::to_string(&balance).unwrap();
+        let read: Balance = serde_json::from_str(&written).unwrap();
+        assert_eq!(read.queues[0].fleet, balance.queues[0].fleet);
+    }
+
+    #[test]
     fn what_an_owner_did_not_say_is_missing_and_not_zero() {
         let specs = [spec(r#"{"name":"a","elastic":{"preset":"arrebol"}}"#)];
         let silent = balance(&specs, Kept::default(), vec![]);

@@ -1,5 +1,5 @@
 //! Keeps telling the owners of queues in this process who is to be handed nothing, so that a word that got lost, and an
-//! owner that is new, cost seconds.
+//! owner that is new, cost seconds. Also sees to identities that are owed to be revoked.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,7 +31,27 @@ pub async fn run(store: Shared, floor: Arc<dyn Floor>, identities: Arc<dyn Ident
             }
             Err(error) => tracing::debug!(%error, "who is drained could not be read; the next round will"),
         }
+        revoke_owed(&store, &*identities).await;
         clock.sleep(COMPARE).await;
+    }
+}
+
+/// Revokes what is noted down to be revoked, some at a time; what fails stays noted, and is tried again.
+pub async fn revoke_owed(store: &Shared, identities: &dyn Identities) {
+    let owed = match store.to_revoke().await {
+        Ok(owed) if owed.is_empty() => return,
+        Ok(owed) => owed,
+        Err(error) => return tracing::debug!(%error, "whose identities are to be revoked could not be read"),
+    };
+    let mut done = Vec::with_capacity(owed.len());
+    for worker in owed {
+        match identities.revoke(&worker, "fleet").await {
+            Ok(()) => done.push(worker),
+            Err(problem) => tracing::warn!(%worker, why = %problem, "an identity cannot be revoked; it is tried again"),
+        }
+    }
+    if let Err(error) = store.revoked(done).await {
+        tracing::debug!(%error, "identities were revoked and that was not noted; they are revoked again");
     }
 }
 

@@ -9,6 +9,9 @@ pub trait Identities: Send + Sync + 'static {
     /// An id for a worker that does not exist yet.
     fn mint(&self) -> WorkerId;
 
+    /// Whether the id was given out by [`mint`](Self::mint), and not to a worker that people let in.
+    fn is_minted(&self, worker: &WorkerId) -> bool;
+
     /// The one-time token with which the worker of this id comes in; the one before is worthless.
     async fn invite(&self, worker: &WorkerId, queue: &QueueName, by: &str) -> Result<Invitation, Problem>;
 

@@ -1,5 +1,6 @@
 //! A resource manager's lease, passed on to the store of shards: it owns the one shard of its group as managers own theirs,
-//! only that its calls come over HTTP.
+//! only that its calls come over HTTP. A name belongs to whoever used it first: nobody else beats, claims, renews or releases
+//! in it, and nobody else's generation is good for what it was claimed under.
 
 use std::time::Duration;
 
@@ -10,17 +11,54 @@ use mutirao_shards::store::Mark;
 use mutirao_shards::{MemberId, ShardId, Shared};
 use mutirao_store::StoreError;
 
-use crate::service::refused;
-use crate::store::SHARD;
+use crate::routes::Asker;
+use crate::service::{not_the_owner, refused};
+use crate::store::{self, SHARD};
 
 /// Longer, and a resource manager that died would be missed for too long.
 const LEASE_MAX: Duration = Duration::from_secs(600);
 /// There is one shard; more are a slip.
 const HELD_MAX: usize = 16;
 
-pub async fn call(leases: &Shared, call: LeaseCall) -> Result<LeaseAnswer, Problem> {
+pub async fn call(
+    leases: &Shared,
+    names: &store::Shared,
+    call: LeaseCall,
+    asker: &Asker,
+) -> Result<LeaseAnswer, Problem> {
     check(&call)?;
+    if let Some(member) = spoken_for(&call)
+        && names.named(member, &asker.manager).await.map_err(refused)? != asker.manager
+    {
+        return Err(Problem::forbidden("this name in the lease belongs to another resource manager"));
+    }
     carry_out(leases, call).await.map_err(refused)
+}
+
+/// Whether the generation is the current one, and the caller's. Looked at before the transaction that is fenced by it: a
+/// generation has one owner for ever, so this cannot become wrong in between.
+pub async fn must_hold(leases: &Shared, names: &store::Shared, generation: u64, asker: &Asker) -> Result<(), Problem> {
+    let rows = leases.leases(GROUP).await.map_err(refused)?;
+    let current = rows.into_iter().find(|row| row.shard == SHARD && row.mark.generation == generation);
+    // One that was released is nobody's, until somebody claims the next.
+    let Some(owner) = current.and_then(|row| row.owner) else { return Err(not_the_owner()) };
+    match names.named(&owner.0, &asker.manager).await.map_err(refused)? == asker.manager {
+        true => Ok(()),
+        false => Err(not_the_owner()),
+    }
+}
+
+/// In whose name a call is made. Whoever has not beaten since it was seen may be forgotten by everybody.
+fn spoken_for(call: &LeaseCall) -> Option<&str> {
+    match call {
+        LeaseCall::Found { .. } | LeaseCall::Members | LeaseCall::Leases => None,
+        LeaseCall::Forget { beats: Some(_), .. } => None,
+        LeaseCall::Beat { member, .. }
+        | LeaseCall::Forget { member, beats: None }
+        | LeaseCall::Claim { member, .. }
+        | LeaseCall::Renew { member, .. }
+        | LeaseCall::Release { member, .. } => Some(member),
+    }
 }
 
 fn check(call: &LeaseCall) -> Result<(), Problem> {

@@ -1,6 +1,7 @@
 //! The fleet over HTTP: what a resource manager asks ([`protocol`]), and what people do ([`elastic`], [`nodes`],
 //! [`workers`]).
 
+mod asker;
 mod elastic;
 mod nodes;
 mod protocol;
@@ -11,6 +12,7 @@ use mutirao_core::ShardId;
 use mutirao_surface::{OpenApiRouter, routes};
 
 use crate::service::Fleets;
+pub use asker::Asker;
 
 pub fn routes(fleets: Fleets) -> OpenApiRouter {
     OpenApiRouter::new()

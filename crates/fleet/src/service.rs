@@ -3,16 +3,19 @@
 
 mod people;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_core::limits::NAME_CHARS_MAX;
 use mutirao_core::{Clock, Mono, Problem, QueueName, Timestamp, WorkerId};
+use mutirao_elastic::fleet::Member;
 use mutirao_elastic::packing::{Kind, Node};
 use mutirao_elastic::protocol::{
     Balance, CHANGES_MAX, CREATE_MAX, Create, Created, Fenced, Invitation, LeaseAnswer, LeaseCall, NODES_MAX, Offer,
     Record,
 };
+use mutirao_shards::Fence;
 use mutirao_store::{Database, StoreError};
 use mutirao_surface::Capability;
 use parking_lot::Mutex;
@@ -21,6 +24,7 @@ use tokio::task::JoinSet;
 use crate::floor::Floor;
 use crate::host::Machine;
 use crate::identities::Identities;
+use crate::routes::Asker;
 use crate::standing::Pulse;
 use crate::store::{self, By, MemberRow, Request, Shared, Written, fence};
 use crate::{balance, draining, lease, routes, standing};
@@ -78,8 +82,8 @@ impl Fleets {
         Capability::new("fleet", routes::routes(self.clone()))
     }
 
-    pub async fn lease(&self, call: LeaseCall) -> Result<LeaseAnswer, Problem> {
-        lease::call(&self.0.leases, call).await
+    pub async fn lease(&self, call: LeaseCall, asker: &Asker) -> Result<LeaseAnswer, Problem> {
+        lease::call(&self.0.leases, &self.0.store, call, asker).await
     }
 
     /// The balance check. What does not answer is left out of it.
@@ -92,57 +96,92 @@ impl Fleets {
     }
 
     /// Creation: identities and their records, in one step.
-    pub async fn create(&self, queue: QueueName, create: Create, by: &str) -> Result<Created, Problem> {
+    pub async fn create(&self, queue: QueueName, create: Create, asker: &Asker) -> Result<Created, Problem> {
         let count = create.nodes.len();
         if !(1..=CREATE_MAX as usize).contains(&count) {
             return Err(Problem::invalid("nodes", format!("{count} is not between 1 and {CREATE_MAX}")));
         }
         check_name("request", &create.request)?;
         create.nodes.iter().try_for_each(|node| check_name("nodes", &node.0))?;
+        self.must_hold(create.generation, asker).await?;
         let workers = create.nodes.into_iter().map(|node| (self.0.identities.mint(), node)).collect();
-        let request = Request { queue, name: create.request, workers };
-        let created = self.0.store.create(fence(create.generation), request, self.by(by)).await;
+        let request = Request { queue, name: create.request, workers, need: create.need };
+        let created = self.0.store.create(fence(create.generation), request, self.by(&asker.key)).await;
         let workers = unfenced(created)?;
         Ok(Created { workers })
     }
 
     /// The one-time token to launch a worker with.
-    pub async fn invitation(&self, worker: &WorkerId, fenced: Fenced, by: &str) -> Result<Invitation, Problem> {
-        self.must_hold(fenced).await?;
+    pub async fn invitation(&self, worker: &WorkerId, fenced: Fenced, asker: &Asker) -> Result<Invitation, Problem> {
+        self.must_hold(fenced.generation, asker).await?;
         let MemberRow { queue, .. } = self.recorded(worker).await?;
-        self.0.identities.invite(worker, &queue, by).await
+        self.0.identities.invite(worker, &queue, &asker.key).await
     }
 
     /// Removal: nothing more is handed to it.
-    pub async fn drain_recorded(&self, worker: &WorkerId, fenced: Fenced, by: &str) -> Result<(), Problem> {
+    pub async fn drain_recorded(&self, worker: &WorkerId, fenced: Fenced, asker: &Asker) -> Result<(), Problem> {
+        self.must_hold(fenced.generation, asker).await?;
         let MemberRow { queue, .. } = self.recorded(worker).await?;
-        let drained = self.0.store.drain(Some(fence(fenced.generation)), worker.clone(), queue.clone(), self.by(by));
+        let by = self.by(&asker.key);
+        let drained = self.0.store.drain(Some(fence(fenced.generation)), worker.clone(), queue.clone(), by);
         unfenced(drained.await)?;
         self.tell_draining(&queue).await;
         Ok(())
     }
 
-    /// What was decided and done. The identities of those who are gone are worth nothing from then on.
-    pub async fn record(&self, queue: QueueName, record: Record, by: &str) -> Result<(), Problem> {
+    /// What was decided and done. The identities of those who are gone or dismissed are worth nothing from then on; one that
+    /// cannot be revoked now is revoked later. Nothing is written of workers that no resource manager made.
+    pub async fn record(&self, queue: QueueName, record: Record, asker: &Asker) -> Result<(), Problem> {
         if record.changes.len() > CHANGES_MAX {
             return Err(Problem::invalid("changes", format!("{} are more than {CHANGES_MAX}", record.changes.len())));
         }
         let keep_from = Timestamp(self.now().0.saturating_sub(self.0.keep.as_millis() as i64));
-        let gone = record.gone.clone();
-        let recorded = self.0.store.record(fence(record.generation), queue, record, keep_from, self.by(by)).await;
-        unfenced(recorded)?;
-        for worker in gone {
-            self.0.identities.revoke(&worker, by).await?;
+        self.must_hold(record.generation, asker).await?;
+        let (fence, leavers) = (fence(record.generation), !(record.gone.is_empty() && record.dismissed.is_empty()));
+        let mut members = record.members.clone();
+        let recorded = self.0.store.record(fence.clone(), queue.clone(), record, keep_from, self.by(&asker.key)).await;
+        let unknown = unfenced(recorded)?;
+        if leavers {
+            draining::revoke_owed(&self.0.store, &*self.0.identities).await;
+        }
+        if !unknown.is_empty() {
+            members.retain(|worker, _| unknown.contains(worker));
+            self.adopt(fence, queue, members, asker).await?;
         }
         Ok(())
     }
 
-    pub async fn offer(&self, offer: Offer, by: &str) -> Result<(), Problem> {
+    /// Workers that run and have no record get one, if they were made for this queue by a resource manager; whoever people
+    /// let in stays theirs.
+    async fn adopt(
+        &self,
+        fence: Fence,
+        queue: QueueName,
+        members: BTreeMap<WorkerId, Member>,
+        asker: &Asker,
+    ) -> Result<(), Problem> {
+        let mut ours = BTreeMap::new();
+        for (worker, member) in members {
+            let minted = self.0.identities.is_minted(&worker);
+            if minted && self.0.identities.queue_of(&worker).await?.as_ref() == Some(&queue) {
+                ours.insert(worker, member);
+            } else {
+                tracing::warn!(%worker, key = asker.key, "a resource manager records a worker that none made");
+            }
+        }
+        if ours.is_empty() {
+            return Ok(());
+        }
+        unfenced(self.0.store.adopt(fence, queue, ours, self.by(&asker.key)).await)
+    }
+
+    pub async fn offer(&self, offer: Offer, asker: &Asker) -> Result<(), Problem> {
         if offer.nodes.len() > NODES_MAX {
             return Err(Problem::invalid("nodes", format!("{} are more than {NODES_MAX}", offer.nodes.len())));
         }
         offer.nodes.iter().try_for_each(|node| check_name("nodes", &node.name.0))?;
-        unfenced(self.0.store.offer(fence(offer.generation), offer, self.by(by)).await)?;
+        self.must_hold(offer.generation, asker).await?;
+        unfenced(self.0.store.offer(fence(offer.generation), offer, self.by(&asker.key)).await)?;
         *self.0.offered.lock() = None;
         Ok(())
     }
@@ -152,11 +191,8 @@ impl Fleets {
         found.ok_or_else(|| Problem::not_found(format!("there is no record of a worker \"{}\"", short(&worker.0))))
     }
 
-    /// For what changes nothing that is kept, so that there is no transaction to be fenced.
-    async fn must_hold(&self, fenced: Fenced) -> Result<(), Problem> {
-        let leases = self.0.leases.leases(mutirao_elastic::protocol::GROUP).await.map_err(refused)?;
-        let holds = leases.iter().any(|row| row.shard == store::SHARD && row.mark.generation == fenced.generation);
-        if holds { Ok(()) } else { Err(not_the_owner()) }
+    async fn must_hold(&self, generation: u64, asker: &Asker) -> Result<(), Problem> {
+        lease::must_hold(&self.0.leases, &self.0.store, generation, asker).await
     }
 
     /// The owner of a queue hears at once who is drained; whoever does not, within seconds.
@@ -191,7 +227,7 @@ fn unfenced<T>(written: Result<Written<T>, StoreError>) -> Result<T, Problem> {
     }
 }
 
-fn not_the_owner() -> Problem {
+pub(crate) fn not_the_owner() -> Problem {
     Problem::new(409, "not_the_owner", "not the owner")
         .detail("another resource manager has taken over since this was decided; nothing was changed")
         .remedy("claim the lease, and begin again from a balance check")

@@ -1,20 +1,24 @@
 //! What is kept for the resource manager, as a trait: one implementation for each engine. What a resource manager changes is
 //! fenced in the transaction that changes it; what people change is not. Each change writes its audit line with it.
 
+pub mod ledger;
 pub mod postgres;
 pub mod sqlite;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use mutirao_core::{QueueName, ShardId, Timestamp, WorkerId};
 use mutirao_elastic::fleet::{Member, Trouble};
-use mutirao_elastic::packing::{Kind, NodeName};
+use mutirao_elastic::packing::{Amounts, Kind, NodeName};
 use mutirao_elastic::protocol::{GROUP, NodeRecord, Offer, OfferedNode, Record, Wish};
 use mutirao_elastic::view::HistoryLine;
 use mutirao_elastic::{Decision, State};
 use mutirao_shards::Fence;
 use mutirao_store::{Database, StoreError};
+
+use ledger::Ledger;
 
 pub type Shared = Arc<dyn FleetStore>;
 
@@ -112,10 +116,12 @@ pub struct Request {
     pub name: String,
     /// Used if nobody has asked under this name before.
     pub workers: Vec<(WorkerId, NodeName)>,
+    /// What each of them is given of its node.
+    pub need: Option<Amounts>,
 }
 
 #[async_trait]
-pub trait FleetStore: Send + Sync + 'static {
+pub trait FleetStore: Ledger {
     async fn kept(&self) -> Result<Kept, StoreError>;
 
     async fn decided(&self, queue: &QueueName) -> Result<Option<Decided>, StoreError>;
@@ -126,13 +132,24 @@ pub trait FleetStore: Send + Sync + 'static {
     /// before in the same generation.
     async fn create(&self, fence: Fence, request: Request, by: By) -> Result<Written<Vec<WorkerId>>, StoreError>;
 
-    /// Keeps what was decided and done. What happened before `keep_from` is forgotten.
+    /// Keeps what was decided and done, of workers that have a record in this queue; the identities of those who are gone or
+    /// dismissed are noted down to be revoked. Given back are members that have no record: nothing is written of them. What
+    /// happened before `keep_from` is forgotten.
     async fn record(
         &self,
         fence: Fence,
         queue: QueueName,
         record: Record,
         keep_from: Timestamp,
+        by: By,
+    ) -> Result<Written<Vec<WorkerId>>, StoreError>;
+
+    /// Writes records of workers that had none.
+    async fn adopt(
+        &self,
+        fence: Fence,
+        queue: QueueName,
+        members: BTreeMap<WorkerId, Member>,
         by: By,
     ) -> Result<Written<()>, StoreError>;
 

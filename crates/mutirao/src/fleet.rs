@@ -60,6 +60,10 @@ impl Identities for Gatekeeper {
         self.auth.mint_worker()
     }
 
+    fn is_minted(&self, worker: &WorkerId) -> bool {
+        mutirao_api::auth::secret::is_given_out(&worker.0)
+    }
+
     async fn invite(&self, worker: &WorkerId, queue: &QueueName, by: &str) -> Result<Invitation, Problem> {
         let enrolment = self.auth.invite_worker(worker, queue, by).await?;
         Ok(Invitation { token: enrolment.token, expires_at: enrolment.expires_at })

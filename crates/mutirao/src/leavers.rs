@@ -11,15 +11,19 @@ use std::time::Duration;
 
 use mutirao_api::Auth;
 use mutirao_broker::rabbit::management::Management;
-use mutirao_core::{Clock, Mono, WorkerId};
+use mutirao_core::{Clock, Mono, Timestamp, WorkerId};
 use mutirao_jobs::Jobs;
 use tokio_util::sync::CancellationToken;
 
 const LOOK_EVERY: Duration = Duration::from_secs(3_600);
 /// How long a worker that was revoked may go on at most, once the management API answers.
 const REVOKED_EVERY: Duration = Duration::from_secs(30);
-/// Keys of workers read at once.
-const KEYS_AT_ONCE: u32 = 1_000;
+/// Revocations read at once.
+const REVOKED_AT_ONCE: u32 = 1_000;
+/// How far back it is looked each time for what was revoked: clocks of managers differ.
+const OVERLAP: Duration = Duration::from_secs(300);
+/// How often all of them are looked at again: a user may have been made anew by a manager that had not heard yet.
+const ALL_EVERY: Duration = Duration::from_secs(3_600);
 const GONE_FOR: Duration = Duration::from_secs(24 * 3_600);
 /// Removed at one look; the rest waits for the next.
 const REMOVED_AT_ONCE: usize = 1_000;
@@ -57,8 +61,13 @@ pub async fn watch(
 }
 
 async fn watch_revoked(management: &Management, auth: &Auth, clock: &Arc<dyn Clock>) {
+    let mut revoked = Revoked::default();
+    let mut began = clock.monotonic();
     loop {
-        match dismiss_revoked(management, auth).await {
+        if clock.monotonic().since(began) >= ALL_EVERY {
+            (revoked, began) = (Revoked::default(), clock.monotonic());
+        }
+        match dismiss_revoked(management, auth, &mut revoked).await {
             Ok(0) => {}
             Ok(removed) => tracing::warn!(removed, "removed RabbitMQ users of workers that had been revoked"),
             Err(why) => tracing::debug!(why, "workers that were revoked could not be looked for; the next round will"),
@@ -67,21 +76,54 @@ async fn watch_revoked(management: &Management, auth: &Auth, clock: &Arc<dyn Clo
     }
 }
 
-async fn dismiss_revoked(management: &Management, auth: &Auth) -> Result<usize, String> {
-    let admitted = management.admitted().await.map_err(|error| error.to_string())?;
-    if admitted.is_empty() {
+/// Workers that were revoked and may still have a user, and from when on there may be more of them.
+#[derive(Debug, Default)]
+struct Revoked {
+    pending: BTreeSet<WorkerId>,
+    from: Timestamp,
+}
+
+impl Revoked {
+    /// What was read from [`Revoked::from`] on; whether there may be more to read at once.
+    fn add(&mut self, page: Vec<(Timestamp, WorkerId)>, rows: u32) -> bool {
+        let full = page.len() >= rows as usize;
+        let last = page.last().map(|(at, _)| *at);
+        self.pending.extend(page.into_iter().map(|(_, worker)| worker));
+        match last {
+            // A page of one moment would be read for ever.
+            Some(at) if full && at == self.from => self.from = Timestamp(at.0 + 1),
+            Some(at) => self.from = at,
+            None => {}
+        }
+        full
+    }
+
+    /// Nothing more to read for now.
+    fn rest(&mut self) {
+        self.from = Timestamp(self.from.0.saturating_sub(OVERLAP.as_millis() as i64).max(0));
+    }
+}
+
+async fn dismiss_revoked(management: &Management, auth: &Auth, revoked: &mut Revoked) -> Result<usize, String> {
+    loop {
+        let page = auth.revoked_from(revoked.from, REVOKED_AT_ONCE).await.map_err(|problem| problem.line())?;
+        if !revoked.add(page, REVOKED_AT_ONCE) {
+            break;
+        }
+    }
+    revoked.rest();
+    if revoked.pending.is_empty() {
         return Ok(0);
     }
-    let (mut revoked, mut after) = (BTreeSet::new(), 0);
-    loop {
-        let page = auth.workers(after, KEYS_AT_ONCE).await.map_err(|problem| problem.line())?;
-        let Some((last, _)) = page.last() else { break };
-        after = *last;
-        revoked.extend(page.into_iter().filter(|(_, key)| key.revoked_at.is_some()).map(|(_, key)| key.id));
-    }
+    let admitted = management.admitted().await.map_err(|error| error.to_string())?;
+    let admitted: BTreeSet<WorkerId> = admitted.into_iter().collect();
+    revoked.pending.retain(|worker| admitted.contains(worker));
     let mut removed = 0;
-    for worker in admitted.iter().filter(|worker| revoked.contains(worker)).take(REMOVED_AT_ONCE) {
-        removed += usize::from(management.dismiss(worker).await.is_ok());
+    for worker in revoked.pending.clone().into_iter().take(REMOVED_AT_ONCE) {
+        if management.dismiss(&worker).await.is_ok() {
+            revoked.pending.remove(&worker);
+            removed += 1;
+        }
     }
     Ok(removed)
 }
@@ -152,6 +194,23 @@ mod tests {
         assert_eq!(leavers.look(workers(&["a", "b"]), &workers(&["a"]), at(1)), none);
         assert_eq!(leavers.look(workers(&["a", "b"]), &workers(&["a"]), at(24)), none);
         assert_eq!(leavers.look(workers(&["a", "b"]), &workers(&["a"]), at(25)), workers::<Vec<_>>(&["b"]));
+    }
+
+    #[test]
+    fn revocations_are_read_once_and_again_only_as_far_back_as_clocks_may_differ() {
+        let page = |from: i64, count: i64| -> Vec<(Timestamp, WorkerId)> {
+            (from..from + count).map(|at| (Timestamp(at), WorkerId(format!("w{at}")))).collect()
+        };
+        let mut revoked = Revoked::default();
+        assert!(revoked.add(page(1_000_000, 3), 3), "a full page: there may be more");
+        assert_eq!(revoked.from, Timestamp(1_000_002));
+        assert!(!revoked.add(page(1_000_002, 2), 3));
+        assert_eq!((revoked.pending.len(), revoked.from), (4, Timestamp(1_000_003)));
+        revoked.rest();
+        assert_eq!(revoked.from, Timestamp(700_003));
+        let one_moment: Vec<_> = (0..3).map(|n| (Timestamp(700_003), WorkerId(format!("x{n}")))).collect();
+        assert!(revoked.add(one_moment, 3));
+        assert_eq!(revoked.from, Timestamp(700_004), "and not the same for ever");
     }
 
     #[test]

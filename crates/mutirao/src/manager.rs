@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mutirao_api::auth::upkeep::Keep;
 use mutirao_api::{Api, ApiError, ApiParts, Rate};
 use mutirao_broker::Rabbit;
 use mutirao_core::job::{WorkerState, WorkerView};
@@ -298,6 +299,7 @@ fn api_settings(settings: &Settings, tls: Option<Serving>) -> mutirao_api::Setti
         hosts: settings.api_hosts.0.iter().cloned().chain(own_name(settings)).collect(),
         rate: Rate::new(whole(settings.api_rate.0), whole(settings.api_burst.0)),
         drain: REQUESTS_DRAIN,
+        keep: Keep { revoked: settings.keys_keep.0, audit: settings.audit_keep.0 },
         tls,
         ..mutirao_api::Settings::default()
     }

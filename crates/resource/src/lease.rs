@@ -9,7 +9,7 @@ use mutirao_shards::store::{LeaseRow, Mark, MemberRow};
 use mutirao_shards::{MemberId, ShardId, ShardStore};
 use mutirao_store::StoreError;
 
-use crate::manager::Shared;
+use crate::manager::{ManagerError, Shared};
 
 /// The only shard of the group.
 pub const THE_SHARD: ShardId = ShardId(0);
@@ -20,7 +20,10 @@ pub struct Leases(pub Shared);
 
 impl Leases {
     async fn ask(&self, call: LeaseCall) -> Result<LeaseAnswer, StoreError> {
-        self.0.lease(&call).await.map_err(|error| StoreError::Unreachable { why: error.to_string() })
+        self.0.lease(&call).await.map_err(|error| match error {
+            ManagerError::Refused(why) => StoreError::Unusable { path: "the lease".into(), why },
+            error => StoreError::Unreachable { why: error.to_string() },
+        })
     }
 
     async fn tell(&self, call: LeaseCall) -> Result<(), StoreError> {

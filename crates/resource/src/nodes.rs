@@ -35,14 +35,19 @@ impl Rooms {
         let wishes: BTreeMap<&NodeName, Wish> = balance.nodes.iter().map(|r| (&r.node.name, r.wish)).collect();
         let mut used: BTreeMap<&NodeName, Amounts> = BTreeMap::new();
         for queue in &balance.queues {
-            for node in queue.fleet.members.values().filter_map(|member| member.node.as_ref()) {
+            for member in queue.fleet.members.values() {
+                let Some(node) = &member.node else { continue };
                 let taken = used.entry(node).or_default();
-                *taken = taken.plus(&queue.need.amounts);
+                *taken = taken.plus(member.need.as_ref().unwrap_or(&queue.need.amounts));
             }
         }
         let node = |seen: &crate::NodeSeen| {
             let open = wishes.get(&seen.node.name).copied().unwrap_or_default() == Wish::Open;
-            let usable = seen.node.answers || seen.origin == Origin::Made;
+            let usable = match seen.origin {
+                Origin::Standing => seen.node.answers,
+                Origin::Made => true,
+                Origin::Leaving => false,
+            };
             Node {
                 name: seen.node.name.clone(),
                 capacity: seen.node.capacity.clone(),

@@ -5,12 +5,14 @@
 //!   whose caller gave up or died may still take effect, within [`CALL_MAX`].
 //! - A listing is whole: what is not in it is not there. A provider that cannot say what it has must fail.
 //! - A node that is being made is listed as one that does not answer yet.
+//! - Every call names the generation of the lease it was decided under. A provider that can refuses a call of an older one
+//!   than it has heard of: its caller was frozen, and another acts since.
 //!
 //! Not here: what is wanted of it ([`queue`](crate::queue), [`nodes`](crate::nodes)).
 
 mod limited;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +40,9 @@ pub struct NodeSeen {
     pub origin: Origin,
     /// Processes that are there, whether they work or not. Of a node that does not answer, nothing is known.
     pub workers: BTreeMap<WorkerId, QueueName>,
+    /// Those whose process ended a short while ago and is not started again, as the node knows for certain. A provider that
+    /// cannot tell leaves this empty; then it is waited for whether they come back.
+    pub ended: BTreeSet<WorkerId>,
 }
 
 /// Whether a node may be given back.
@@ -47,6 +52,8 @@ pub enum Origin {
     Standing,
     /// It was made by [`Provider::create_node`], and costs while it is there.
     Made,
+    /// It is not wanted any more, takes nobody, and goes when its workers have gone.
+    Leaving,
 }
 
 /// One worker to start.
@@ -88,20 +95,20 @@ pub trait Provider: Send + Sync + 'static {
     /// For people.
     fn name(&self) -> &str;
 
-    async fn list(&self) -> Result<Have, ProviderError>;
+    async fn list(&self, generation: u64) -> Result<Have, ProviderError>;
 
     /// Has the worker's process started on its node. Yes when it is there already.
-    async fn launch(&self, launch: &Launch) -> Result<(), ProviderError>;
+    async fn launch(&self, launch: &Launch, generation: u64) -> Result<(), ProviderError>;
 
     /// Ends the worker's process, by force if need be. Yes when it is not there.
-    async fn end(&self, worker: &WorkerId, node: &NodeName) -> Result<(), ProviderError>;
+    async fn end(&self, worker: &WorkerId, node: &NodeName, generation: u64) -> Result<(), ProviderError>;
 
     /// The sorts of nodes that can be had, and how many more of each.
     async fn kinds(&self) -> Result<Vec<Kind>, ProviderError>;
 
     /// Has a node made. Yes when it is there or on its way.
-    async fn create_node(&self, node: &NodeName, kind: &str) -> Result<(), ProviderError>;
+    async fn create_node(&self, node: &NodeName, kind: &str, generation: u64) -> Result<(), ProviderError>;
 
     /// Gives a node back. Yes when it is not there.
-    async fn remove_node(&self, node: &NodeName) -> Result<(), ProviderError>;
+    async fn remove_node(&self, node: &NodeName, generation: u64) -> Result<(), ProviderError>;
 }

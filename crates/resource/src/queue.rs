@@ -10,8 +10,8 @@ use std::time::Duration;
 use mutirao_core::{Dice, Timestamp, WorkerId};
 use mutirao_elastic::decide::Because;
 use mutirao_elastic::fleet::{Activity, Cause, Life, Member, Trouble};
-use mutirao_elastic::packing::NodeName;
-use mutirao_elastic::protocol::{CHANGES_MAX, QueueBalance, Record};
+use mutirao_elastic::packing::{Amounts, NodeName};
+use mutirao_elastic::protocol::{CHANGES_MAX, Create, QueueBalance, Record};
 use mutirao_elastic::{Action, Aim, Decision, Fleet, Listing, Load, Removal, Seen, State, Terms, decide};
 
 /// Words about an unchanged count are written this often at most…
@@ -31,6 +31,8 @@ pub struct Scene<'a> {
     /// Nodes that are there and say nothing now.
     pub silent: &'a BTreeSet<NodeName>,
     pub answering: &'a BTreeSet<NodeName>,
+    /// Those whose processes have ended for certain.
+    pub ended: &'a BTreeSet<WorkerId>,
     pub terms: &'a Terms,
     pub dice: &'a Dice,
     pub generation: u64,
@@ -49,6 +51,12 @@ pub struct Steps {
     /// How many more there should be.
     pub ask: u32,
     after: After,
+}
+
+/// Whose identities are worth nothing from this record on.
+struct Leavers {
+    gone: Vec<WorkerId>,
+    dismissed: Vec<WorkerId>,
 }
 
 /// How things are once the record is kept.
@@ -105,7 +113,8 @@ impl Queue {
         let mut fleet = self.fleet.clone();
         self.leave_nodes(scene, &mut fleet);
         let actions = fleet.plan(&aim, &seen, scene.terms, scene.now);
-        let (mut ends, mut launches, mut gone, mut ask) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let (mut ends, mut launches, mut ask) = (Vec::new(), Vec::new(), 0);
+        let (mut gone, mut dismissed) = (Vec::new(), Vec::new());
         let mut gave_up = None;
         for action in &actions {
             if action.gives_up() {
@@ -123,11 +132,13 @@ impl Queue {
                     ends.extend(place_of(worker, &fleet, scene).map(|node| (worker.clone(), node)));
                 }
                 Action::Forget { worker, .. } => gone.push(worker.clone()),
+                Action::Dismiss { worker, .. } => dismissed.push(worker.clone()),
                 Action::Adopt { .. } | Action::Drain { .. } => {}
             }
             fleet.apply(action, scene.now);
         }
-        let record = self.record(scene, &fleet, &state, &decision, gone);
+        let leavers = Leavers { gone, dismissed };
+        let record = self.record(scene, &fleet, &state, &decision, leavers);
         let draining = fleet.members.iter().filter(|(_, member)| member.life == Life::Draining);
         let drains =
             draining.map(|(worker, _)| worker).filter(|worker| !self.told.contains(*worker)).cloned().collect();
@@ -167,10 +178,16 @@ impl Queue {
         workers.iter().for_each(|(worker, _)| self.fleet.not_ended(worker));
     }
 
-    pub fn created(&mut self, workers: Vec<WorkerId>, nodes: Vec<NodeName>, now: Timestamp) {
-        for (worker, node) in workers.into_iter().zip(nodes) {
-            self.fleet.issue(worker, Some(node), now);
+    pub fn created(&mut self, workers: Vec<WorkerId>, create: &Create, now: Timestamp) {
+        for (worker, node) in workers.into_iter().zip(&create.nodes) {
+            self.fleet.issue(worker, Some(node.clone()), create.need.clone(), now);
         }
+    }
+
+    /// What the worker is to have of its node.
+    pub fn need_of(&self, worker: &WorkerId, balance: &QueueBalance) -> Amounts {
+        let kept = self.fleet.members.get(worker).and_then(|member| member.need.clone());
+        kept.unwrap_or_else(|| balance.need.amounts.clone())
     }
 
     /// Those that were just issued and can be launched at once.
@@ -220,7 +237,8 @@ impl Queue {
                 Listing::Has(listed.keys().chain(hidden.map(|(worker, _)| worker)).cloned().collect())
             }
         };
-        Some(Seen { listing, sessions: sessions.iter().map(|(worker, a)| (worker.clone(), activity(a))).collect() })
+        let sessions = sessions.iter().map(|(worker, a)| (worker.clone(), activity(a))).collect();
+        Some(Seen { listing, sessions, ended: scene.ended.clone() })
     }
 
     fn decide(&self, scene: &Scene) -> (Decision, State) {
@@ -261,8 +279,9 @@ impl Queue {
         fleet: &Fleet,
         state: &State,
         decision: &Decision,
-        gone: Vec<WorkerId>,
+        leavers: Leavers,
     ) -> Option<Record> {
+        let Leavers { gone, dismissed } = leavers;
         let stored = &scene.balance.fleet.members;
         let is_new = |worker: &WorkerId, member: &Member| {
             stored.get(worker).is_none_or(|old| (old.life, &old.node) != (member.life, &member.node))
@@ -285,7 +304,7 @@ impl Queue {
                     || (*state != self.state && age >= STATE_EVERY && anybody)
             }
         };
-        if members.is_empty() && gone.is_empty() && changes.is_empty() && !due {
+        if members.is_empty() && gone.is_empty() && dismissed.is_empty() && changes.is_empty() && !due {
             return None;
         }
         Some(Record {
@@ -293,6 +312,7 @@ impl Queue {
             state: state.clone(),
             members,
             gone,
+            dismissed,
             trouble: fleet.trouble.clone(),
             decision: decision.clone(),
             changes,

@@ -12,6 +12,7 @@ use mutirao_elastic::Terms;
 use mutirao_elastic::protocol::GROUP;
 use mutirao_shards::store::bury;
 use mutirao_shards::{Asked, MemberId, Shards, ShardsError, ShardsParts};
+use mutirao_store::StoreError;
 use tokio_util::sync::CancellationToken;
 
 use crate::lease::{Leases, SHARDS, THE_SHARD};
@@ -84,7 +85,11 @@ async fn join(parts: &Parts, stop: &CancellationToken) -> Result<Option<Shards>,
     loop {
         let joined = async {
             if let Ok(before) = std::fs::read_to_string(&file) {
-                bury(&leases, GROUP, &MemberId(before.trim().into())).await?;
+                match bury(&leases, GROUP, &MemberId(before.trim().into())).await {
+                    // It was another resource manager's, before this one was let in anew: its lease runs out by itself.
+                    Err(StoreError::Unusable { why, .. }) => tracing::info!(why, "a former life cannot be buried"),
+                    buried => buried?,
+                }
             }
             std::fs::write(&file, format!("{member}\n"))
                 .map_err(|error| ResourceError::Folder { dir: parts.dir.display().to_string(), error })?;
@@ -158,8 +163,8 @@ async fn act(shards: &Shards, ports: &Ports) {
     }
 }
 
-impl From<mutirao_store::StoreError> for ResourceError {
-    fn from(error: mutirao_store::StoreError) -> Self {
+impl From<StoreError> for ResourceError {
+    fn from(error: StoreError) -> Self {
         Self::Shards(ShardsError::Store(error))
     }
 }

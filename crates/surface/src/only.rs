@@ -26,3 +26,7 @@ macro_rules! only {
     )* };
 }
 only!(Viewer, Operator, Admin, Node, Elastic);
+
+/// The resource manager whose key signed a request, put with it by `api`. It stays the same when its keys are changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedFor(pub String);

@@ -21,7 +21,7 @@ impl Auth {
         Ok(ElasticInvitation { token, expires_at })
     }
 
-    /// Spends a one-time token. Whoever sends it again is refused.
+    /// Spends a one-time token. The same key that sends it again has the same answer; any other is refused.
     pub async fn enrol_elastic(&self, enrol: &Enrol) -> Result<ElasticEnrolled, Problem> {
         check_name(&enrol.name)?;
         let refused = || {
@@ -31,12 +31,12 @@ impl Auth {
         let public_key = read_key(&enrol.public_key)?;
         let digest = secret::read_elastic_enrolment(&enrol.token).ok_or_else(refused)?;
         let id = secret::mint_elastic_key_id();
-        let key = self.new_key(id.clone(), id.clone(), public_key, enrol.name.clone());
+        let key = self.new_key(id.clone(), id, public_key, enrol.name.clone());
         let enrolled = self.registry.enrol_elastic(digest, key).await.map_err(store_problem)?;
-        if enrolled { Ok(ElasticEnrolled { key: id }) } else { Err(refused()) }
+        enrolled.map(|key| ElasticEnrolled { key }).ok_or_else(refused)
     }
 
-    /// A further key of the resource manager whose key this is.
+    /// A further key of the resource manager whose key this is. Asked again for the same, it has the same id.
     pub async fn add_elastic_key(&self, first: &ElasticKey, new: &NewKey) -> Result<ElasticEnrolled, Problem> {
         let public_key = read_key(&new.public_key)?;
         let id = secret::mint_elastic_key_id();
@@ -44,6 +44,7 @@ impl Auth {
         let by = By { who: first.id.clone(), at: key.created_at };
         match self.registry.add_elastic_key(key, by).await.map_err(store_problem)? {
             Added::Added => Ok(ElasticEnrolled { key: id }),
+            Added::Already(id) => Ok(ElasticEnrolled { key: id }),
             Added::TooMany => {
                 Err(Problem::conflict(format!("this resource manager has {KEYS_GOOD_MAX} good keys already"))
                     .remedy("revoke those that it does not use: mutirao elastic key revoke"))
@@ -106,11 +107,11 @@ impl Auth {
 
     /// An id for a worker that does not exist yet.
     pub fn mint_worker(&self) -> WorkerId {
-        WorkerId(secret::mint_worker_id())
+        WorkerId(secret::mint_given_out_id())
     }
 
-    /// The one-time token with which the worker of this id comes in. It replaces the one before; a worker that came in
-    /// with that one and comes again has the new key from then on.
+    /// The one-time token with which the worker of this id comes in. It replaces the one before. A worker that came in already
+    /// stays who it is: nobody comes in under its id with another key.
     pub async fn invite_worker(&self, worker: &WorkerId, queue: &QueueName, by: &str) -> Result<Enrolment, Problem> {
         let now = self.clock.now();
         let (token, digest) = secret::mint_enrolment();

@@ -51,6 +51,8 @@ impl ElasticKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Added {
     Added,
+    /// It has that very key, under this id.
+    Already(String),
     /// The resource manager has [`KEYS_GOOD_MAX`] good ones already.
     TooMany,
 }
@@ -59,9 +61,9 @@ pub enum Added {
 pub trait ElasticKeys: Send + Sync + 'static {
     async fn add_elastic_enrolment(&self, token: Digest, expires_at: Timestamp, by: By) -> Result<(), StoreError>;
 
-    /// Spends a one-time token on a resource manager's first key. False when there is no such token, or it is spent or
-    /// too old.
-    async fn enrol_elastic(&self, token: Digest, key: ElasticKey) -> Result<bool, StoreError>;
+    /// Spends a one-time token on a resource manager's first key, and gives its id: that of the first time, when the same
+    /// public key spends it again. None when there is no such token, or it is spent by another or too old.
+    async fn enrol_elastic(&self, token: Digest, key: ElasticKey) -> Result<Option<String>, StoreError>;
 
     /// A further key of the resource manager that `key.manager` names.
     async fn add_elastic_key(&self, key: ElasticKey, by: By) -> Result<Added, StoreError>;

@@ -1,20 +1,21 @@
 //! Which signed requests have been seen. A request is good for one use: its nonce is remembered for as long as its time
 //! can still be in the window.
 //!
-//! The memory does not outlive the process. A request recorded less than a window before a restart could be replayed
-//! after it; what nodes may send is repeatable without harm (a blob's bytes at their place), or useless without the key, and
-//! what a resource manager changes is fenced and the same when it is said twice.
+//! The memory does not outlive the process, and other managers do not have it. A request recorded less than a window before a
+//! restart could be sent again after it: what nodes may send is repeatable without harm (a blob's bytes at their place), or
+//! useless without the key, and so are a resource manager's questions and calls about its lease. What else it may change is
+//! remembered by the store as well ([`upkeep`](super::upkeep)).
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use mutirao_core::Mono;
 use mutirao_core::auth::SIGNATURE_WINDOW_S;
+use mutirao_core::{Mono, Problem};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 /// A request from the far edge of the future window stays acceptable for two windows.
-const KEPT_FOR: Duration = Duration::from_secs(2 * SIGNATURE_WINDOW_S as u64);
+pub(super) const KEPT_FOR: Duration = Duration::from_secs(2 * SIGNATURE_WINDOW_S as u64);
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Seen {
@@ -62,8 +63,12 @@ impl Nonces {
     }
 }
 
+pub(super) fn used_before() -> Problem {
+    Problem::unauthenticated("this signed request was already used").remedy("sign each request with a new nonce")
+}
+
 /// Sixteen bytes stand for key and nonce, however long they are.
-fn mark(key: &str, nonce: &str) -> u128 {
+pub(super) fn mark(key: &str, nonce: &str) -> u128 {
     let digest = Sha256::new().chain_update(key).chain_update([0]).chain_update(nonce).finalize();
     digest.iter().take(16).fold(0, |mark, byte| (mark << 8) | u128::from(*byte))
 }

@@ -13,6 +13,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "api", version: 1, sql: include_str!("001_auth.postgres.sql") },
     Migration { component: "api", version: 2, sql: include_str!("002_elastic.postgres.sql") },
     Migration { component: "api", version: 3, sql: include_str!("003_checkers.postgres.sql") },
+    Migration { component: "api", version: 4, sql: include_str!("004_once.postgres.sql") },
 ];
 
 #[async_trait]
@@ -135,7 +136,7 @@ impl Registry for Postgres {
                 &[&token.0.as_slice(), &at.0],
             )
             .await?;
-        let Some(spent) = spent else { return Ok(None) };
+        let Some(spent) = spent else { return spent_before(&tx, &token, &newcomer, at).await };
         let (namespace, duty): (String, _) = (spent.try_get(0)?, duty_in(&spent, 1)?);
         let Newcomer { id, public_key, name } = newcomer;
         let id = spent.try_get::<_, Option<String>>(3)?.map_or(id, WorkerId);
@@ -144,14 +145,16 @@ impl Registry for Postgres {
             .run(
                 "INSERT INTO api_workers AS w (id, public_key, name, namespace, queue, checks, enrolled_at)
                  VALUES ($1, $2, $3, $4, $5, $6, $7)
-                 ON CONFLICT (id) DO UPDATE SET public_key = excluded.public_key, name = excluded.name,
-                     enrolled_at = excluded.enrolled_at WHERE w.revoked_at IS NULL",
+                 ON CONFLICT (id) DO UPDATE SET name = excluded.name, enrolled_at = excluded.enrolled_at
+                     WHERE w.revoked_at IS NULL AND w.public_key = excluded.public_key",
                 &[&id.0, &public_key.as_slice(), &name, &namespace, &duty.queue(), &checks_text(&duty), &at.0],
             )
             .await?;
         if let_in == 0 {
             return Ok(None);
         }
+        let used = "UPDATE api_enrolments SET used_by = $2 WHERE token_hash = $1";
+        tx.run(used, &[&token.0.as_slice(), &id.0]).await?;
         audit(&tx, &By { who: id.0.clone(), at }, "worker.enrol", duty.queue()).await?;
         tx.commit().await?;
         Ok(Some(Worker { id, public_key, name, namespace, duty, enrolled_at: at, revoked_at: None }))
@@ -160,6 +163,21 @@ impl Registry for Postgres {
     async fn ping(&self) -> Result<(), StoreError> {
         self.connection().await?.row("SELECT 1", &[]).await.map(drop)
     }
+}
+
+/// The worker that spent this token, if it is the same that asks again.
+async fn spent_before(
+    tx: &Transaction<'_>,
+    token: &Digest,
+    newcomer: &Newcomer,
+    at: Timestamp,
+) -> Result<Option<Worker>, StoreError> {
+    let select = format!(
+        "SELECT {WORKER} FROM api_workers WHERE public_key = $3 AND revoked_at IS NULL
+             AND id = (SELECT used_by FROM api_enrolments WHERE token_hash = $1 AND expires_at > $2)"
+    );
+    let row = tx.row(&select, &[&token.0.as_slice(), &at.0, &newcomer.public_key.as_slice()]).await?;
+    row.map(|row| Ok(worker(&row)?.1)).transpose()
 }
 
 pub(super) async fn audit(tx: &Transaction<'_>, by: &By, what: &str, target: &str) -> Result<(), StoreError> {

@@ -10,6 +10,7 @@ use mutirao_store::{Database, StoreError};
 
 use super::keys::ElasticKeys;
 use super::secret::Digest;
+use super::upkeep::Upkeep;
 
 /// Spent and expired one-time tokens are kept this long, for whoever wonders why one was refused.
 pub(super) const ENROLMENT_KEPT_MS: i64 = 7 * 86_400_000;
@@ -108,7 +109,7 @@ pub struct By {
 }
 
 #[async_trait]
-pub trait Registry: ElasticKeys {
+pub trait Registry: ElasticKeys + Upkeep {
     async fn add_token(&self, token: Token, by: By) -> Result<(), StoreError>;
 
     async fn token(&self, id: &str) -> Result<Option<Token>, StoreError>;
@@ -142,8 +143,9 @@ pub trait Registry: ElasticKeys {
         by: By,
     ) -> Result<(), StoreError>;
 
-    /// Spends a one-time token. None when there is no such token, or it is spent or too old, or made for a worker that was
-    /// revoked meanwhile. The worker has the id that the token was made for, if any.
+    /// Spends a one-time token. None when there is no such token, or it is spent by another key or too old, or made for a
+    /// worker that was revoked meanwhile or has come in with another key. The worker has the id that the token was made for,
+    /// if any; spent again by the same key, it is the same worker.
     async fn enrol(&self, token: Digest, newcomer: Newcomer, at: Timestamp) -> Result<Option<Worker>, StoreError>;
 
     /// Whether the store answers at all.

@@ -88,6 +88,16 @@ pub fn mint_worker_id() -> String {
     format!("w{}", random_hex::<ID_BYTES>())
 }
 
+/// Of a worker that a resource manager is to start: given out before it exists. `x` is no hexadecimal digit, so nobody whom
+/// people let in has one like it.
+pub fn mint_given_out_id() -> String {
+    format!("wx{}", random_hex::<ID_BYTES>())
+}
+
+pub fn is_given_out(id: &str) -> bool {
+    id.starts_with("wx")
+}
+
 fn random_hex<const N: usize>() -> String {
     let mut bytes = [0u8; N];
     os_random(&mut bytes);

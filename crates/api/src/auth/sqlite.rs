@@ -14,6 +14,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "api", version: 1, sql: include_str!("001_auth.sql") },
     Migration { component: "api", version: 2, sql: include_str!("002_elastic.sql") },
     Migration { component: "api", version: 3, sql: include_str!("003_checkers.sql") },
+    Migration { component: "api", version: 4, sql: include_str!("004_once.sql") },
 ];
 
 #[async_trait]
@@ -162,7 +163,7 @@ impl Registry for Sqlite {
                     Ok((row.get::<_, String>(0)?, duty_in(row, 1)?, row.get::<_, Option<String>>(3)?))
                 })
                 .optional()?;
-            let Some((namespace, duty, worker)) = spent else { return Ok(None) };
+            let Some((namespace, duty, worker)) = spent else { return spent_before(sql, &token, &newcomer, at) };
             let Newcomer { id, public_key, name } = newcomer;
             let id = worker.map_or(id, WorkerId);
             // Only an id that was given out before can be there already.
@@ -170,13 +171,15 @@ impl Registry for Sqlite {
                 .prepare_cached(
                     "INSERT INTO api_workers (id, public_key, name, namespace, queue, checks, enrolled_at)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-                     ON CONFLICT (id) DO UPDATE SET public_key = excluded.public_key, name = excluded.name,
-                         enrolled_at = excluded.enrolled_at WHERE revoked_at IS NULL",
+                     ON CONFLICT (id) DO UPDATE SET name = excluded.name, enrolled_at = excluded.enrolled_at
+                         WHERE revoked_at IS NULL AND public_key = excluded.public_key",
                 )?
                 .execute(params![id.0, public_key, name, namespace, duty.queue(), checks_text(&duty), at.0])?;
             if let_in == 0 {
                 return Ok(None);
             }
+            sql.prepare_cached("UPDATE api_enrolments SET used_by = ?2 WHERE token_hash = ?1")?
+                .execute(params![token.0, id.0])?;
             audit(sql, &By { who: id.0.clone(), at }, "worker.enrol", duty.queue())?;
             Ok(Some(Worker { id, public_key, name, namespace, duty, enrolled_at: at, revoked_at: None }))
         })
@@ -186,6 +189,22 @@ impl Registry for Sqlite {
     async fn ping(&self) -> Result<(), StoreError> {
         self.read(|sql| sql.query_row("SELECT 1", [], |_| Ok(()))).await
     }
+}
+
+/// The worker that spent this token, if it is the same that asks again.
+fn spent_before(
+    sql: &Connection,
+    token: &Digest,
+    newcomer: &Newcomer,
+    at: Timestamp,
+) -> rusqlite::Result<Option<Worker>> {
+    let select = format!(
+        "SELECT {WORKER} FROM api_workers WHERE public_key = ?3 AND revoked_at IS NULL
+             AND id = (SELECT used_by FROM api_enrolments WHERE token_hash = ?1 AND expires_at > ?2)"
+    );
+    sql.prepare_cached(&select)?
+        .query_row(params![token.0, at.0, newcomer.public_key], |row| Ok(worker(row)?.1))
+        .optional()
 }
 
 pub(super) fn audit(sql: &Connection, by: &By, what: &str, target: &str) -> rusqlite::Result<()> {

@@ -6,18 +6,22 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{Extensions, header};
+use axum::http::{Extensions, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use mutirao_core::Problem;
 use mutirao_core::auth::Principal;
 use mutirao_surface::Rejection;
+use mutirao_surface::only::SignedFor;
 
 use super::bodies::{allowance, too_large};
 use crate::auth::signature::Claim;
 use crate::auth::{Auth, Signatory};
 use crate::recorder::STRANGERS;
 use crate::throttle::{Throttle, household};
+
+/// Calls about a lease change nothing when they are sent twice, and come every few seconds.
+const LEASE: &str = "/v1/elastic/lease";
 
 #[derive(Clone)]
 pub struct Gate {
@@ -78,12 +82,18 @@ impl Gate {
         let body = axum::body::to_bytes(body, most).await.map_err(|_| too_large(most))?;
         let path = parts.uri.path_and_query().map_or(parts.uri.path(), |path| path.as_str());
         self.auth.prove(&signatory, &claim, parts.method.as_str(), path, &body)?;
+        // Among these is what hands out secrets.
+        let changes = parts.method != Method::GET && parts.uri.path() != LEASE;
+        if changes && matches!(signatory, Signatory::Elastic(_)) {
+            self.auth.must_be_new(&claim).await?;
+        }
         let mut request = Request::from_parts(parts, Body::from(body));
         let principal = signatory.principal();
         match signatory {
             Signatory::Worker(worker) => drop(request.extensions_mut().insert(worker)),
             Signatory::Elastic(key) => {
                 self.auth.mark_elastic_used(&key).await;
+                request.extensions_mut().insert(SignedFor(key.manager.clone()));
                 request.extensions_mut().insert(key);
             }
         }

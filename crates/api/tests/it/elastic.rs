@@ -56,8 +56,15 @@ async fn an_invitation_lets_one_resource_manager_in_for_an_hour() {
     let (first, late) = (invite().await, invite().await);
     let spend = enrol(&first.token, &new_key());
     assert_eq!(server.ask("POST", "/v1/elastic/enrol").json(&spend).send().await.unwrap().status(), 201);
-    let again = server.ask("POST", "/v1/elastic/enrol").json(&spend).send().await.unwrap();
-    assert!(problem(again, 401).await.line().contains("spent"));
+    let other = enrol(&first.token, &new_key());
+    let other = server.ask("POST", "/v1/elastic/enrol").json(&other).send().await.unwrap();
+    assert!(problem(other, 401).await.line().contains("spent"));
+    let again = async || {
+        let answer = server.ask("POST", "/v1/elastic/enrol").json(&spend).send().await.unwrap();
+        assert_eq!(answer.status(), 201);
+        answer.json::<ElasticEnrolled>().await.unwrap().key
+    };
+    assert_eq!(again().await, again().await, "the same key has the same answer");
     clock.advance(Duration::from_secs(3_600));
     let spend = enrol(&late.token, &new_key());
     problem(server.ask("POST", "/v1/elastic/enrol").json(&spend).send().await.unwrap(), 401).await;
@@ -185,13 +192,46 @@ async fn a_worker_comes_in_under_the_id_that_was_given_out_and_by_the_last_invit
     assert_eq!(enrolled.json::<serde_json::Value>().await.unwrap()["worker"], id.0);
 
     let third = auth.invite_worker(&id, &queue, "e1").await.unwrap();
-    assert_eq!(spend(&third.token, &new).await.status(), 201, "launched once more, it comes in again");
+    problem(spend(&third.token, &new).await, 401).await;
+    assert_eq!(spend(&third.token, &old).await.status(), 201, "with the key it has it may come again");
     let (old, new) = (SignedClient { id: id.0.clone(), key: old }, SignedClient { id: id.0.clone(), key: new });
-    problem(old.send(&server, "POST", "/v1/workers/broker", b"").await, 401).await;
-    assert_eq!(new.send(&server, "POST", "/v1/workers/broker", b"").await.status(), 200);
+    problem(new.send(&server, "POST", "/v1/workers/broker", b"").await, 401).await;
+    assert_eq!(old.send(&server, "POST", "/v1/workers/broker", b"").await.status(), 200);
 
     let last = auth.invite_worker(&id, &queue, "e1").await.unwrap();
     auth.revoke_worker(&id, "e1").await.unwrap();
     problem(spend(&last.token, &new_key()).await, 401).await;
-    problem(new.send(&server, "POST", "/v1/workers/broker", b"").await, 401).await;
+    problem(old.send(&server, "POST", "/v1/workers/broker", b"").await, 401).await;
+}
+
+#[tokio::test]
+async fn what_a_resource_manager_changes_it_changes_once_also_after_a_restart_and_at_another_manager() {
+    let server = Server::start().await;
+    let manager = resource_manager(&server).await;
+    let other = server.beside().await;
+    let (body, again) = (wanted(), "already used");
+    let header = manager.authorize("POST", ASKED, &body, server.clock.now());
+    let send = async |server: &Server| {
+        let request = server.ask("POST", ASKED).header("authorization", &header);
+        request.header("content-type", "application/json").body(body.clone()).send().await.unwrap()
+    };
+    assert_eq!(send(&server).await.status(), 201);
+    assert!(problem(send(&other).await, 401).await.line().contains(again));
+    assert!(problem(send(&server.beside().await).await, 401).await.line().contains(again));
+}
+
+#[tokio::test]
+async fn a_key_that_is_added_again_is_the_same_key() {
+    let server = Server::start().await;
+    let manager = resource_manager(&server).await;
+    let body = wanted();
+    let add = async || {
+        let answer = send(&manager, &server, "POST", ASKED, &body).await;
+        assert_eq!(answer.status(), 201);
+        answer.json::<ElasticEnrolled>().await.unwrap().key
+    };
+    let first = add().await;
+    for _ in 0..9 {
+        assert_eq!(add().await, first);
+    }
 }

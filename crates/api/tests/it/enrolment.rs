@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use mutirao_api::Settings;
-use mutirao_core::Timestamp;
-use mutirao_core::auth::{Enrolment, Role};
+use mutirao_core::auth::{Enrol, Enrolment, Role};
 use mutirao_core::clock::ManualClock;
+use mutirao_core::{Timestamp, WorkerId};
 use serde_json::json;
 
 use crate::server::{Server, enrol, new_key, problem};
@@ -21,11 +21,17 @@ async fn a_one_time_token_is_good_once() {
     assert_eq!(enrolment.queue.as_str(), "gpu");
 
     let spend = enrol(&enrolment.token, &new_key());
-    let first = server.ask("POST", "/v1/workers/enrol").json(&spend).send().await.unwrap();
+    let send = async |spend: &Enrol| server.ask("POST", "/v1/workers/enrol").json(spend).send().await.unwrap();
+    let first = send(&spend).await;
     assert_eq!(first.status(), 201);
-    assert_eq!(first.json::<serde_json::Value>().await.unwrap()["queue"], "gpu");
-    let again = server.ask("POST", "/v1/workers/enrol").json(&spend).send().await.unwrap();
-    assert!(problem(again, 401).await.line().contains("spent"));
+    let first: serde_json::Value = first.json().await.unwrap();
+    assert_eq!(first["queue"], "gpu");
+    let other = send(&enrol(&enrolment.token, &new_key())).await;
+    assert!(problem(other, 401).await.line().contains("spent"));
+    let again: serde_json::Value = send(&spend).await.json().await.unwrap();
+    assert_eq!(again, first, "the same key has the same answer: the first may have got lost");
+    server.api.auth().revoke_worker(&WorkerId(first["worker"].as_str().unwrap().into()), "test").await.unwrap();
+    problem(send(&spend).await, 401).await;
 }
 
 #[tokio::test]

@@ -17,7 +17,9 @@ use mutirao_testkit::services::{POSTGRES_VARIABLE, shared};
 async fn sqlite_keeps_the_registry() {
     let folder = tempfile::tempdir().unwrap();
     let store = Sqlite::open(&folder.path().join("store.db"), MIGRATIONS).unwrap();
-    all_of_it(open(&store.into())).await;
+    let registry = open(&store.into());
+    all_of_it(registry.clone()).await;
+    what_is_over_is_followed_and_forgotten(&*registry).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,6 +36,7 @@ async fn postgres_keeps_the_registry() {
     );
     assert_eq!(audit[6..8], ["elastic.invite", "elastic.enrol"]);
     assert_eq!(audit.last().unwrap(), "elastic.key.revoke");
+    what_is_over_is_followed_and_forgotten(&*open(&store.clone().into())).await;
     schema.remove().await;
 }
 
@@ -42,6 +45,30 @@ async fn all_of_it(registry: Arc<dyn Registry>) {
     tokens_come_back_as_they_were_kept(&*registry).await;
     a_one_time_token_lets_one_worker_in(registry.clone()).await;
     a_resource_manager_has_several_keys(&*registry).await;
+    a_request_is_new_once(&*registry).await;
+}
+
+async fn a_request_is_new_once(registry: &dyn Registry) {
+    let first =
+        async |mark: u8, at: i64| registry.first_use([mark; 16], Timestamp(at), Timestamp(at - 120)).await.unwrap();
+    assert!(first(1, 1_000).await && first(2, 1_000).await);
+    assert!(!first(1, 1_119).await);
+    assert!(first(1, 1_121).await, "by then its time is too old anyhow");
+}
+
+async fn what_is_over_is_followed_and_forgotten(registry: &dyn Registry) {
+    let revoked = registry.revoked_from(Timestamp(60), 9).await.unwrap();
+    assert_eq!(revoked.iter().map(|(at, _)| at.0).collect::<Vec<_>>(), [60]);
+    assert_eq!(registry.revoked_from(Timestamp(61), 9).await.unwrap(), []);
+    assert_eq!(registry.forget(Timestamp(60), Timestamp(0), 100).await.unwrap(), 0, "not yet");
+    assert_eq!(registry.forget(Timestamp(81), Timestamp(0), 100).await.unwrap(), 1);
+    assert_eq!(registry.workers(0, 9).await.unwrap(), []);
+    assert!(registry.tokens(0, 9).await.unwrap().iter().all(|(_, token)| token.revoked_at.is_none()));
+    assert_eq!(registry.elastic_key("e0").await.unwrap(), None);
+    assert!(registry.elastic_key("e1").await.unwrap().is_some(), "what is good stays");
+    for left in [1, 1, 0] {
+        assert_eq!(registry.forget(Timestamp(0), Timestamp(10), 1).await.unwrap(), left, "some at a time");
+    }
 }
 
 fn by(who: &str, at: i64) -> By {
@@ -124,7 +151,7 @@ fn elastic_key(id: &str) -> ElasticKey {
     ElasticKey {
         id: id.into(),
         manager: "e0".into(),
-        public_key: [7; 32],
+        public_key: Digest::of(id).0,
         name: "lab".into(),
         created_at: Timestamp(50),
         revoked_at: None,
@@ -136,15 +163,19 @@ async fn a_resource_manager_has_several_keys(registry: &dyn Registry) {
     let digest = Digest::of("once for elastic");
     registry.add_elastic_enrolment(digest, Timestamp(100), by("ana", 10)).await.unwrap();
     let late = ElasticKey { created_at: Timestamp(100), ..elastic_key("e9") };
-    assert!(!registry.enrol_elastic(digest, late).await.unwrap(), "too late");
-    assert!(registry.enrol_elastic(digest, elastic_key("e0")).await.unwrap());
-    assert!(!registry.enrol_elastic(digest, elastic_key("e9")).await.unwrap(), "spent");
+    assert_eq!(registry.enrol_elastic(digest, late).await.unwrap(), None, "too late");
+    assert_eq!(registry.enrol_elastic(digest, elastic_key("e0")).await.unwrap().as_deref(), Some("e0"));
+    assert_eq!(registry.enrol_elastic(digest, elastic_key("e9")).await.unwrap(), None, "spent");
+    let again = ElasticKey { public_key: elastic_key("e0").public_key, ..elastic_key("e9") };
+    assert_eq!(registry.enrol_elastic(digest, again).await.unwrap().as_deref(), Some("e0"), "the same asks again");
     assert_eq!(registry.elastic_key("e0").await.unwrap(), Some(elastic_key("e0")));
     assert_eq!(registry.elastic_key("e9\0").await.unwrap(), None);
     for n in 1..KEYS_GOOD_MAX {
         assert_eq!(registry.add_elastic_key(elastic_key(&format!("e{n}")), by("e0", 60)).await.unwrap(), Added::Added);
     }
     assert_eq!(registry.add_elastic_key(elastic_key("e8"), by("e0", 60)).await.unwrap(), Added::TooMany);
+    let again = ElasticKey { public_key: elastic_key("e3").public_key, ..elastic_key("e9") };
+    assert_eq!(registry.add_elastic_key(again, by("e0", 60)).await.unwrap(), Added::Already("e3".into()));
     registry.elastic_key_used("e1", Timestamp(70)).await.unwrap();
     assert!(registry.revoke_elastic_key("e0", by("e1", 80)).await.unwrap());
     assert!(registry.revoke_elastic_key("e0", by("e1", 90)).await.unwrap(), "revoking again changes nothing");

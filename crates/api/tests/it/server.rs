@@ -41,6 +41,16 @@ impl Server {
     pub async fn start_with(settings: Settings, clock: Arc<dyn Clock>) -> Self {
         let data = tempfile::tempdir().unwrap();
         let store = Sqlite::open(&data.path().join("store.db"), MIGRATIONS).unwrap();
+        Self::over(store, data, settings, clock).await
+    }
+
+    /// Another on the same store, which remembers only what is written there.
+    pub async fn beside(&self) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        Self::over(self.store.clone(), data, Settings::default(), self.clock.clone()).await
+    }
+
+    async fn over(store: Sqlite, data: tempfile::TempDir, settings: Settings, clock: Arc<dyn Clock>) -> Self {
         let broker: mutirao_broker::Shared = Memory::new(None, Limits::default());
         let mood = Mood::default();
         let shutdown = CancellationToken::new();

@@ -39,10 +39,12 @@ impl Fleet {
         for (worker, member) in &self.members {
             let long = |since: Option<Timestamp>, span: Duration| since.is_some_and(|at| now.since(at) >= span);
             let session = seen.sessions.get(worker);
-            let gone = session.is_none() && long(member.absent_since, terms.missing_for);
+            let ended = seen.ended.contains(worker);
+            let missing = seen.listing.lacks(worker) && long(member.absent_since, terms.missing_for);
             let end = match member.life {
                 // Launched again and again until it is there or no longer wanted.
-                Life::Asked => continue,
+                Life::Asked if !ended => continue,
+                Life::Asked => None,
                 Life::Launching => (now.since(member.since) >= terms.report_in).then_some(Why::NeverReported),
                 Life::Reported => long(member.silent_since, terms.silent_for).then_some(Why::Silent),
                 Life::Draining if matches!(session, Some(Activity::Drained)) => Some(Why::Drained),
@@ -55,11 +57,22 @@ impl Fleet {
                 }
                 Life::Ending => Some(Why::StillThere),
             };
-            if gone {
-                let why = if member.life == Life::Launching { Why::NeverCame } else { Why::Gone };
-                actions.push(Action::Forget { worker: worker.clone(), why });
-            } else if let Some(why) = end.filter(|_| seen.listing.has(worker) && self.may_tell(worker, terms, now)) {
-                actions.push(Action::End { worker: worker.clone(), why });
+            let gone = match (ended, member.life) {
+                (true, Life::Asked | Life::Launching) => Some(Why::EndedUnheard),
+                (true, _) => Some(Why::Ended),
+                (false, _) if session.is_some() || !missing => None,
+                (false, Life::Launching) => Some(Why::NeverCame),
+                (false, _) => Some(Why::Gone),
+            };
+            match (gone, end) {
+                (Some(why), _) => actions.push(Action::Forget { worker: worker.clone(), why }),
+                (None, Some(why)) if seen.listing.has(worker) && self.may_tell(worker, terms, now) => {
+                    actions.push(Action::End { worker: worker.clone(), why });
+                }
+                (None, Some(why)) if missing && self.may_dismiss(worker, terms, now) => {
+                    actions.push(Action::Dismiss { worker: worker.clone(), why });
+                }
+                (None, _) => {}
             }
         }
         for worker in self.strangers(seen) {
@@ -74,7 +87,12 @@ impl Fleet {
     }
 
     fn may_tell(&self, worker: &WorkerId, terms: &Terms, now: Timestamp) -> bool {
-        self.may_end(now) && self.told.get(worker).is_none_or(|at| now.since(*at) >= terms.end_again)
+        self.may_end(now) && self.may_dismiss(worker, terms, now)
+    }
+
+    /// Needs no provider, so that one in trouble holds nothing up.
+    fn may_dismiss(&self, worker: &WorkerId, terms: &Terms, now: Timestamp) -> bool {
+        self.told.get(worker).is_none_or(|at| now.since(*at) >= terms.end_again)
     }
 
     fn goers(
@@ -132,7 +150,7 @@ impl Fleet {
 impl Action {
     fn removes(&self) -> Option<&WorkerId> {
         match self {
-            Action::End { worker, .. } | Action::Forget { worker, .. } => Some(worker),
+            Action::End { worker, .. } | Action::Dismiss { worker, .. } | Action::Forget { worker, .. } => Some(worker),
             Action::Ask { .. } | Action::Adopt { .. } | Action::Launch { .. } | Action::Drain { .. } => None,
         }
     }

@@ -25,6 +25,7 @@ fn seen(listed: &[&str], sessions: &[(&str, Activity)]) -> Seen {
     Seen {
         listing: Listing::Has(listed.iter().map(|name| id(name)).collect()),
         sessions: sessions.iter().map(|(name, activity)| (id(name), *activity)).collect(),
+        ended: BTreeSet::new(),
     }
 }
 
@@ -45,8 +46,8 @@ fn plan(fleet: &mut Fleet, aim: Aim, seen: &Seen, s: u64) -> Vec<String> {
 fn what_is_missing_is_asked_for_then_launched_and_waited_for() {
     let mut fleet = fleet(&[]);
     assert_eq!(plan(&mut fleet, aim(2, 5), &seen(&[], &[]), 0), ["ask for 2 more"]);
-    fleet.issue(id("a"), None, at(0));
-    fleet.issue(id("b"), None, at(0));
+    fleet.issue(id("a"), None, None, at(0));
+    fleet.issue(id("b"), None, None, at(0));
     assert_eq!(plan(&mut fleet, aim(2, 5), &seen(&[], &[]), 1), ["launch a", "launch b"]);
     fleet.apply(&Action::Launch { worker: id("a") }, at(1));
     // The answer about b was lost, but the provider has it: it is not launched again.
@@ -143,6 +144,42 @@ fn a_provider_that_forgets_what_it_has_loses_no_worker_that_still_reports() {
 }
 
 #[test]
+fn who_has_drained_on_a_node_of_another_provider_is_let_in_no_more_and_then_forgotten() {
+    let mut fleet = fleet(&[("a", Life::Draining)]);
+    let elsewhere = |activity| seen(&[], &[("a", activity)]);
+    assert!(plan(&mut fleet, aim(1, 1), &elsewhere(BUSY), 0).is_empty());
+    assert!(plan(&mut fleet, aim(1, 1), &elsewhere(BUSY), 600).is_empty(), "it may finish");
+    assert_eq!(plan(&mut fleet, aim(1, 1), &elsewhere(Activity::Drained), 601), ["dismiss a: it has drained"]);
+    fleet.apply(&Action::Dismiss { worker: id("a"), why: Why::Drained }, at(601));
+    assert!(plan(&mut fleet, aim(1, 1), &elsewhere(Activity::Drained), 603).is_empty(), "it is given time to go");
+    assert_eq!(plan(&mut fleet, aim(1, 1), &elsewhere(IDLE), 606), ["dismiss a: it is still there"]);
+    assert_eq!(plan(&mut fleet, aim(1, 1), &seen(&[], &[]), 607), ["forget a: the provider has it no more"]);
+    fleet.apply(&Action::Forget { worker: id("a"), why: Why::Gone }, at(607));
+    assert_eq!(plan(&mut fleet, aim(1, 1), &seen(&[], &[]), 608), ["ask for 1 more"]);
+}
+
+#[test]
+fn who_has_ended_is_forgotten_at_once_and_counts_as_given_up_if_it_was_never_heard() {
+    let mut fleet = fleet(&[("a", Life::Asked), ("b", Life::Launching), ("c", Life::Reported), ("d", Life::Ending)]);
+    let mut dead = seen(&[], &[("c", BUSY)]);
+    dead.ended = ["a", "b", "c", "d", "nobody"].map(id).into();
+    fleet.look(&dead, at(0));
+    let actions = fleet.plan(&aim(4, 4), &dead, &Terms::default(), at(0));
+    let said: Vec<String> = actions.iter().map(Action::to_string).collect();
+    let unheard = "its process ended before it reported";
+    assert_eq!(
+        said,
+        [
+            format!("forget a: {unheard}"),
+            format!("forget b: {unheard}"),
+            "forget c: its process ended".into(),
+            "forget d: its process ended".into()
+        ]
+    );
+    assert_eq!(actions.iter().map(Action::gives_up).collect::<Vec<_>>(), [true, true, false, false]);
+}
+
+#[test]
 fn who_falls_silent_is_ended_after_a_while() {
     let mut fleet = fleet(&[("a", Life::Reported)]);
     assert!(plan(&mut fleet, aim(1, 1), &seen(&["a"], &[]), 0).is_empty());
@@ -164,7 +201,7 @@ fn whatever_is_leaving_or_unknown_takes_its_place_until_it_is_gone() {
 #[test]
 fn a_provider_that_does_not_answer_is_asked_for_nothing_new() {
     let mut fleet = fleet(&[("a", Life::Asked), ("b", Life::Reported)]);
-    let blind = Seen { listing: Listing::Unknown, sessions: [(id("b"), IDLE)].into() };
+    let blind = Seen { listing: Listing::Unknown, sessions: [(id("b"), IDLE)].into(), ..Seen::default() };
     assert!(plan(&mut fleet, aim(5, 9), &blind, 1_000).is_empty());
     assert_eq!(plan(&mut fleet, aim(1, 9), &blind, 1_000), ["drain a"], "draining needs no provider");
 }
@@ -249,7 +286,7 @@ fn any_world() -> impl Strategy<Value = (Fleet, Seen)> {
                 sessions.insert(worker, activity);
             }
         }
-        (fleet, Seen { listing: Listing::Has(listed), sessions })
+        (fleet, Seen { listing: Listing::Has(listed), sessions, ended: BTreeSet::new() })
     })
 }
 
@@ -267,7 +304,7 @@ proptest! {
         for action in fleet.plan(&aim, &seen, &Terms::default(), at(300)) {
             match &action {
                 Action::Ask { count } => prop_assert!(before + *count as usize <= max as usize),
-                Action::End { worker, .. } => {
+                Action::End { worker, .. } | Action::Dismiss { worker, .. } => {
                     let at_work = matches!(seen.sessions.get(worker), Some(Activity::Idle { .. } | Activity::Busy { .. }));
                     let was_told = fleet.members.get(worker).is_some_and(|m| m.life == Life::Ending);
                     prop_assert!(!at_work || was_told, "{action}");

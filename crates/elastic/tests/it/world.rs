@@ -207,6 +207,7 @@ impl World {
         Seen {
             listing: Listing::Has(shown.chain(self.ghosts.keys()).cloned().collect()),
             sessions: reporting.filter(|(worker, _)| known(worker)).collect(),
+            ended: Default::default(),
         }
     }
 

@@ -7,17 +7,19 @@ use mutirao_core::{Problem, QueueName, WorkerId};
 use mutirao_elastic::protocol::{Balance, Create, Created, Fenced, Invitation, LeaseAnswer, LeaseCall, Offer, Record};
 use mutirao_surface::{Body, Part, Rejection, only};
 
+use super::Asker;
 use crate::service::Fleets;
 
 /// Who is the one that acts: a call to the store of leases, passed on. Role: elastic, signed.
 #[utoipa::path(post, path = "/v1/elastic/lease", tag = "elastic", request_body(content = Object, description = "`LeaseCall`; see docs/elastic.md."),
-    responses((status = 200, description = "`LeaseAnswer`.", body = Object), (status = 422, description = "Not valid.", body = Problem)))]
+    responses((status = 200, description = "`LeaseAnswer`.", body = Object), (status = 403, description = "The name is another's.", body = Problem),
+        (status = 422, description = "Not valid.", body = Problem)))]
 pub async fn lease(
     State(fleets): State<Fleets>,
-    _: only::Elastic,
+    asker: Asker,
     Body(call): Body<LeaseCall>,
 ) -> Result<Json<LeaseAnswer>, Rejection> {
-    Ok(Json(fleets.lease(call).await?))
+    Ok(Json(fleets.lease(call, &asker).await?))
 }
 
 /// The balance check: every elastic queue, its load, its workers, and what was kept. Role: elastic, signed.
@@ -34,11 +36,11 @@ pub async fn balance(State(fleets): State<Fleets>, _: only::Elastic) -> Result<J
               (status = 409, description = "Another has taken over (`not_the_owner`).", body = Problem)))]
 pub async fn create(
     State(fleets): State<Fleets>,
-    only::Elastic(caller): only::Elastic,
+    asker: Asker,
     Part(queue): Part<QueueName>,
     Body(create): Body<Create>,
 ) -> Result<Json<Created>, Rejection> {
-    Ok(Json(fleets.create(queue, create, &caller.id).await?))
+    Ok(Json(fleets.create(queue, create, &asker).await?))
 }
 
 /// The one-time token to launch a worker with; the one before is worthless. Role: elastic, signed.
@@ -49,11 +51,11 @@ pub async fn create(
               (status = 409, description = "Another has taken over (`not_the_owner`).", body = Problem)))]
 pub async fn invitation(
     State(fleets): State<Fleets>,
-    only::Elastic(caller): only::Elastic,
+    asker: Asker,
     Part(worker): Part<String>,
     Body(fenced): Body<Fenced>,
 ) -> Result<Json<Invitation>, Rejection> {
-    Ok(Json(fleets.invitation(&WorkerId(worker), fenced, &caller.id).await?))
+    Ok(Json(fleets.invitation(&WorkerId(worker), fenced, &asker).await?))
 }
 
 /// Removal: from here on nothing is handed to the worker. Role: elastic, signed.
@@ -63,11 +65,11 @@ pub async fn invitation(
               (status = 409, description = "Another has taken over (`not_the_owner`).", body = Problem)))]
 pub async fn drain(
     State(fleets): State<Fleets>,
-    only::Elastic(caller): only::Elastic,
+    asker: Asker,
     Part(worker): Part<String>,
     Body(fenced): Body<Fenced>,
 ) -> Result<StatusCode, Rejection> {
-    fleets.drain_recorded(&WorkerId(worker), fenced, &caller.id).await?;
+    fleets.drain_recorded(&WorkerId(worker), fenced, &asker).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -78,11 +80,11 @@ pub async fn drain(
               (status = 409, description = "Another has taken over (`not_the_owner`).", body = Problem)))]
 pub async fn record(
     State(fleets): State<Fleets>,
-    only::Elastic(caller): only::Elastic,
+    asker: Asker,
     Part(queue): Part<QueueName>,
     Body(record): Body<Record>,
 ) -> Result<StatusCode, Rejection> {
-    fleets.record(queue, record, &caller.id).await?;
+    fleets.record(queue, record, &asker).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -92,9 +94,9 @@ pub async fn record(
               (status = 409, description = "Another has taken over (`not_the_owner`).", body = Problem)))]
 pub async fn offer(
     State(fleets): State<Fleets>,
-    only::Elastic(caller): only::Elastic,
+    asker: Asker,
     Body(offer): Body<Offer>,
 ) -> Result<StatusCode, Rejection> {
-    fleets.offer(offer, &caller.id).await?;
+    fleets.offer(offer, &asker).await?;
     Ok(StatusCode::NO_CONTENT)
 }

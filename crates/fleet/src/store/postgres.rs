@@ -1,10 +1,14 @@
 //! The [`FleetStore`] in PostgreSQL, where several managers share it.
 
+mod ledger;
 mod look;
+mod members;
+
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use mutirao_core::{QueueName, Timestamp, WorkerId};
-use mutirao_elastic::fleet::Life;
+use mutirao_elastic::fleet::{Life, Member};
 use mutirao_elastic::packing::{Kind, NodeName};
 use mutirao_elastic::protocol::{Offer, Record, Wish};
 use mutirao_elastic::view::HistoryLine;
@@ -19,6 +23,7 @@ use super::{
 pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "fleet", version: 1, sql: include_str!("postgres/001_fleet.sql") },
     Migration { component: "fleet", version: 2, sql: include_str!("postgres/002_requests.sql") },
+    Migration { component: "fleet", version: 3, sql: include_str!("postgres/003_bound.sql") },
 ];
 
 #[async_trait]
@@ -58,9 +63,10 @@ impl FleetStore for Postgres {
         let old = by.at.0 - REQUEST_KEPT_MS;
         tx.run("DELETE FROM fleet_requests WHERE generation < $1 OR at < $2", &[&generation, &old]).await?;
         let nodes: Vec<String> = request.workers.iter().map(|(_, node)| text(&node.0).into_owned()).collect();
-        let insert = "INSERT INTO fleet_members (worker, queue, life, since, node)
-                      SELECT worker, $3, $4, $5, node FROM unnest($1::text[], $2::text[]) AS new (worker, node)";
-        tx.run(insert, &[&ids, &nodes, &queue, &word(&Life::Asked), &by.at.0]).await?;
+        let need = request.need.as_ref().map(|need| text(&json(need)).into_owned());
+        let insert = "INSERT INTO fleet_members (worker, queue, life, since, node, need)
+                      SELECT worker, $3, $4, $5, node, $6 FROM unnest($1::text[], $2::text[]) AS new (worker, node)";
+        tx.run(insert, &[&ids, &nodes, &queue, &word(&Life::Asked), &by.at.0, &need]).await?;
         audit(&tx, &by, "workers.create", &[format!("{} of {queue}", workers.len())]).await?;
         tx.commit().await?;
         Ok(Written::Done(workers))
@@ -73,7 +79,7 @@ impl FleetStore for Postgres {
         record: Record,
         keep_from: Timestamp,
         by: By,
-    ) -> Result<Written<()>, StoreError> {
+    ) -> Result<Written<Vec<WorkerId>>, StoreError> {
         let mut connection = self.connection().await?;
         let tx = connection.begin().await?;
         if !fence.holds_in_postgres(&tx).await? {
@@ -85,18 +91,30 @@ impl FleetStore for Postgres {
                            trouble = excluded.trouble, decided_at = excluded.decided_at";
         let trouble = record.trouble.as_ref().map(|trouble| text(&json(trouble)).into_owned());
         tx.run(decided, &[&queue.as_str(), &json(&record.state), &json(&record.decision), &trouble, &by.at.0]).await?;
-        write_members(&tx, &queue, &record).await?;
-        if !record.gone.is_empty() {
-            let gone: Vec<String> = record.gone.iter().map(|worker| text(&worker.0).into_owned()).collect();
-            tx.run("DELETE FROM fleet_members WHERE worker = ANY($1)", &[&gone]).await?;
-            tx.run("DELETE FROM fleet_draining WHERE worker = ANY($1)", &[&gone]).await?;
-            audit(&tx, &by, "worker.gone", &gone).await?;
-        }
+        let unknown = members::update(&tx, &queue, &record).await?;
+        members::dismiss(&tx, &queue, &record, &by).await?;
         if !record.changes.is_empty() {
             write_changes(&tx, &queue, &record).await?;
             tx.run("DELETE FROM fleet_changes WHERE at < $1", &[&keep_from.0]).await?;
             tx.run("DELETE FROM fleet_audit WHERE at < $1", &[&keep_from.0]).await?;
         }
+        tx.commit().await?;
+        Ok(Written::Done(unknown))
+    }
+
+    async fn adopt(
+        &self,
+        fence: Fence,
+        queue: QueueName,
+        members: BTreeMap<WorkerId, Member>,
+        by: By,
+    ) -> Result<Written<()>, StoreError> {
+        let mut connection = self.connection().await?;
+        let tx = connection.begin().await?;
+        if !fence.holds_in_postgres(&tx).await? {
+            return Ok(Written::Fenced);
+        }
+        members::insert(&tx, &queue, &members, &by).await?;
         tx.commit().await?;
         Ok(Written::Done(()))
     }
@@ -196,23 +214,6 @@ impl FleetStore for Postgres {
     ) -> Result<Vec<(i64, HistoryLine)>, StoreError> {
         look::history(&self.connection().await?, queue.as_ref(), before, rows).await
     }
-}
-
-async fn write_members(tx: &Transaction<'_>, queue: &QueueName, record: &Record) -> Result<(), StoreError> {
-    if record.members.is_empty() {
-        return Ok(());
-    }
-    let each = || record.members.iter();
-    let workers: Vec<String> = each().map(|(worker, _)| text(&worker.0).into_owned()).collect();
-    let lives: Vec<String> = each().map(|(_, member)| word(&member.life)).collect();
-    let since: Vec<i64> = each().map(|(_, member)| member.since.0).collect();
-    let node = |node: &NodeName| text(&node.0).into_owned();
-    let nodes: Vec<Option<String>> = each().map(|(_, member)| member.node.as_ref().map(node)).collect();
-    let upsert = "INSERT INTO fleet_members (worker, queue, life, since, node)
-                  SELECT worker, $5, life, since, node
-                  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) AS new (worker, life, since, node)
-                  ON CONFLICT (worker) DO UPDATE SET life = excluded.life, since = excluded.since, node = excluded.node";
-    tx.run(upsert, &[&workers, &lives, &since, &nodes, &queue.as_str()]).await.map(drop)
 }
 
 async fn write_changes(tx: &Transaction<'_>, queue: &QueueName, record: &Record) -> Result<(), StoreError> {

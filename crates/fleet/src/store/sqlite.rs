@@ -1,10 +1,13 @@
 //! The [`FleetStore`] in SQLite.
 
+mod ledger;
 mod look;
+
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use mutirao_core::{QueueName, Timestamp, WorkerId};
-use mutirao_elastic::fleet::Life;
+use mutirao_elastic::fleet::{Life, Member};
 use mutirao_elastic::packing::{Kind, NodeName};
 use mutirao_elastic::protocol::{Offer, Record, Wish};
 use mutirao_elastic::view::HistoryLine;
@@ -19,6 +22,7 @@ use super::{
 pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "fleet", version: 1, sql: include_str!("sqlite/001_fleet.sql") },
     Migration { component: "fleet", version: 2, sql: include_str!("sqlite/002_requests.sql") },
+    Migration { component: "fleet", version: 3, sql: include_str!("sqlite/003_bound.sql") },
 ];
 
 #[async_trait]
@@ -64,10 +68,11 @@ impl FleetStore for Sqlite {
                 by.at.0
             ])?;
             let mut insert = sql.prepare_cached(
-                "INSERT INTO fleet_members (worker, queue, life, since, node) VALUES (?1, ?2, ?3, ?4, ?5)",
+                "INSERT INTO fleet_members (worker, queue, life, since, node, need) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )?;
+            let (queue, asked, need) = (request.queue.as_str(), word(&Life::Asked), request.need.as_ref().map(json));
             for (worker, node) in &request.workers {
-                insert.execute(params![worker.0, request.queue.as_str(), word(&Life::Asked), by.at.0, node.0])?;
+                insert.execute(params![worker.0, queue, asked, by.at.0, node.0, need])?;
             }
             audit(sql, &by, "workers.create", &format!("{} of {}", workers.len(), request.queue))?;
             Ok(Written::Done(workers))
@@ -82,7 +87,7 @@ impl FleetStore for Sqlite {
         record: Record,
         keep_from: Timestamp,
         by: By,
-    ) -> Result<Written<()>, StoreError> {
+    ) -> Result<Written<Vec<WorkerId>>, StoreError> {
         self.write(move |sql| {
             if !fence.holds_in_sqlite(sql)? {
                 return Ok(Written::Fenced);
@@ -99,19 +104,19 @@ impl FleetStore for Sqlite {
                 record.trouble.as_ref().map(json),
                 by.at.0
             ])?;
-            let mut upsert = sql.prepare_cached(
-                "INSERT INTO fleet_members (worker, queue, life, since, node) VALUES (?1, ?2, ?3, ?4, ?5)
-                 ON CONFLICT (worker) DO UPDATE SET life = excluded.life, since = excluded.since, node = excluded.node",
+            let mut update = sql.prepare_cached(
+                "UPDATE fleet_members SET life = ?3, since = ?4, node = ?5 WHERE worker = ?1 AND queue = ?2",
             )?;
+            let mut unknown = Vec::new();
             for (worker, member) in &record.members {
                 let node = member.node.as_ref().map(|node| &node.0);
-                upsert.execute(params![worker.0, queue.as_str(), word(&member.life), member.since.0, node])?;
+                let known =
+                    update.execute(params![worker.0, queue.as_str(), word(&member.life), member.since.0, node])?;
+                if known == 0 {
+                    unknown.push(worker.clone());
+                }
             }
-            for worker in &record.gone {
-                sql.prepare_cached("DELETE FROM fleet_members WHERE worker = ?1")?.execute([&worker.0])?;
-                sql.prepare_cached("DELETE FROM fleet_draining WHERE worker = ?1")?.execute([&worker.0])?;
-                audit(sql, &by, "worker.gone", &worker.0)?;
-            }
+            dismiss(sql, &queue, &record, &by)?;
             let mut insert = sql.prepare_cached(
                 "INSERT INTO fleet_changes (queue, at, from_count, to_count, because) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?;
@@ -121,6 +126,31 @@ impl FleetStore for Sqlite {
             if !record.changes.is_empty() {
                 sql.prepare_cached("DELETE FROM fleet_changes WHERE at < ?1")?.execute([keep_from.0])?;
                 sql.prepare_cached("DELETE FROM fleet_audit WHERE at < ?1")?.execute([keep_from.0])?;
+            }
+            Ok(Written::Done(unknown))
+        })
+        .await
+    }
+
+    async fn adopt(
+        &self,
+        fence: Fence,
+        queue: QueueName,
+        members: BTreeMap<WorkerId, Member>,
+        by: By,
+    ) -> Result<Written<()>, StoreError> {
+        self.write(move |sql| {
+            if !fence.holds_in_sqlite(sql)? {
+                return Ok(Written::Fenced);
+            }
+            let mut insert = sql.prepare_cached(
+                "INSERT INTO fleet_members (worker, queue, life, since, node) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (worker) DO NOTHING",
+            )?;
+            for (worker, member) in &members {
+                let node = member.node.as_ref().map(|node| &node.0);
+                insert.execute(params![worker.0, queue.as_str(), word(&member.life), member.since.0, node])?;
+                audit(sql, &by, "worker.adopt", &worker.0)?;
             }
             Ok(Written::Done(()))
         })
@@ -240,6 +270,29 @@ impl FleetStore for Sqlite {
     ) -> Result<Vec<(i64, HistoryLine)>, StoreError> {
         self.read(move |sql| look::history(sql, queue.as_ref(), before, rows)).await
     }
+}
+
+/// Those who are gone lose their records, those who are dismissed keep them until they are gone. Only workers of this queue.
+fn dismiss(sql: &Connection, queue: &QueueName, record: &Record, by: &By) -> rusqlite::Result<()> {
+    let mut note =
+        sql.prepare_cached("INSERT INTO fleet_revocations (worker, at) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?;
+    for worker in &record.gone {
+        let forget = "DELETE FROM fleet_members WHERE worker = ?1 AND queue = ?2";
+        if sql.prepare_cached(forget)?.execute(params![worker.0, queue.as_str()])? == 0 {
+            continue;
+        }
+        sql.prepare_cached("DELETE FROM fleet_draining WHERE worker = ?1")?.execute([&worker.0])?;
+        note.execute(params![worker.0, by.at.0])?;
+        audit(sql, by, "worker.gone", &worker.0)?;
+    }
+    let mut known = sql.prepare_cached("SELECT 1 FROM fleet_members WHERE worker = ?1 AND queue = ?2")?;
+    for worker in &record.dismissed {
+        if known.exists(params![worker.0, queue.as_str()])? {
+            note.execute(params![worker.0, by.at.0])?;
+            audit(sql, by, "worker.dismiss", &worker.0)?;
+        }
+    }
+    Ok(())
 }
 
 fn audit(sql: &Connection, by: &By, what: &str, target: &str) -> rusqlite::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -39,6 +39,8 @@ pub struct Neighbours {
     pub enrolled: Mutex<BTreeMap<WorkerId, QueueName>>,
     pub invited: Mutex<Vec<WorkerId>>,
     pub revoked: Mutex<Vec<WorkerId>>,
+    /// Nobody can be revoked now.
+    pub revoking_fails: AtomicBool,
     minted: AtomicU32,
 }
 
@@ -70,12 +72,19 @@ impl Identities for Neighbours {
         WorkerId(format!("w{}", self.minted.fetch_add(1, Ordering::Relaxed) + 1))
     }
 
+    fn is_minted(&self, worker: &WorkerId) -> bool {
+        worker.0.starts_with('w')
+    }
+
     async fn invite(&self, worker: &WorkerId, _: &QueueName, _: &str) -> Result<Invitation, Problem> {
         self.invited.lock().push(worker.clone());
         Ok(Invitation { token: format!("enr_{worker}"), expires_at: Timestamp(7) })
     }
 
     async fn revoke(&self, worker: &WorkerId, _: &str) -> Result<(), Problem> {
+        if self.revoking_fails.load(Ordering::Relaxed) {
+            return Err(Problem::unavailable("the management is away"));
+        }
         self.revoked.lock().push(worker.clone());
         Ok(())
     }
@@ -89,6 +98,7 @@ pub struct House {
     pub fleets: Fleets,
     pub leases: Shared,
     pub neighbours: Arc<Neighbours>,
+    pub clock: Arc<ManualClock>,
     router: Router,
     _folder: tempfile::TempDir,
 }
@@ -104,11 +114,11 @@ impl House {
             leases: leases.clone(),
             floor: neighbours.clone(),
             identities: neighbours.clone(),
-            clock,
+            clock: clock.clone(),
             keep: Duration::from_secs(3_600),
         });
         let router = fleets.capability().router;
-        Self { fleets, leases, neighbours, router, _folder: folder }
+        Self { fleets, leases, neighbours, clock, router, _folder: folder }
     }
 
     /// With one elastic queue, and the lease claimed: its generation.
@@ -130,7 +140,11 @@ impl House {
     }
 
     pub async fn ask(&self, role: Role, method: &str, path: &str, body: Value) -> (u16, Value) {
-        let (id, name) = ("e1".to_owned(), "somebody".to_owned());
+        self.ask_as("e1", role, method, path, body).await
+    }
+
+    pub async fn ask_as(&self, id: &str, role: Role, method: &str, path: &str, body: Value) -> (u16, Value) {
+        let (id, name) = (id.to_owned(), "somebody".to_owned());
         let mut request = Request::builder().method(method).uri(path).header("content-type", "application/json");
         request = request.extension(Principal { id, name, role, namespace: "default".into() });
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };

@@ -1,5 +1,8 @@
 //! The routes: what a resource manager and people are answered, and what they are refused.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use mutirao_core::WorkerId;
 use mutirao_core::auth::Role;
 use mutirao_elastic::fleet::{Activity, Life};
@@ -158,6 +161,71 @@ async fn who_is_gone_is_let_in_no_more() {
     assert!(status.queues[0].trouble.as_ref().unwrap().contains("no room"));
     let history = house.ask(Role::Viewer, "GET", "/v1/elastic/history?queue=gpu&limit=1", Value::Null).await.1;
     assert_eq!((history["items"][0]["from"].as_u64(), history["items"][0]["to"].as_u64()), (Some(0), Some(3)));
+}
+
+#[tokio::test]
+async fn an_identity_that_cannot_be_revoked_now_is_revoked_later() {
+    let (house, generation) = House::with_lease().await;
+    let workers = create(&house, generation, "r1", &["n1"]).await;
+    house.neighbours.revoking_fails.store(true, Ordering::Relaxed);
+    house.elastic("PUT", "/v1/elastic/queues/gpu", record(generation, json!({}), json!([workers[0]]))).await;
+    assert!(house.neighbours.revoked.lock().is_empty());
+    house.neighbours.revoking_fails.store(false, Ordering::Relaxed);
+    for _ in 0..2_000 {
+        if !house.neighbours.revoked.lock().is_empty() {
+            break;
+        }
+        house.clock.advance(Duration::from_secs(1));
+        tokio::task::yield_now().await;
+        std::thread::yield_now();
+    }
+    assert_eq!(house.neighbours.revoked.lock()[..], [WorkerId(workers[0].clone())]);
+}
+
+#[tokio::test]
+async fn a_resource_manager_records_and_revokes_none_but_workers_that_were_made_for_one() {
+    let (house, generation) = House::with_lease().await;
+    let gpu: mutirao_core::QueueName = "gpu".parse().unwrap();
+    for worker in ["people's", "w77"] {
+        house.neighbours.enrolled.lock().insert(WorkerId(worker.into()), gpu.clone());
+    }
+    let reported = json!({ "life": "reported", "since": 900_000 });
+    let members = json!({ "people's": reported, "w77": reported, "w78": reported });
+    let body = record(generation, members, json!(["people's"]));
+    house.elastic("PUT", "/v1/elastic/queues/gpu", body).await;
+    let recorded: Vec<_> = house.fleets.balance().await.unwrap().queues[0].fleet.members.keys().cloned().collect();
+    assert_eq!(recorded, [WorkerId("w77".into())], "made for a resource manager, and let in for this queue");
+    assert!(house.neighbours.revoked.lock().is_empty());
+}
+
+#[tokio::test]
+async fn a_lease_and_its_generation_are_good_for_their_own_resource_manager_only() {
+    let house = House::new().await;
+    house.define(r#"{"name":"gpu","elastic":{"preset":"arrebol","max":5}}"#);
+    let lease = async |id: &str, body: Value| house.ask_as(id, Role::Elastic, "POST", "/v1/elastic/lease", body).await;
+    let claim = json!({ "call": "claim", "shard": 0, "generation": 0, "beats": 0, "member": "m1", "lease_ms": 15_000 });
+    lease("e1", json!({ "call": "beat", "member": "m1", "address": "here" })).await;
+    assert_eq!(lease("e1", claim.clone()).await.0, 200);
+    for call in [
+        json!({ "call": "beat", "member": "m1", "address": "there" }),
+        json!({ "call": "renew", "member": "m1", "held": [[0, 1]] }),
+        json!({ "call": "release", "member": "m1", "shard": 0, "generation": 1 }),
+        json!({ "call": "forget", "member": "m1", "beats": null }),
+        claim,
+    ] {
+        assert_eq!(lease("e2", call.clone()).await.0, 403, "{call}");
+    }
+    let body = json!({ "generation": 1, "request": "r", "nodes": ["n"] });
+    let path = "/v1/elastic/queues/gpu/workers";
+    assert_eq!(house.ask_as("e2", Role::Elastic, "POST", path, body.clone()).await.0, 409);
+    assert_eq!(house.ask_as("e1", Role::Elastic, "POST", path, body.clone()).await.0, 200);
+    let release = json!({ "call": "release", "member": "m1", "shard": 0, "generation": 1 });
+    assert_eq!(lease("e1", release).await.0, 200);
+    for id in ["e1", "e2"] {
+        assert_eq!(house.ask_as(id, Role::Elastic, "POST", path, body.clone()).await.0, 409, "nobody holds it");
+    }
+    let other = json!({ "call": "forget", "member": "m1", "beats": 0 });
+    assert_eq!(lease("e2", other).await.0, 200, "whoever is seen to be silent may be forgotten by all");
 }
 
 #[tokio::test]

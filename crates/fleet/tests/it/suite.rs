@@ -20,6 +20,8 @@ pub async fn run(store: &dyn FleetStore, leases: &Shared) {
     asking_again_gives_the_same_workers(store, first).await;
     what_was_decided_comes_back(store, first).await;
     whoever_is_drained_stays_so_until_gone(store, first).await;
+    identities_are_owed_until_they_are_revoked(store, first).await;
+    a_name_belongs_to_whoever_used_it_first(store, leases).await;
     an_offer_is_whole_and_wishes_outlive_it(store, first).await;
     let seen = Mark { generation: first, beats: 0 };
     let second = leases.claim(GROUP, SHARD, seen, &MemberId::mint("b"), LEASE).await.unwrap().unwrap();
@@ -42,7 +44,12 @@ fn worker(name: &str) -> WorkerId {
 
 fn request(name: &str, workers: &[&str]) -> Request {
     let on_a_node = |id: &&str| (worker(id), NodeName("n1".into()));
-    Request { queue: queue(), name: name.into(), workers: workers.iter().map(on_a_node).collect() }
+    let need = Some(need());
+    Request { queue: queue(), name: name.into(), workers: workers.iter().map(on_a_node).collect(), need }
+}
+
+fn need() -> Amounts {
+    Amounts::default().and("cpu_milli", 500)
 }
 
 fn record(generation: u64) -> Record {
@@ -52,6 +59,7 @@ fn record(generation: u64) -> Record {
         state: State::default(),
         members: [].into(),
         gone: Vec::new(),
+        dismissed: Vec::new(),
         trouble: None,
         decision: Decision { was: 0, wanted: 9, removal: Removal::Any, because: because.clone() },
         changes: vec![Change { at: Timestamp(50), from: 0, to: 9, because }],
@@ -100,7 +108,8 @@ async fn asking_again_gives_the_same_workers(store: &dyn FleetStore, generation:
     assert_eq!(create("r2", &["w5"]).await, Written::Done(vec![worker("w5")]));
     let found = store.member(&worker("w2")).await.unwrap().unwrap();
     assert_eq!(found.queue, queue());
-    assert_eq!(found.member, Member::new(Life::Asked, Timestamp(10), Some(NodeName("n1".into()))));
+    let asked = Member::new(Life::Asked, Timestamp(10), Some(NodeName("n1".into())));
+    assert_eq!(found.member, asked.needing(Some(need())));
     assert_eq!(store.member(&worker("w3\0")).await.unwrap(), None);
     assert_eq!(store.kept().await.unwrap().members.len(), 3);
 }
@@ -123,8 +132,12 @@ async fn what_was_decided_comes_back(store: &dyn FleetStore, generation: u64) {
     };
     for _ in 0..2 {
         let again = Record { changes: Vec::new(), ..whole.clone() };
-        store.record(fence(generation), queue(), again, Timestamp(0), by(70)).await.unwrap();
+        let unknown = store.record(fence(generation), queue(), again, Timestamp(0), by(70)).await.unwrap();
+        assert_eq!(unknown, Written::Done(vec![worker("stray")]), "of whom there is no record nothing is written");
     }
+    assert_eq!(store.member(&worker("stray")).await.unwrap(), None);
+    let stray = [(worker("stray"), adopted)].into();
+    assert_eq!(store.adopt(fence(generation), queue(), stray, by(70)).await.unwrap(), Written::Done(()));
     let decided = store.decided(&queue()).await.unwrap().unwrap();
     assert_eq!(
         (decided.decision.clone(), decided.trouble.clone(), decided.at),
@@ -134,7 +147,7 @@ async fn what_was_decided_comes_back(store: &dyn FleetStore, generation: u64) {
     assert_eq!(kept.decided, [decided]);
     let members: Vec<_> = kept.members.iter().map(|row| (row.worker.0.as_str(), row.member.life)).collect();
     assert_eq!(members, [("stray", Life::Reported), ("w1", Life::Reported), ("w2", Life::Asked)]);
-    assert_eq!(kept.members[1].member, reported);
+    assert_eq!(kept.members[1].member, reported.needing(Some(need())), "what it needs stays as it was");
     let other = "other".parse().unwrap();
     assert_eq!(store.decided(&other).await.unwrap(), None);
 }
@@ -155,6 +168,44 @@ async fn whoever_is_drained_stays_so_until_gone(store: &dyn FleetStore, generati
     let undrained = store.undrain(vec![worker("nobody's"), worker("w1")], by(99)).await.unwrap();
     assert_eq!(undrained, [worker("nobody's")], "who is gone is not drained any more");
     assert_eq!(store.draining().await.unwrap(), []);
+}
+
+async fn identities_are_owed_until_they_are_revoked(store: &dyn FleetStore, generation: u64) {
+    store.revoked(store.to_revoke().await.unwrap()).await.unwrap();
+    store.create(fence(generation), request("owed", &["o1", "o2", "o3"]), by(99)).await.unwrap();
+    let leaving = |gone: &[&str], dismissed: &[&str]| Record {
+        gone: gone.iter().map(|name| worker(name)).collect(),
+        dismissed: dismissed.iter().map(|name| worker(name)).collect(),
+        changes: Vec::new(),
+        ..record(generation)
+    };
+    let other: QueueName = "other".parse().unwrap();
+    let theirs = leaving(&["o1"], &["o2"]);
+    store.record(fence(generation), other.clone(), theirs, Timestamp(0), by(99)).await.unwrap();
+    assert_eq!(store.to_revoke().await.unwrap(), [], "workers of another queue are none of this one's");
+    for _ in 0..2 {
+        let ours = leaving(&["o1", "somebody's"], &["o2", "somebody's"]);
+        store.record(fence(generation), queue(), ours, Timestamp(0), by(99)).await.unwrap();
+    }
+    assert_eq!(store.to_revoke().await.unwrap(), [worker("o1"), worker("o2")]);
+    assert!(store.member(&worker("o2")).await.unwrap().is_some(), "who is dismissed is not gone yet");
+    store.revoked(vec![worker("o1")]).await.unwrap();
+    assert_eq!(store.to_revoke().await.unwrap(), [worker("o2")]);
+    store.revoked(vec![worker("o2")]).await.unwrap();
+    store.record(fence(generation), queue(), leaving(&["o2", "o3"], &[]), Timestamp(0), by(99)).await.unwrap();
+    store.forget_queues(vec![queue()]).await.unwrap();
+}
+
+async fn a_name_belongs_to_whoever_used_it_first(store: &dyn FleetStore, leases: &Shared) {
+    let there = MemberId::mint("there");
+    leases.beat(GROUP, &there, "here").await.unwrap();
+    assert_eq!(store.named(&there.0, "e1").await.unwrap(), "e1");
+    assert_eq!(store.named(&there.0, "e2").await.unwrap(), "e1");
+    assert_eq!(store.named("gone", "e2").await.unwrap(), "e2");
+    assert_eq!(store.named("new", "e3").await.unwrap(), "e3");
+    assert_eq!(store.named("gone", "e3").await.unwrap(), "e3", "names of those who are not there are free again");
+    assert_eq!(store.named(&there.0, "e3").await.unwrap(), "e1");
+    leases.forget(GROUP, &there, None).await.unwrap();
 }
 
 async fn an_offer_is_whole_and_wishes_outlive_it(store: &dyn FleetStore, generation: u64) {

@@ -123,6 +123,10 @@ settings! {
     "jobs.waiting_max" => jobs_waiting_max: Many = "50000000";
     /// How long a finished job is kept.
     "jobs.keep" => jobs_keep: Span = "30days";
+    /// How long keys and tokens that were revoked or ran out are kept, for whoever looks at lists.
+    "keys.keep" => keys_keep: Span = "30days";
+    /// How long it is kept who let somebody in, or kept somebody out.
+    "audit.keep" => audit_keep: Span = "365days";
     /// Nodes that the resource manager runs on this machine for workers of elastic queues; 0 for none.
     "elastic.nodes" => elastic_nodes: Count = "1";
     /// The cpus each of them gives to workers; auto shares out the machine's evenly.

@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use clap::Args;
 use mutirao_client::{Client, Credentials, Signer, Trust};
+use mutirao_core::auth::{Enrol, NewKey};
 use mutirao_core::clock::ClockExt;
 use mutirao_core::quantity::{Bytes, Cpus};
-use mutirao_core::{Clock, Dice, SystemClock, WorkerId};
+use mutirao_core::{Clock, Dice, SystemClock, Timestamp, WorkerId};
 use mutirao_elastic::packing::{Amounts, NodeName};
 use mutirao_resource::local::{Local, LocalParts, NodeShape, Workers};
 use mutirao_resource::{HttpManager, Parts};
@@ -28,10 +30,12 @@ use crate::config::{Auto, Settings};
 use crate::failure::{Exit, Failure};
 use crate::signals::Asked;
 use crate::{logs, machine, tls};
+use identity::Keys;
 pub use identity::{Identity, load};
 
-/// How often it is looked whether the key has become too old.
+/// How often it is looked whether the key has become too old, and how soon a change that was cut short is gone on with.
 const KEY_LOOK_EVERY: Duration = Duration::from_secs(600);
+const KEY_AGAIN: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
 pub struct ElasticArgs {
@@ -72,7 +76,11 @@ pub async fn run(globals: &Globals, args: ElasticArgs) -> Result<(), Failure> {
         (None, Some(token)) => place.enrol(token).await?,
         (None, None) => return Err(nobody(&place.dir)),
     };
-    let identity = if args.rotate_key { place.rotate(identity).await? } else { identity };
+    // The rest of it is done beside the work, as is what a former life left.
+    let identity = match args.rotate_key {
+        true => identity::begin(&place.dir, identity, SystemClock.now())?,
+        false => identity,
+    };
     let mut running = Running::start(&settings, place, identity)?;
     let ended = tokio::select! {
         () = asked.next() => Ok(()),
@@ -111,14 +119,7 @@ pub struct Place {
 
 impl Place {
     pub async fn enrol(&self, token: String) -> Result<Identity, Failure> {
-        let client = Client::trusting(&self.url, Credentials::None, &self.trust)?;
-        identity::enrol(&client, &self.dir, self.name.clone(), token).await
-    }
-
-    async fn rotate(&self, identity: Identity) -> Result<Identity, Failure> {
-        let client = self.client(&identity)?;
-        let identity = identity::rotate(&client, &self.dir, identity).await?;
-        identity::drop_former(&self.client(&identity)?, &self.dir, identity).await
+        identity::enrol(self, &self.dir, &token, SystemClock.now()).await
     }
 
     fn client(&self, identity: &Identity) -> Result<Client, Failure> {
@@ -133,6 +134,27 @@ impl Place {
     pub async fn is_known(&self, identity: &Identity) -> Result<bool, Failure> {
         let asked = self.client(identity)?.elastic_balance().await;
         Ok(!asked.is_err_and(|error| matches!(error.status(), Some(401 | 403))))
+    }
+}
+
+#[async_trait]
+impl Keys for Place {
+    async fn enrol(&self, token: &str, public_key: String) -> Result<String, Failure> {
+        let client = Client::trusting(&self.url, Credentials::None, &self.trust)?;
+        let enrol = Enrol { token: token.to_owned(), public_key, name: self.name.clone() };
+        Ok(client.enrol_elastic(&enrol).await?.key)
+    }
+
+    async fn add(&self, present: &Identity, public_key: String) -> Result<String, Failure> {
+        Ok(self.client(present)?.add_elastic_key(&NewKey { public_key }).await?.key)
+    }
+
+    async fn revoke(&self, present: &Identity, key: &str) -> Result<(), Failure> {
+        match self.client(present)?.revoke_elastic_key(key).await {
+            // Forgotten already, long after it was revoked; the manager says the one or the other.
+            Err(error) if matches!(error.status(), Some(403 | 404)) => Ok(()),
+            revoked => Ok(revoked?),
+        }
     }
 }
 
@@ -215,18 +237,36 @@ async fn keep_key_young(
     clock: &dyn Clock,
 ) {
     loop {
-        if clock.now().since(identity.made_at) >= age_max {
-            match place.rotate(identity.clone()).await.and_then(|new| Ok((place.client(&new)?, new))) {
-                Ok((client, new)) => {
-                    manager.speak_as(client);
-                    identity = new;
-                    tracing::info!("the resource manager has a new key");
-                }
-                Err(failure) => tracing::warn!(?failure, "the key could not be changed; trying again later"),
+        let old = clock.now().since(identity.made_at) >= age_max;
+        if old || !identity.is_settled() {
+            let changed = change_key(&place, &mut identity, &manager, clock.now()).await;
+            if let Err(failure) = changed {
+                tracing::warn!(?failure, "the key could not be changed; trying again later");
             }
         }
-        clock.sleep(KEY_LOOK_EVERY.min(age_max)).await;
+        let pause = if identity.is_settled() { KEY_LOOK_EVERY } else { KEY_AGAIN };
+        clock.sleep(pause.min(age_max)).await;
     }
+}
+
+/// Begins a change of keys, or goes on with one. What was done stays done when this fails.
+async fn change_key(
+    place: &Place,
+    identity: &mut Identity,
+    manager: &HttpManager,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    if identity.is_settled() {
+        *identity = identity::begin(&place.dir, identity.clone(), now)?;
+    }
+    let before = identity.id.clone();
+    *identity = identity::switch(place, &place.dir, identity.clone()).await?;
+    if identity.id != before {
+        manager.speak_as(place.client(identity)?);
+        tracing::info!("the resource manager has a new key");
+    }
+    *identity = identity::drop_former(place, &place.dir, identity.clone()).await?;
+    Ok(())
 }
 
 /// The nodes that the settings ask for, named after the machine.

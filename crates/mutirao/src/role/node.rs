@@ -1,12 +1,14 @@
 //! `mutirao role node`: a node of this machine, as the resource manager starts it. Asked to stop, it sends its workers home;
-//! asked again, it hurries them.
+//! asked again, or after a while, or when nobody leads it any more, it hurries them. What is to take its time is asked for by
+//! `mutirao node drain`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
-use mutirao_core::SystemClock;
 use mutirao_core::quantity::{Bytes, Cpus};
+use mutirao_core::{Clock, SystemClock};
 use mutirao_elastic::packing::{Amounts, NodeName};
 use mutirao_resource::local::wire::Words;
 use mutirao_resource::local::{Agent, Haste};
@@ -16,6 +18,10 @@ use crate::config::{InLayer, Labels};
 use crate::failure::Failure;
 use crate::signals::Asked;
 use crate::{logs, machine};
+
+/// How long workers may take to finish when the node is asked to stop, and then to stop what they run.
+const DRAIN_MAX: Duration = Duration::from_secs(30);
+const NOW_MAX: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Args)]
 pub struct NodeArgs {
@@ -55,10 +61,19 @@ pub async fn run(globals: &Globals, args: NodeArgs) -> Result<(), Failure> {
     let agent = Agent::open(dir, words, SystemClock::shared()).map_err(|error| Failure::failed(error.to_string()))?;
     let agent = Arc::new(agent);
     let heeding = async {
-        for haste in [Haste::Drain, Haste::Now, Haste::Kill] {
-            asked.next().await;
-            agent.leave(haste);
+        asked.next().await;
+        agent.leave(Haste::Drain);
+        tokio::select! {
+            () = asked.next() => {}
+            () = SystemClock.sleep(DRAIN_MAX) => {}
+            () = agent.alone() => {}
         }
+        agent.leave(Haste::Now);
+        tokio::select! {
+            () = asked.next() => {}
+            () = SystemClock.sleep(NOW_MAX) => {}
+        }
+        agent.leave(Haste::Kill);
         std::future::pending::<()>().await;
     };
     tokio::select! {

@@ -3,6 +3,8 @@
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use clap::Args;
 use mutirao_broker::link::{Link, LinkState};
@@ -15,7 +17,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::watch;
 
 use super::identity::{self, Identity};
-use super::launched::{ORPHAN_WAIT, Parent};
+use super::launched::{ORPHAN_WAIT, Parent, dismissed};
 use super::reach::Reach;
 use crate::cli::{Globals, local_address};
 use crate::config::Settings;
@@ -25,6 +27,10 @@ use crate::{logs, machine, telemetry, tls};
 
 /// The path of the link, which is also what its opening request signs.
 const LINK_PATH: &str = "/v1/link";
+
+/// How long the last reports may take of one that was told to go now, when there is somebody to hear them, and when not.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(20);
+const LAST_WORDS_UNHEARD: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub struct WorkerArgs {
@@ -82,7 +88,7 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
 
     let client = Client::with_clock(&url, Credentials::Key(signer), &trust, clock.clone(), dice.clone())?;
     let reach = Reach::find(&settings, &client, link, &clock, &dice).await?;
-    let blobs = HttpBlobs::new(client);
+    let blobs = HttpBlobs::new(client.clone());
     let capacity = machine::share(&settings, 1);
     let mut config = mutirao_worker::Config::new(identity.worker, identity.queue, capacity, dir.join("work"));
     config.host = machine::host_name();
@@ -93,14 +99,24 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
         config.limits.goodbye_wait_max = ORPHAN_WAIT;
     }
     let (stopper, stop) = mutirao_worker::stop();
-    tokio::spawn(heed(asked, stopper.clone()));
+    let (orphaned, grace) = (AtomicBool::new(false), config.limits.stop_grace_max);
+    let heeding = heed(asked, &stopper, &orphaned, || reach.is_up(), grace, &*clock);
+    let watching = async {
+        let Some(parent) = parent else { return std::future::pending().await };
+        tokio::select! {
+            () = parent.watch(stopper.clone(), &orphaned, || reach.is_up(), &*clock) => {}
+            () = dismissed(&client, || reach.is_up(), &*clock) => {
+                tracing::warn!("the manager lets this worker in no more: going");
+                stopper.now();
+                clock.sleep(grace + LAST_WORDS_UNHEARD).await;
+            }
+        }
+    };
     let work = mutirao_worker::run(config, reach.broker(), Arc::new(blobs), clock.clone(), dice, stop);
-    let ended = match parent {
-        None => work.await,
-        Some(parent) => tokio::select! {
-            ended = work => ended,
-            () = parent.watch(stopper, || reach.is_up(), &*clock) => Ok(()),
-        },
+    let ended = tokio::select! {
+        ended = work => ended,
+        () = watching => Ok(()),
+        () = heeding => Ok(()),
     };
     reach.close();
     telemetry::stop(telemetry).await;
@@ -227,10 +243,22 @@ fn start_keeper(config: &mutirao_worker::Config) -> Result<Keeper, Failure> {
         .map_err(|error| Failure::failed(format!("the keeper cannot be started: {error}")))
 }
 
-/// Asked once, it drains; asked again, it goes.
-async fn heed(mut asked: Asked, stopper: Stopper) {
+/// Asked once, it drains; asked again, or as an orphan, who drains already, it goes. Returns when it should have ended long
+/// ago: nobody who asks twice is waited with for a manager that may never come back.
+async fn heed(
+    mut asked: Asked,
+    stopper: &Stopper,
+    orphaned: &AtomicBool,
+    is_up: impl Fn() -> bool,
+    grace: Duration,
+    clock: &dyn Clock,
+) {
     asked.next().await;
     stopper.drain();
-    asked.next().await;
+    if !orphaned.load(Ordering::Relaxed) {
+        asked.next().await;
+    }
     stopper.now();
+    let last_words = if is_up() { LAST_WORDS_MAX } else { LAST_WORDS_UNHEARD };
+    clock.sleep(grace + last_words).await;
 }

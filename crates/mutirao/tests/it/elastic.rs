@@ -77,7 +77,7 @@ async fn a_worker_is_created_reports_is_drained_and_ended_over_the_three_protoco
     .await;
     assert_eq!((balance.queues.len(), balance.queues[0].queue.as_str()), (1, "gpu"));
 
-    let create = Create { generation, request: "r1".into(), nodes: vec![NodeName("n1".into())] };
+    let create = Create { generation, request: "r1".into(), nodes: vec![NodeName("n1".into())], need: None };
     let worker = client.elastic_create(&gpu, &create).await.unwrap().workers.remove(0);
     let invitation = client.elastic_invitation(&worker, &Fenced { generation }).await.unwrap();
     let dir = up.data().join("elastic-worker").display().to_string();
@@ -107,6 +107,7 @@ async fn a_worker_is_created_reports_is_drained_and_ended_over_the_three_protoco
     drop(process);
     let decision = Decision { was: 1, wanted: 0, removal: Removal::Any, because: Default::default() };
     let record = Record {
+        dismissed: Vec::new(),
         generation,
         state: State::default(),
         members: [].into(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use mutirao_core::{Clock, SystemClock};
 use mutirao_testkit::{Installation, sweep, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -14,6 +15,8 @@ use crate::said::{SOON, Said};
 pub const LEASE: &str = "3s";
 /// What the provider has is what the store says within this.
 pub const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+/// Twice the time after which another one takes over.
+pub const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(40);
 
 pub fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -47,10 +50,16 @@ pub fn nodes(up: &Installation) -> Vec<u32> {
 /// Processes and records agree, and are as many as wanted.
 #[track_caller]
 pub fn settles(up: &Installation, queue: &str, count: usize) {
+    settles_with(up, queue, count, 0);
+}
+
+/// The same, beside as many workers that no resource manager started.
+#[track_caller]
+pub fn settles_with(up: &Installation, queue: &str, count: usize, others: usize) {
     let mut last = String::new();
     let settled = wait::holds_within(SETTLED_WITHIN, || {
         let (wanted, recorded) = told(up, queue);
-        let processes = up.worker_pids().len();
+        let processes = up.worker_pids().len().saturating_sub(others);
         last = format!("{wanted} wanted, {recorded} recorded, {processes} processes");
         (wanted, recorded, processes) == (count as u64, count as u64, count)
     });
@@ -67,8 +76,13 @@ pub struct ResourceManager {
 impl ResourceManager {
     /// Its nodes are in the folder that all of them share.
     pub fn start(up: &Installation, name: &str, flags: &[&str]) -> Self {
+        Self::start_over(up, name, "nodes", flags)
+    }
+
+    /// Its nodes are in a folder of this name.
+    pub fn start_over(up: &Installation, name: &str, nodes: &str, flags: &[&str]) -> Self {
         let dir = up.data().join(name);
-        let (shown, nodes) = (dir.display().to_string(), up.data().join("nodes").display().to_string());
+        let (shown, nodes) = (dir.display().to_string(), up.data().join(nodes).display().to_string());
         let fixed = ["role", "elastic", "--dir", &shown, "--nodes", &nodes, "--name", "lab"];
         let mut command = up.command(&[&fixed[..], flags].concat());
         if !dir.join("identity").exists() {
@@ -175,6 +189,53 @@ fn a_resource_manager_alone_is_let_in_once_and_changes_its_key_without_a_pause()
     second.send(Signal::TERM);
     wait::until("it leaves, its nodes stay", SOON, || up.ok(&["elastic", "status"]).contains("no resource manager"));
     assert_eq!((nodes(&up).len(), up.worker_pids().len()), (1, 1));
+}
+
+#[test]
+fn a_resource_manager_with_other_nodes_takes_over_and_the_queue_goes_on() {
+    let up = Installation::setup().manager_alone().set("jobs.lease", LEASE).start();
+    queue(&up, "work", 0, 1, "");
+    let first = ResourceManager::start_over(&up, "rm-a", "nodes-a", &["--set", "elastic.cpus=1"]);
+    let run = || Said::from(up.cli(&["submit", "--queue", "work", "--wait", "--", "echo", "hi"]));
+    assert_eq!(run().out, "hi\n");
+    first.kill9();
+    let before = up.worker_pids();
+    assert_eq!(before.len(), 1, "its worker is there and can be ended by nobody else");
+    let _second = ResourceManager::start_over(&up, "rm-b", "nodes-b", &["--set", "elastic.cpus=1"]);
+    wait::until("the one that is left over to go", TAKEN_OVER_WITHIN + SETTLED_WITHIN, || {
+        told(&up, "work").1 == 0 && up.worker_pids().is_empty()
+    });
+    assert_eq!(run().out, "hi\n", "the ceiling has room again");
+}
+
+#[test]
+fn what_a_killed_installation_leaves_behind_goes_when_it_is_asked_to() {
+    let mut up = Installation::setup().workers(1).set("jobs.lease", LEASE).set("elastic.cpus", "2").start();
+    queue(&up, "work", 1, 2, "");
+    settles_with(&up, "work", 1, 1);
+    up.ok(&["submit", "--queue", "work", "--", "sleep", "3600"]);
+    wait::until("it to run", SOON, || up.ok(&["worker", "list"]).contains("busy"));
+    up.kill9();
+    let left = [nodes(&up), up.worker_pids()].concat();
+    assert_eq!(left.len(), 3, "a node, its worker, and the fixed one");
+    for pid in &left {
+        let _ = kill_process(Pid::from_raw(*pid as i32).expect("a pid"), Signal::TERM);
+    }
+    wait::until("all of them to go", SETTLED_WITHIN, || nodes(&up).is_empty() && up.worker_pids().is_empty());
+}
+
+#[test]
+fn a_worker_that_is_killed_is_replaced() {
+    let up = Installation::setup().workers(0).set("elastic.cpus", "2").start();
+    queue(&up, "work", 1, 1, "");
+    settles(&up, "work", 1);
+    let killed = up.worker_pids()[0];
+    let at = SystemClock.monotonic();
+    kill_process(Pid::from_raw(killed as i32).expect("a pid"), Signal::KILL).expect("it is there");
+    wait::until("another to come", SETTLED_WITHIN, || up.worker_pids().iter().any(|pid| *pid != killed));
+    // Said, so that a run's figure can be seen.
+    eprintln!("replaced after {:?}", SystemClock.monotonic().since(at));
+    settles(&up, "work", 1);
 }
 
 #[test]

@@ -1,5 +1,9 @@
 //! A node: answers its resource manager over the socket in its folder, starts and ends workers, and outlives whoever
 //! started it. It has no word with the manager; its workers speak for themselves.
+//!
+//! **Whom it obeys.** Calls name the generation of the lease they were decided under; one that is older than the newest it has
+//! heard of is refused, since its caller was frozen and has been succeeded. This is not written down: an agent that is new
+//! knows no generation, so that one left over from another installation cannot keep a node from working for ever.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -14,11 +18,15 @@ use tokio::net::UnixStream;
 use tokio::sync::Notify;
 
 use super::children::Children;
-use super::wire::{self, Answer, Haste, Request, Words};
+use super::wire::{self, Answer, Haste, Question, Request, Words};
 
 /// Nobody has asked anything for this long: the resource manager is gone for good, so the workers are sent home. As long as
 /// an orphaned worker waits for its manager.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+/// Nobody has asked anything for this long, many times the pace of a resource manager: nobody waits for what is asked of it.
+const UNLED_AFTER: Duration = Duration::from_secs(5);
+/// Nobody has asked anything for this long: said once, for whoever wonders why workers are there and nobody leads them.
+const ALONE_AFTER: Duration = Duration::from_secs(30);
 /// How often it is looked whether anything is left to wait for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long somebody who connected may take to ask.
@@ -38,6 +46,8 @@ pub struct Agent {
     children: Arc<Children>,
     clock: Arc<dyn Clock>,
     asked_at: Mutex<Mono>,
+    /// The newest generation that has asked anything.
+    newest: Mutex<u64>,
     leaving: Mutex<Option<Haste>>,
     hurry: Notify,
     listener: tokio::net::UnixListener,
@@ -59,6 +69,7 @@ impl Agent {
             words,
             children,
             asked_at: Mutex::new(clock.monotonic()),
+            newest: Mutex::default(),
             clock,
             leaving: Mutex::default(),
             hurry: Notify::new(),
@@ -98,13 +109,32 @@ impl Agent {
         self.hurry.notify_one();
     }
 
+    /// Returns when no resource manager asks for anything.
+    pub async fn alone(&self) {
+        while self.alone_for() < UNLED_AFTER {
+            self.clock.sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn alone_for(&self) -> Duration {
+        self.clock.monotonic().since(*self.asked_at.lock())
+    }
+
     async fn over(&self) {
+        let mut said_alone = false;
         loop {
             let leaving = *self.leaving.lock();
             if leaving.is_some() && self.children.is_empty() {
                 return;
             }
-            if leaving.is_none() && self.clock.monotonic().since(*self.asked_at.lock()) >= FORGOTTEN_AFTER {
+            let alone_for = self.alone_for();
+            if alone_for < ALONE_AFTER {
+                said_alone = false;
+            } else if leaving.is_none() && !std::mem::replace(&mut said_alone, true) {
+                let (workers, go_after_s) = (self.children.list().len(), FORGOTTEN_AFTER.as_secs());
+                tracing::warn!(workers, go_after_s, "no resource manager asks for this node any more");
+            }
+            if leaving.is_none() && alone_for >= FORGOTTEN_AFTER {
                 tracing::warn!("no resource manager has asked for long: the workers go home");
                 self.leave(Haste::Drain);
             }
@@ -118,19 +148,35 @@ impl Agent {
 
     async fn answer(self: Arc<Self>, mut stream: UnixStream) {
         let (reading, _) = stream.split();
-        let request = match self.clock.timeout(QUESTION_MAX, wire::hear(reading)).await {
-            Ok(Ok(request)) => request,
+        let question = match self.clock.timeout(QUESTION_MAX, wire::hear(reading)).await {
+            Ok(Ok(question)) => question,
             // Whoever cannot ask needs no answer.
             Ok(Err(_)) | Err(_) => return,
         };
-        *self.asked_at.lock() = self.clock.monotonic();
-        let answer = self.obey(request).await;
+        let answer = self.hear(question).await;
         let _ = wire::say(&mut stream, &answer).await;
+    }
+
+    async fn hear(self: &Arc<Self>, Question { request, generation }: Question) -> Answer {
+        if let Some(generation) = generation {
+            let mut newest = self.newest.lock();
+            if generation < *newest {
+                return Answer::Failed { why: "another resource manager has asked since".into() };
+            }
+            *newest = generation;
+        }
+        *self.asked_at.lock() = self.clock.monotonic();
+        self.obey(request).await
     }
 
     async fn obey(self: &Arc<Self>, request: Request) -> Answer {
         match request {
-            Request::List => Answer::Have { node: self.words.clone(), workers: self.children.list() },
+            Request::List => {
+                // The living first: whoever ends in between is in both, and dead.
+                let workers = self.children.list();
+                let ended = self.children.ended();
+                Answer::Have { node: self.words.clone(), workers, ended }
+            }
             Request::Launch(_) if self.leaving.lock().is_some() => {
                 Answer::Failed { why: "this node is about to go".into() }
             }

@@ -1,12 +1,12 @@
 //! The workers of one node: those this agent started, and those that a former agent in the same folder left. The latter
 //! are known by the lock that each worker holds on its folder.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mutirao_core::{Clock, QueueName, WorkerId};
+use mutirao_core::{Clock, Mono, QueueName, WorkerId};
 use mutirao_store::{FolderLock, StoreError};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,6 +21,10 @@ use super::wire::{Haste, Order};
 const QUEUE_FILE: &str = "queue";
 /// From being told to stop now to being killed: its tasks get their grace, and their outcomes leave.
 const END_GRACE: Duration = Duration::from_secs(20);
+/// For how long it is told that a worker has ended: many passes of a resource manager.
+const ENDED_TOLD_FOR: Duration = Duration::from_secs(120);
+/// Of how many it is known that they have ended, so that a late call does not start them again.
+const ENDED_MAX: usize = 10_000;
 
 pub struct Children {
     dir: PathBuf,
@@ -28,6 +32,8 @@ pub struct Children {
     here: Mutex<BTreeMap<WorkerId, Here>>,
     /// Those that are being started at this moment, so that a question asked twice starts one.
     starting: Mutex<BTreeSet<WorkerId>>,
+    /// Those that have ended, the oldest first.
+    ended: Mutex<VecDeque<(Mono, WorkerId)>>,
     /// Rings when one is gone.
     pub gone: Notify,
 }
@@ -45,8 +51,14 @@ impl Children {
     /// Looks for what a former agent left.
     pub fn find(dir: PathBuf, clock: Arc<dyn Clock>) -> std::io::Result<Arc<Self>> {
         std::fs::create_dir_all(&dir)?;
-        let children =
-            Arc::new(Self { dir, clock, here: Mutex::default(), starting: Mutex::default(), gone: Notify::new() });
+        let children = Arc::new(Self {
+            dir,
+            clock,
+            here: Mutex::default(),
+            starting: Mutex::default(),
+            ended: Mutex::default(),
+            gone: Notify::new(),
+        });
         for entry in std::fs::read_dir(&children.dir)? {
             let folder = entry?.path();
             let Some(name) = folder.file_name().and_then(|name| name.to_str()) else { continue };
@@ -57,7 +69,7 @@ impl Children {
                     let here = Here { queue, pid, sent: None, _line: None };
                     children.here.lock().insert(WorkerId(name.into()), here);
                 }
-                None => drop(std::fs::remove_dir_all(&folder)),
+                None => children.bury(WorkerId(name.into())),
             }
         }
         Ok(children)
@@ -85,10 +97,33 @@ impl Children {
         for worker in orphans {
             let folder = self.folder(&worker);
             if holder(&folder).is_none() {
-                self.here.lock().remove(&worker);
-                let _ = std::fs::remove_dir_all(&folder);
+                self.bury(worker);
             }
         }
+    }
+
+    /// Its process has ended, and nothing of it is kept but that.
+    fn bury(&self, worker: WorkerId) {
+        let _ = std::fs::remove_dir_all(self.folder(&worker));
+        let now = self.clock.monotonic();
+        let mut ended = self.ended.lock();
+        ended.push_back((now, worker.clone()));
+        let too_many = ended.len().saturating_sub(ENDED_MAX);
+        ended.drain(..too_many);
+        drop(ended);
+        self.here.lock().remove(&worker);
+    }
+
+    /// Those that ended a short while ago.
+    pub fn ended(&self) -> BTreeSet<WorkerId> {
+        let now = self.clock.monotonic();
+        let ended = self.ended.lock();
+        let lately = ended.iter().rev().take_while(|(at, _)| now.since(*at) < ENDED_TOLD_FOR);
+        lately.map(|(_, worker)| worker.clone()).collect()
+    }
+
+    fn has_ended(&self, worker: &WorkerId) -> bool {
+        self.ended.lock().iter().any(|(_, ended)| ended == worker)
     }
 
     fn folder(&self, worker: &WorkerId) -> PathBuf {
@@ -99,6 +134,10 @@ impl Children {
     pub async fn launch(self: &Arc<Self>, order: &Order) -> std::io::Result<()> {
         if self.here.lock().contains_key(&order.worker) || !self.starting.lock().insert(order.worker.clone()) {
             return Ok(());
+        }
+        if self.has_ended(&order.worker) {
+            self.starting.lock().remove(&order.worker);
+            return Err(std::io::Error::other("it has ended, and nobody comes twice"));
         }
         let started = self.start(order).await;
         self.starting.lock().remove(&order.worker);
@@ -140,8 +179,7 @@ impl Children {
     async fn attend(self: Arc<Self>, worker: WorkerId, mut child: Child) {
         let status = child.wait().await.map_or_else(|error| error.to_string(), |status| status.to_string());
         tracing::debug!(%worker, status, "a worker ended");
-        self.here.lock().remove(&worker);
-        let _ = std::fs::remove_dir_all(self.folder(&worker));
+        self.bury(worker);
         self.gone.notify_waiters();
     }
 

@@ -1,6 +1,6 @@
 //! What a resource manager and a node's agent say to each other: a line of JSON each way, one question to a connection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,15 @@ use tokio::net::{UnixListener, UnixStream};
 /// Bytes of one line: a listing of ten thousand workers, and some.
 const LINE_BYTES_MAX: u64 = 4 << 20;
 const SOCKET: &str = "agent.sock";
+
+/// What is asked, and under which lease it was decided: an agent obeys nobody whose lease is older than one it has heard of.
+#[derive(Serialize, Deserialize)]
+pub struct Question {
+    #[serde(flatten)]
+    pub request: Request,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
+}
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
@@ -60,9 +69,17 @@ pub struct Order {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
-    Have { node: Words, workers: BTreeMap<WorkerId, QueueName> },
+    Have {
+        node: Words,
+        workers: BTreeMap<WorkerId, QueueName>,
+        /// Those whose process ended a short while ago.
+        #[serde(default)]
+        ended: BTreeSet<WorkerId>,
+    },
     Done,
-    Failed { why: String },
+    Failed {
+        why: String,
+    },
 }
 
 /// What a node says of itself.
@@ -97,9 +114,9 @@ pub fn listen(dir: &Path) -> std::io::Result<UnixListener> {
 }
 
 /// Asks the agent in a folder.
-pub async fn ask(dir: &Path, request: &Request) -> std::io::Result<Answer> {
+pub async fn ask(dir: &Path, question: &Question) -> std::io::Result<Answer> {
     let mut stream = UnixStream::connect(Named::of(dir)?.path()).await?;
-    say(&mut stream, request).await?;
+    say(&mut stream, question).await?;
     hear(stream).await
 }
 
@@ -113,4 +130,24 @@ pub async fn hear<T: DeserializeOwned>(stream: impl tokio::io::AsyncRead + Unpin
     let mut line = Vec::new();
     BufReader::new(stream.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line).await?;
     Ok(serde_json::from_slice(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_and_a_resource_manager_of_the_version_before_are_understood() {
+        let old: Question = serde_json::from_str(r#"{"do":"list"}"#).unwrap();
+        assert!(matches!(old, Question { request: Request::List, generation: None }));
+        let new = serde_json::to_string(&Question { request: Request::List, generation: Some(7) }).unwrap();
+        assert!(matches!(serde_json::from_str(&new).unwrap(), Request::List), "{new}");
+        let order = r#"{"do":"launch","worker":"w","queue":"q","cpus":"1","memory":"1GiB","token":"t","url":"u","pin":"p",
+                        "way":"auto","ca":null,"collector":null,"idle_end":"1h","generation":3}"#;
+        let launch: Question = serde_json::from_str(order).unwrap();
+        assert!(matches!(&launch.request, Request::Launch(order) if order.worker.0 == "w"));
+        assert_eq!(launch.generation, Some(3));
+        let have = r#"{"answer":"have","node":{"name":"n","capacity":{},"layer":"edge"},"workers":{"w":"q"}}"#;
+        assert!(matches!(serde_json::from_str(have).unwrap(), Answer::Have { ended, .. } if ended.is_empty()));
+    }
 }

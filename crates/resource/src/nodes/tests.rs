@@ -21,7 +21,7 @@ fn seen(name: &str, milli: u32, origin: Origin) -> NodeSeen {
         layer: Layer::Cloud,
         answers: true,
     };
-    NodeSeen { node, origin, workers: BTreeMap::new() }
+    NodeSeen { node, origin, workers: BTreeMap::new(), ended: BTreeSet::new() }
 }
 
 fn queue_on(node: &str, workers: usize) -> QueueBalance {

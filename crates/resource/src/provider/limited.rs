@@ -34,27 +34,27 @@ impl Provider for Limited {
         self.inner.name()
     }
 
-    async fn list(&self) -> Result<Have, ProviderError> {
-        self.within(self.inner.list()).await
+    async fn list(&self, generation: u64) -> Result<Have, ProviderError> {
+        self.within(self.inner.list(generation)).await
     }
 
-    async fn launch(&self, launch: &Launch) -> Result<(), ProviderError> {
-        self.within(self.inner.launch(launch)).await
+    async fn launch(&self, launch: &Launch, generation: u64) -> Result<(), ProviderError> {
+        self.within(self.inner.launch(launch, generation)).await
     }
 
-    async fn end(&self, worker: &WorkerId, node: &NodeName) -> Result<(), ProviderError> {
-        self.within(self.inner.end(worker, node)).await
+    async fn end(&self, worker: &WorkerId, node: &NodeName, generation: u64) -> Result<(), ProviderError> {
+        self.within(self.inner.end(worker, node, generation)).await
     }
 
     async fn kinds(&self) -> Result<Vec<Kind>, ProviderError> {
         self.within(self.inner.kinds()).await
     }
 
-    async fn create_node(&self, node: &NodeName, kind: &str) -> Result<(), ProviderError> {
-        self.within(self.inner.create_node(node, kind)).await
+    async fn create_node(&self, node: &NodeName, kind: &str, generation: u64) -> Result<(), ProviderError> {
+        self.within(self.inner.create_node(node, kind, generation)).await
     }
 
-    async fn remove_node(&self, node: &NodeName) -> Result<(), ProviderError> {
-        self.within(self.inner.remove_node(node)).await
+    async fn remove_node(&self, node: &NodeName, generation: u64) -> Result<(), ProviderError> {
+        self.within(self.inner.remove_node(node, generation)).await
     }
 }

@@ -23,27 +23,38 @@ impl ElasticKeys for Postgres {
         Ok(tx.commit().await?)
     }
 
-    async fn enrol_elastic(&self, token: Digest, key: ElasticKey) -> Result<bool, StoreError> {
+    async fn enrol_elastic(&self, token: Digest, key: ElasticKey) -> Result<Option<String>, StoreError> {
         let mut connection = self.connection().await?;
         let tx = connection.begin().await?;
         // Whoever comes second waits for the row, and finds it used.
-        let spend = "UPDATE api_elastic_enrolments SET used_at = $2
+        let spend = "UPDATE api_elastic_enrolments SET used_at = $2, used_by = $3
                      WHERE token_hash = $1 AND used_at IS NULL AND expires_at > $2";
-        if tx.run(spend, &[&token.0.as_slice(), &key.created_at.0]).await? == 0 {
-            return Ok(false);
+        if tx.run(spend, &[&token.0.as_slice(), &key.created_at.0, &key.id]).await? == 0 {
+            // By the same that asks again, perhaps.
+            let again = "SELECT id FROM api_elastic_keys WHERE public_key = $3 AND revoked_at IS NULL AND id =
+                             (SELECT used_by FROM api_elastic_enrolments WHERE token_hash = $1 AND expires_at > $2)";
+            let row = tx.row(again, &[&token.0.as_slice(), &key.created_at.0, &key.public_key.as_slice()]).await?;
+            return row.map(|row| Ok(row.try_get(0)?)).transpose();
         }
         insert(&tx, &key).await?;
         audit(&tx, &By { who: key.id.clone(), at: key.created_at }, "elastic.enrol", &key.name).await?;
         tx.commit().await?;
-        Ok(true)
+        Ok(Some(key.id))
     }
 
     async fn add_elastic_key(&self, key: ElasticKey, by: By) -> Result<Added, StoreError> {
         let mut connection = self.connection().await?;
         let tx = connection.begin().await?;
         // Two at once count one after the other.
-        let good = "SELECT 1 FROM api_elastic_keys WHERE manager = $1 AND revoked_at IS NULL ORDER BY seq FOR UPDATE";
-        if tx.rows(good, &[&key.manager]).await?.len() >= KEYS_GOOD_MAX as usize {
+        let good = "SELECT id, public_key FROM api_elastic_keys WHERE manager = $1 AND revoked_at IS NULL
+                    ORDER BY seq FOR UPDATE";
+        let good = tx.rows(good, &[&key.manager]).await?;
+        for row in &good {
+            if row.try_get::<_, &[u8]>(1)? == key.public_key {
+                return Ok(Added::Already(row.try_get(0)?));
+            }
+        }
+        if good.len() >= KEYS_GOOD_MAX as usize {
             return Ok(Added::TooMany);
         }
         insert(&tx, &key).await?;

@@ -23,27 +23,43 @@ impl ElasticKeys for Sqlite {
         .await
     }
 
-    async fn enrol_elastic(&self, token: Digest, key: ElasticKey) -> Result<bool, StoreError> {
+    async fn enrol_elastic(&self, token: Digest, key: ElasticKey) -> Result<Option<String>, StoreError> {
         self.write(move |sql| {
             let at = key.created_at;
             let spent = sql
                 .prepare_cached(
-                    "UPDATE api_elastic_enrolments SET used_at = ?2
+                    "UPDATE api_elastic_enrolments SET used_at = ?2, used_by = ?3
                      WHERE token_hash = ?1 AND used_at IS NULL AND expires_at > ?2",
                 )?
-                .execute(params![token.0, at.0])?;
+                .execute(params![token.0, at.0, key.id])?;
             if spent == 0 {
-                return Ok(false);
+                // By the same that asks again, perhaps.
+                return sql
+                    .prepare_cached(
+                        "SELECT id FROM api_elastic_keys WHERE public_key = ?3 AND revoked_at IS NULL AND id =
+                             (SELECT used_by FROM api_elastic_enrolments WHERE token_hash = ?1 AND expires_at > ?2)",
+                    )?
+                    .query_row(params![token.0, at.0, key.public_key], |row| row.get(0))
+                    .optional();
             }
             insert(sql, &key)?;
             audit(sql, &By { who: key.id.clone(), at }, "elastic.enrol", &key.name)?;
-            Ok(true)
+            Ok(Some(key.id))
         })
         .await
     }
 
     async fn add_elastic_key(&self, key: ElasticKey, by: By) -> Result<Added, StoreError> {
         self.write(move |sql| {
+            let already = sql
+                .prepare_cached(
+                    "SELECT id FROM api_elastic_keys WHERE manager = ?1 AND public_key = ?2 AND revoked_at IS NULL",
+                )?
+                .query_row(params![key.manager, key.public_key], |row| row.get(0))
+                .optional()?;
+            if let Some(id) = already {
+                return Ok(Added::Already(id));
+            }
             let good: u32 = sql
                 .prepare_cached("SELECT count(*) FROM api_elastic_keys WHERE manager = ?1 AND revoked_at IS NULL")?
                 .query_row([&key.manager], |row| row.get(0))?;

@@ -89,8 +89,8 @@ impl Manager {
                     }
                     world.issued += 1;
                     let worker = WorkerId(format!("w{:04}", world.issued));
-                    world.store.fleet.issue(worker.clone(), None, now);
-                    self.fleet.issue(worker, None, now);
+                    world.store.fleet.issue(worker.clone(), None, None, now);
+                    self.fleet.issue(worker, None, None, now);
                 }
                 Ok(Answer::Yes)
             }
@@ -99,6 +99,14 @@ impl Manager {
                     return Ok(Answer::Died);
                 }
                 self.notice(action, world);
+                Ok(Answer::Yes)
+            }
+            Action::Dismiss { worker, .. } => {
+                if self.write(action, world) == Pass::Died {
+                    return Ok(Answer::Died);
+                }
+                // Refused, it goes by itself.
+                world.carry_out(&Call::End(worker.clone()))?;
                 Ok(Answer::Yes)
             }
             Action::Launch { worker } => {

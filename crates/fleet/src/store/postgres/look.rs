@@ -97,15 +97,16 @@ fn decided_row(row: &Row) -> Result<Decided, StoreError> {
     })
 }
 
-const MEMBER: &str = "worker, queue, life, since, node";
+const MEMBER: &str = "worker, queue, life, since, node, need";
 
 fn member_row(row: &Row) -> Result<MemberRow, StoreError> {
     let life = from_word(row.try_get(2)?).map_err(unreadable)?;
     let node: Option<String> = row.try_get(4)?;
+    let need = row.try_get::<_, Option<&str>>(5)?.map(read).transpose()?;
     Ok(MemberRow {
         worker: WorkerId(row.try_get(0)?),
         queue: queue(row, 1)?,
-        member: Member::new(life, Timestamp(row.try_get(3)?), node.map(NodeName)),
+        member: Member::new(life, Timestamp(row.try_get(3)?), node.map(NodeName)).needing(need),
     })
 }
 

@@ -101,16 +101,18 @@ fn decided_row(row: &Row<'_>) -> rusqlite::Result<Decided> {
     })
 }
 
-const MEMBER: &str = "worker, queue, life, since, node";
+const MEMBER: &str = "worker, queue, life, since, node, need";
 
 fn member_row(row: &Row<'_>) -> rusqlite::Result<MemberRow> {
     let life: String = row.get(2)?;
     let life = from_word(&life).map_err(|error| unreadable(2, error))?;
     let node: Option<String> = row.get(4)?;
+    let need: Option<String> = row.get(5)?;
+    let need = need.map(|text| read(5, &text)).transpose()?;
     Ok(MemberRow {
         worker: WorkerId(row.get(0)?),
         queue: queue(row, 1)?,
-        member: Member::new(life, Timestamp(row.get(3)?), node.map(NodeName)),
+        member: Member::new(life, Timestamp(row.get(3)?), node.map(NodeName)).needing(need),
     })
 }
 

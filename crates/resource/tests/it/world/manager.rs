@@ -97,7 +97,7 @@ impl Inner {
 
 /// As it is read back from where it was written.
 fn written(member: &Member) -> Member {
-    Member::new(member.life, member.since, member.node.clone())
+    Member::new(member.life, member.since, member.node.clone()).needing(member.need.clone())
 }
 
 #[async_trait]
@@ -123,7 +123,10 @@ impl Manager for World {
                 for node in &create.nodes {
                     inner.issued += 1;
                     let worker = WorkerId(format!("w{:04}", inner.issued));
-                    inner.members.insert(worker.clone(), Member::new(Life::Asked, now, Some(node.clone())));
+                    inner.members.insert(
+                        worker.clone(),
+                        Member::new(Life::Asked, now, Some(node.clone())).needing(create.need.clone()),
+                    );
                     made.push(worker);
                 }
                 inner.requests.insert(key.clone(), made);

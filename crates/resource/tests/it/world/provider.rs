@@ -82,7 +82,7 @@ impl Provider for World {
         "world"
     }
 
-    async fn list(&self) -> Result<Have, ProviderError> {
+    async fn list(&self, _: u64) -> Result<Have, ProviderError> {
         let mut inner = self.0.lock();
         inner.lists += 1;
         let silent = inner.faults.lists_not_each.is_some_and(|each| inner.lists.is_multiple_of(each));
@@ -105,15 +105,16 @@ impl Provider for World {
                 .filter(|(_, p)| p.node == *name)
                 .map(|(w, _)| (w.clone(), queue()))
                 .collect(),
+            ended: Default::default(),
         };
         Ok(Have { nodes: inner.nodes.iter().map(seen).collect() })
     }
 
-    async fn launch(&self, launch: &Launch) -> Result<(), ProviderError> {
+    async fn launch(&self, launch: &Launch, _: u64) -> Result<(), ProviderError> {
         self.0.lock().call(|inner| inner.start(launch))
     }
 
-    async fn end(&self, worker: &WorkerId, _: &NodeName) -> Result<(), ProviderError> {
+    async fn end(&self, worker: &WorkerId, _: &NodeName, _: u64) -> Result<(), ProviderError> {
         self.0.lock().call(|inner| inner.stop(worker))
     }
 
@@ -121,7 +122,7 @@ impl Provider for World {
         Ok(self.0.lock().kinds.clone())
     }
 
-    async fn create_node(&self, node: &NodeName, kind: &str) -> Result<(), ProviderError> {
+    async fn create_node(&self, node: &NodeName, kind: &str, _: u64) -> Result<(), ProviderError> {
         self.0.lock().call(|inner| {
             let Some(at) = inner.kinds.iter().position(|k| k.name == kind && k.available > 0) else { return };
             inner.kinds[at].available -= 1;
@@ -136,7 +137,7 @@ impl Provider for World {
         })
     }
 
-    async fn remove_node(&self, node: &NodeName) -> Result<(), ProviderError> {
+    async fn remove_node(&self, node: &NodeName, _: u64) -> Result<(), ProviderError> {
         self.0.lock().call(|inner| {
             inner.kill_node(&node.0);
             inner.nodes.remove(node);

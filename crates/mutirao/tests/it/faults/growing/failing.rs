@@ -19,7 +19,7 @@ use mutirao_testkit::{Installation, wait};
 use rustix::process::Signal;
 use tokio_util::sync::CancellationToken;
 
-use super::{MAX, all_is_well, ends_ok, installation, send, submit, under_the_ceiling};
+use super::{MAX, Work, installation, send, under_the_ceiling};
 use crate::said::SOON;
 
 /// Every third call fails; every other of these has done its work all the same.
@@ -49,28 +49,28 @@ impl Provider for EveryThird {
         "every third"
     }
 
-    async fn list(&self) -> Result<Have, ProviderError> {
-        self.call(self.inner.list()).await
+    async fn list(&self, generation: u64) -> Result<Have, ProviderError> {
+        self.call(self.inner.list(generation)).await
     }
 
-    async fn launch(&self, launch: &Launch) -> Result<(), ProviderError> {
-        self.call(self.inner.launch(launch)).await
+    async fn launch(&self, launch: &Launch, generation: u64) -> Result<(), ProviderError> {
+        self.call(self.inner.launch(launch, generation)).await
     }
 
-    async fn end(&self, worker: &WorkerId, node: &NodeName) -> Result<(), ProviderError> {
-        self.call(self.inner.end(worker, node)).await
+    async fn end(&self, worker: &WorkerId, node: &NodeName, generation: u64) -> Result<(), ProviderError> {
+        self.call(self.inner.end(worker, node, generation)).await
     }
 
     async fn kinds(&self) -> Result<Vec<Kind>, ProviderError> {
         self.inner.kinds().await
     }
 
-    async fn create_node(&self, node: &NodeName, kind: &str) -> Result<(), ProviderError> {
-        self.inner.create_node(node, kind).await
+    async fn create_node(&self, node: &NodeName, kind: &str, generation: u64) -> Result<(), ProviderError> {
+        self.inner.create_node(node, kind, generation).await
     }
 
-    async fn remove_node(&self, node: &NodeName) -> Result<(), ProviderError> {
-        self.inner.remove_node(node).await
+    async fn remove_node(&self, node: &NodeName, generation: u64) -> Result<(), ProviderError> {
+        self.inner.remove_node(node, generation).await
     }
 }
 
@@ -164,13 +164,13 @@ fn a_provider_that_fails_each_third_call_a_mute_worker_and_a_jumping_clock_lose_
         });
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             under_the_ceiling(&up, || {
-                let job = submit(&up);
+                let work = Work::submit(&up);
                 let mute = wait::some("a worker", SOON, || up.worker_pids().first().copied());
                 send(mute, Signal::STOP);
-                ends_ok(&up, &job, super::TASKS);
+                work.ends_ok(&up);
                 wait::until("all to have been there", SOON, || up.worker_pids().len() <= MAX);
                 wait::until("the mute one to be given up", SOON, || !up.worker_pids().contains(&mute));
-                all_is_well(&up, &job);
+                work.all_is_well(&up, 1);
             });
         }));
         over.store(true, Ordering::Relaxed);
