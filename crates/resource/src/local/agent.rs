@@ -195,3 +195,32 @@ impl Agent {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mutirao_core::SystemClock;
+    use mutirao_elastic::packing::{Amounts, Layer, NodeName};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_node_obeys_nobody_whose_lease_is_older_than_one_it_has_heard_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let (name, capacity) = (NodeName("n".into()), Amounts::default());
+        let words = Words { name, capacity, labels: Default::default(), layer: Layer::Cloud };
+        let agent = Arc::new(Agent::open(dir.path().into(), words, SystemClock::shared()).unwrap());
+        let serving = tokio::spawn(agent.clone().serve());
+        let ask = async |request: Request, generation: Option<u64>| {
+            wire::ask(dir.path(), &Question { request, generation }).await.unwrap()
+        };
+        let end = || Request::End { worker: mutirao_core::WorkerId("w1".into()) };
+        assert!(matches!(ask(Request::List, Some(7)).await, Answer::Have { .. }));
+        assert!(matches!(ask(end(), Some(6)).await, Answer::Failed { .. }), "it was frozen, and another acts since");
+        assert!(matches!(ask(Request::List, Some(6)).await, Answer::Failed { .. }));
+        assert!(matches!(ask(end(), Some(7)).await, Answer::Done));
+        assert!(matches!(ask(Request::List, Some(8)).await, Answer::Have { .. }));
+        assert!(matches!(ask(Request::List, None).await, Answer::Have { .. }), "one of the version before");
+        assert!(matches!(ask(Request::Leave { haste: Haste::Drain }, None).await, Answer::Done));
+        serving.await.unwrap();
+    }
+}

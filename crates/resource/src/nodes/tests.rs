@@ -87,3 +87,19 @@ fn a_made_node_is_given_back_when_it_has_been_empty_for_long_and_a_standing_one_
     assert_eq!(empty.look(&have, &idle, at(130)), [], "it was used in between");
     assert_eq!(empty.look(&have, &idle, at(131 + EMPTY_FOR.as_secs())), [NodeName("made".into())]);
 }
+
+#[test]
+fn a_worker_takes_what_it_was_given_whatever_its_queue_says_by_now() {
+    let have = Have { nodes: vec![seen("a", 4_000, Origin::Standing)] };
+    let mut queue = queue_on("a", 1);
+    queue.fleet.members.values_mut().for_each(|member| member.need = Some(cpus(3_000)));
+    let mut rooms = Rooms::of(&have, &Balance { queues: vec![queue], ..Balance::default() }, Vec::new());
+    assert_eq!(rooms.place(&need(), 2).nodes.len(), 1, "one cpu is left, not three");
+}
+
+#[test]
+fn a_node_that_is_about_to_go_takes_nobody() {
+    let have = Have { nodes: vec![seen("a", 4_000, Origin::Leaving)] };
+    let mut rooms = Rooms::of(&have, &Balance::default(), Vec::new());
+    assert_eq!(rooms.place(&need(), 1).nodes, []);
+}
