@@ -176,6 +176,9 @@ impl Registry for Sqlite {
                 )?
                 .execute(params![id.0, public_key, name, namespace, duty.queue(), checks_text(&duty), at.0])?;
             if let_in == 0 {
+                // Whoever is refused has not spent it.
+                sql.prepare_cached("UPDATE api_enrolments SET used_at = NULL WHERE token_hash = ?1")?
+                    .execute([token.0])?;
                 return Ok(None);
             }
             sql.prepare_cached("UPDATE api_enrolments SET used_by = ?2 WHERE token_hash = ?1")?
