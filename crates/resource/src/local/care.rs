@@ -206,3 +206,44 @@ fn kill_agent(pid: Option<Pid>, folder: &Path) {
         let _ = kill_process(pid, Signal::KILL);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use mutirao_core::SystemClock;
+
+    use super::*;
+    use crate::Provider;
+    use crate::local::provider::{LocalParts, Workers};
+    use crate::local::wire;
+
+    #[tokio::test]
+    async fn frozen_nodes_of_a_former_configuration_are_silent_and_hold_up_no_listing_again_and_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let workers = Workers { url: "".into(), pin: "".into(), way: "".into(), ca: None, collector: None };
+        let local = Local::new(LocalParts {
+            program: "/bin/false".into(),
+            dir: dir.path().into(),
+            nodes: Vec::new(),
+            workers,
+            clock: SystemClock::shared(),
+        });
+        // Each has its folder, takes what is said, and never answers.
+        let frozen: Vec<_> = ["one", "two"]
+            .map(|name| dir.path().join(name))
+            .into_iter()
+            .map(|folder| (FolderLock::take(&folder).unwrap(), wire::listen(&folder).unwrap()))
+            .collect();
+        for _ in 0..3 {
+            let nodes = local.list(1).await.unwrap().nodes;
+            let seen: Vec<_> = nodes.iter().map(|seen| (seen.origin, seen.node.answers)).collect();
+            assert_eq!(seen, [(Origin::Leaving, false); 2]);
+        }
+        for (_, listener) in &frozen {
+            let asked = std::iter::from_fn(|| listener.accept().now_or_never()).count();
+            assert!((1..3).contains(&asked), "{asked} times; it is left alone for a while");
+        }
+        drop(frozen);
+        assert_eq!(local.list(1).await.unwrap().nodes, [], "gone with those who held their folders");
+    }
+}
