@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 const LOOK_EVERY: Duration = Duration::from_secs(3_600);
 /// How long a worker that was revoked may go on at most, once the management API answers.
 const REVOKED_EVERY: Duration = Duration::from_secs(30);
+/// Keys of workers read at once.
+const KEYS_AT_ONCE: u32 = 1_000;
 /// Revocations read at once.
 const REVOKED_AT_ONCE: u32 = 1_000;
 /// How far back it is looked each time for what was revoked: clocks of managers differ.
