@@ -49,8 +49,14 @@ impl Client {
         self.fetch(Call::post(monitor(name).part("run"), Repeat::Safe)).await
     }
 
-    pub async fn monitor_history<T: DeserializeOwned>(&self, name: &str, limit: u32) -> Result<T, ClientError> {
-        self.fetch(Call::get(monitor(name).part("history").arg("limit", Some(limit)))).await
+    /// `by`: minute, hour or day, for sums instead of outcomes.
+    pub async fn monitor_history<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        limit: u32,
+        by: Option<&str>,
+    ) -> Result<T, ClientError> {
+        self.fetch(Call::get(monitor(name).part("history").arg("limit", Some(limit)).arg("by", by))).await
     }
 
     /// Alerts of a monitor, the latest first.

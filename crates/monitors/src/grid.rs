@@ -59,6 +59,13 @@ impl Grid {
         Timestamp(moment.0 + every - past)
     }
 
+    /// How many instants lie in a time, its end not included.
+    pub fn count(&self, from: Timestamp, until: Timestamp) -> u64 {
+        let first = self.after(Timestamp(from.0 - 1));
+        let past = until.0 - first.0;
+        if past <= 0 { 0 } else { (past as u64).div_ceil(self.every_ms) }
+    }
+
     /// The last instant that is not after a moment.
     pub fn at_or_before(&self, moment: Timestamp) -> Timestamp {
         Timestamp(self.after(moment).0 - self.every_ms as i64)
@@ -80,6 +87,9 @@ mod tests {
             (first, Timestamp(first.0 - 30_000))
         );
         assert_eq!(first.0 as u64 % 30_000, grid.phase_ms());
+        let count = |from: i64, until: i64| grid.count(Timestamp(first.0 + from), Timestamp(first.0 + until));
+        assert_eq!((count(0, 0), count(0, 1), count(0, 30_000), count(0, 30_001)), (0, 1, 1, 2));
+        assert_eq!((count(1, 30_000), count(-60_000, 30_000), count(5, 1)), (0, 3, 0));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! - [`health`] makes up and down of single outcomes: thresholds, flapping, silence; and what opens and closes an incident.
 //! - [`maintenance`] says when a service may be away, [`placement`] where checks are made.
 //! - [`judge`](mod@judge) makes a verdict of what a probe saw; [`owner`] fires what is due and makes beliefs of verdicts.
+//! - [`rollup`] adds outcomes up to minutes, hours and days; [`sketch`] keeps how long they took, in a few bytes.
 //! - [`alerts`] says who is told of that, and when; its courier tells them.
 //!
 //! All of that but the courier is pure: no clock, no store, no socket. Around it:
@@ -13,6 +14,7 @@
 //! - [`store`] keeps definitions, beliefs, outcomes and incidents; [`envelope`] is what travels.
 //! - [`round`] drives an owner for each shard that this process owns; [`checker`] takes checks from the broker and makes them,
 //!   inside a manager or as a process of its own. [`meters`] counts what was missed.
+//! - [`roller`] adds up what is over, and says what a time came to.
 //! - [`service`] is the capability: what is asked of it by people, over [`routes`].
 
 pub mod agenda;
@@ -27,9 +29,12 @@ pub mod maintenance;
 pub mod meters;
 pub mod owner;
 pub mod placement;
+pub mod roller;
+pub mod rollup;
 pub mod round;
 pub mod routes;
 pub mod service;
+pub mod sketch;
 pub mod spec;
 pub mod store;
 

@@ -221,6 +221,7 @@ impl Owner {
                 verdict: one.verdict,
                 took_us: one.took_us,
                 detail: if excused { Some("during maintenance".into()) } else { detail },
+                excused,
             });
         }
         // The last belief of each is the one to keep.

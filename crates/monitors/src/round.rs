@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::alerts::courier::{Courier, Round};
 use crate::envelope::{Ask, Checks, Outcomes, Places, Told, outcomes_of};
 use crate::owner::Owner;
+use crate::roller::{self, Roller};
 use crate::store::{Settlement, Settling, Shared as Store};
 use crate::{GROUP, meters};
 use kept::{Common, Fired, Kept, StoreIs};
@@ -67,6 +68,7 @@ pub struct Bench {
     pub clock: Arc<dyn Clock>,
     pub shards: Shards,
     pub courier: Arc<Courier>,
+    pub roller: Roller,
 }
 
 /// One shard, under one generation.
@@ -194,6 +196,9 @@ async fn keep(
     tasks.spawn(post.clone().mark());
     tasks.spawn(post.clone().tell());
     tasks.spawn(post.clone().say_places());
+    if shard == roller::SHARD {
+        tasks.spawn(post.clone().add_up());
+    }
     tokio::select! {
         ending = post.fire() => ending,
         Some(ending) = tasks.join_next() => ending.unwrap_or(Ending::Fenced),
@@ -408,6 +413,18 @@ impl Post {
                     Round::Done
                 }
             };
+        }
+    }
+
+    /// Adds up what is over, of the monitors of all shards.
+    async fn add_up(self: Arc<Self>) -> Ending {
+        loop {
+            self.bench.clock.sleep(roller::EVERY).await;
+            match self.bench.roller.round(&self.fence, self.now()).await {
+                Ok(Settling::Fenced) => return Ending::Fenced,
+                Ok(Settling::Written { .. }) => {}
+                Err(error) => tracing::debug!(%error, "outcomes could not be added up; the next round will"),
+            }
         }
     }
 

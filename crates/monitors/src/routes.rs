@@ -9,6 +9,7 @@ use mutirao_core::{Problem, Timestamp};
 use mutirao_surface::{Args, Body, OpenApiRouter, Part, Rejection, only};
 use serde::Deserialize;
 
+use crate::rollup::Step;
 use crate::service::{Based, History, MonitorView, Monitors, PAGE_MAX, Tried};
 use crate::spec::MonitorSpec;
 use crate::store::Put;
@@ -155,6 +156,9 @@ struct HistoryArgs {
     before: Option<i64>,
     /// How many, at most 1,000; 100 unless said.
     limit: Option<u32>,
+    /// minute, hour or day: what outcomes came to, instead of each of them.
+    #[param(value_type = Option<String>)]
+    by: Option<Step>,
 }
 
 /// What is remembered of a monitor: outcomes, incidents, how much of the time it was up.
@@ -166,5 +170,8 @@ async fn history(
     Part(name): Part<String>,
     Args(args): Args<HistoryArgs>,
 ) -> Result<Json<History>, Rejection> {
+    if let Some(by) = args.by {
+        return Ok(Json(monitors.sums(&caller, &name, by, args.limit.unwrap_or(100)).await?));
+    }
     Ok(Json(monitors.history(&caller, &name, args.before.map(Timestamp), args.limit.unwrap_or(100)).await?))
 }

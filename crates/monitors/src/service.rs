@@ -2,6 +2,7 @@
 //! is told of a change at once, and finds it in the store within seconds should it not hear.
 
 pub mod alerts;
+pub mod history;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,16 +35,19 @@ use crate::health::{Health, State, Verdict};
 use crate::maintenance;
 use crate::meters::{self, METERS};
 use crate::placement::Standing;
+use crate::roller::Roller;
+use crate::rollup::Step;
 use crate::round::{self, Bench};
 use crate::spec::MonitorSpec;
 use crate::store::alerts::SharedAlerts;
+use crate::store::rolls::SharedRolls;
 use crate::store::{self, By, Expected, Incident, MonitorRow, Newcomer, Outcome, Put, Shared as Store};
 use crate::{GROUP, SHARDS, routes};
+pub use history::{History, Uptime};
 
 /// Monitors shown on one page, and outcomes.
 pub const PAGE_MAX: u32 = 1_000;
 const INCIDENTS_SHOWN: u32 = 20;
-const DAY: Duration = Duration::from_secs(86_400);
 /// How often old outcomes are looked for, and how many go at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 const SWEEP_ROWS: u32 = 5_000;
@@ -91,6 +95,7 @@ struct Inner {
     alerts: SharedAlerts,
     courier: Arc<Courier>,
     broker: Broker,
+    roller: Roller,
     clock: Arc<dyn Clock>,
     shards: Shards,
     probes: Probes,
@@ -131,6 +136,12 @@ pub struct MonitorView {
     /// Why nothing is heard of it, where that is known. Looked up for one monitor, not for a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Where one monitor was asked for.
+    #[serde(flatten)]
+    pub uptime: Uptime,
+    /// Instants of the last day, since its last change, of which there is no outcome; where one monitor was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed_day: Option<u64>,
 }
 
 /// The outcome of one instant.
@@ -145,6 +156,9 @@ pub struct OutcomeView {
     pub took_us: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// Bad within a maintenance window: it counts neither way.
+    #[serde(default)]
+    pub excused: bool,
 }
 
 /// A time during which it was down.
@@ -156,20 +170,6 @@ pub struct IncidentView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed_at: Option<Timestamp>,
     pub evidence: String,
-}
-
-/// What is remembered of a monitor.
-#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct History {
-    /// The latest first.
-    pub outcomes: Vec<OutcomeView>,
-    /// The latest first.
-    pub incidents: Vec<IncidentView>,
-    /// In percent, of the outcomes that are kept; absent where there are none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uptime_day_percent: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uptime_week_percent: Option<f64>,
 }
 
 /// One check that was made just now, and not written anywhere.
@@ -222,6 +222,7 @@ impl Monitors {
         } = parts;
         meters::begin();
         let alerts = store::alerts::open(&store);
+        let roller = Roller { store: store::rolls::open(&store) };
         let store = store::open(&store);
         let shards = Shards::start(ShardsParts {
             store: leases,
@@ -243,6 +244,7 @@ impl Monitors {
             clock: clock.clone(),
             shards: shards.clone(),
             courier: courier.clone(),
+            roller: roller.clone(),
         };
         tasks.spawn(round::run(bench));
         if let Some(Inside { standing, bounds }) = inside {
@@ -251,9 +253,9 @@ impl Monitors {
             let parts = CheckerParts { broker, probes, clock, kinds, standing, worker: None, bounds };
             tasks.spawn(checker::run(parts, CancellationToken::new()));
         }
-        tasks.spawn(sweep(store.clone(), alerts.clone(), clock.clone(), keep));
+        tasks.spawn(sweep(store.clone(), alerts.clone(), roller.store.clone(), clock.clone(), keep));
         let tasks = Mutex::new(tasks);
-        Ok(Self(Arc::new(Inner { store, alerts, courier, broker, clock, shards, probes, programs, tasks })))
+        Ok(Self(Arc::new(Inner { store, alerts, courier, roller, broker, clock, shards, probes, programs, tasks })))
     }
 
     /// Gives the shards back and makes no more checks.
@@ -349,7 +351,8 @@ impl Monitors {
     pub async fn monitor(&self, caller: &Principal, name: &str) -> Result<MonitorView, Problem> {
         let row = self.row(caller, name).await?;
         let spec = row.spec.clone();
-        let mut view = self.view(row).await?;
+        let (uptime, missed_day) = self.record(&row).await?;
+        let mut view = MonitorView { uptime, missed_day, ..self.view(row).await? };
         if !spec.paused && matches!(view.state, State::New | State::NoData) {
             view.note = self.nobody_for(&spec).await;
         }
@@ -379,33 +382,6 @@ impl Monitors {
             view(known.get(&row.key).cloned(), attention, row, now)
         };
         Ok(rows.into_iter().map(view).collect())
-    }
-
-    pub async fn history(
-        &self,
-        caller: &Principal,
-        name: &str,
-        before: Option<Timestamp>,
-        rows: u32,
-    ) -> Result<History, Problem> {
-        let row = self.row(caller, name).await?;
-        let store = &self.0.store;
-        let now = self.0.clock.now();
-        let before = before.unwrap_or(Timestamp(i64::MAX));
-        let outcomes = store.outcomes(row.key, before, rows.min(PAGE_MAX)).await.map_err(refused)?;
-        let incidents = store.incidents(row.key, INCIDENTS_SHOWN).await.map_err(refused)?;
-        let mut uptimes = [None, None];
-        for (uptime, days) in uptimes.iter_mut().zip([1, 7]) {
-            let since = Timestamp(now.0 - (DAY * days).as_millis() as i64);
-            let (good, bad) = store.counts(row.key, since).await.map_err(refused)?;
-            *uptime = (good + bad > 0).then(|| good as f64 * 100.0 / (good + bad) as f64);
-        }
-        Ok(History {
-            outcomes: outcomes.into_iter().map(OutcomeView::from).collect(),
-            incidents: incidents.into_iter().map(IncidentView::from).collect(),
-            uptime_day_percent: uptimes[0],
-            uptime_week_percent: uptimes[1],
-        })
     }
 
     /// Makes one check now, from here. Nothing of it is written.
@@ -470,12 +446,14 @@ fn view(health: Option<Health>, attention: Attention, row: MonitorRow, now: Time
         silence: attention.silence.filter(|silence| silence.covers(now)),
         acknowledged: attention.acknowledged.filter(|known| health.opened == Some(known.incident)),
         note: None,
+        uptime: Uptime::default(),
+        missed_day: None,
     }
 }
 
 impl From<Outcome> for OutcomeView {
-    fn from(Outcome { at, verdict, took_us, detail, .. }: Outcome) -> Self {
-        Self { at, verdict, took_us, detail }
+    fn from(Outcome { at, verdict, took_us, detail, excused, .. }: Outcome) -> Self {
+        Self { at, verdict, took_us, detail, excused }
     }
 }
 
@@ -486,25 +464,33 @@ impl From<Incident> for IncidentView {
 }
 
 /// Removes what is older than it is to be kept, a little at a time.
-async fn sweep(store: Store, alerts: SharedAlerts, clock: Arc<dyn Clock>, keep: Duration) {
+async fn sweep(store: Store, alerts: SharedAlerts, rolls: SharedRolls, clock: Arc<dyn Clock>, keep: Duration) {
+    let ago = |span: Duration| Timestamp(clock.now().0.saturating_sub(span.as_millis() as i64));
     loop {
         clock.sleep(SWEEP_EVERY).await;
-        let before = Timestamp(clock.now().0.saturating_sub(keep.as_millis() as i64));
-        loop {
-            let swept = match store.sweep(before, SWEEP_ROWS).await {
-                Ok(outcomes) => alerts.sweep_alerts(before, SWEEP_ROWS).await.map(|told| outcomes.max(told)),
-                Err(error) => Err(error),
-            };
-            match swept {
-                Ok(gone) if gone >= u64::from(SWEEP_ROWS) => {}
-                Ok(_) => break,
-                Err(error) => {
-                    tracing::debug!(%error, "old outcomes were not removed; the next round will");
-                    break;
-                }
-            }
-        }
+        while let Ok(true) = sweep_some(&store, &alerts, &rolls, ago(keep), &ago)
+            .await
+            .inspect_err(|error| tracing::debug!(%error, "what is old was not removed; the next round will"))
+        {}
     }
+}
+
+/// Whether there may be more.
+async fn sweep_some(
+    store: &Store,
+    alerts: &SharedAlerts,
+    rolls: &SharedRolls,
+    before: Timestamp,
+    ago: &(impl Fn(Duration) -> Timestamp + Sync),
+) -> Result<bool, StoreError> {
+    // What is not added up yet stays, however short it is to be kept.
+    let added_up = rolls.marks().await?.get(&Step::Minute).copied();
+    let mut most = store.sweep(added_up.map_or(before, |mark| mark.min(before)), SWEEP_ROWS).await?;
+    most = most.max(alerts.sweep_alerts(before, SWEEP_ROWS).await?);
+    for step in Step::ALL {
+        most = most.max(rolls.sweep_rolls(step, ago(step.kept()), SWEEP_ROWS).await?);
+    }
+    Ok(most >= u64::from(SWEEP_ROWS))
 }
 
 /// Random, and written as uuids are.

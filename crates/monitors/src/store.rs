@@ -6,6 +6,7 @@
 
 pub mod alerts;
 pub mod postgres;
+pub mod rolls;
 pub mod sqlite;
 
 use std::sync::Arc;
@@ -99,6 +100,8 @@ pub struct Outcome {
     pub took_us: Option<u64>,
     /// Why it is bad, or what is worth knowing.
     pub detail: Option<String>,
+    /// Bad within a maintenance window: it counts neither way.
+    pub excused: bool,
 }
 
 /// A time during which a monitor was down.
@@ -164,13 +167,26 @@ pub trait MonitorStore: Send + Sync + 'static {
     async fn sweep(&self, before: Timestamp, rows: u32) -> Result<u64, StoreError>;
 }
 
+const GOOD: i64 = 0;
+const BAD: i64 = 1;
+/// Bad within a maintenance window.
+const EXCUSED: i64 = 2;
+
 fn verdict_of(number: i64) -> Verdict {
-    if number == 0 { Verdict::Good } else { Verdict::Bad }
+    if number == GOOD { Verdict::Good } else { Verdict::Bad }
 }
 
-fn number_of(verdict: Verdict) -> i64 {
-    match verdict {
-        Verdict::Good => 0,
-        Verdict::Bad => 1,
+fn is_excused(number: i64) -> bool {
+    number == EXCUSED
+}
+
+impl Outcome {
+    /// What stands for its verdict.
+    fn number(&self) -> i64 {
+        match self.verdict {
+            Verdict::Good => GOOD,
+            Verdict::Bad if self.excused => EXCUSED,
+            Verdict::Bad => BAD,
+        }
     }
 }

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     By, Expected, Incident, MonitorRow, MonitorStore, Newcomer, Outcome, Put, Recalled, Settlement, Settling,
-    number_of, verdict_of,
+    is_excused, verdict_of,
 };
 use crate::grid::MonitorKey;
 use crate::health::Health;
@@ -19,6 +19,7 @@ use crate::health::Health;
 pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "monitors", version: 1, sql: include_str!("001_monitors.postgres.sql") },
     super::alerts::postgres::MIGRATION,
+    super::rolls::postgres::MIGRATION,
 ];
 
 const COLUMNS: &str = "key, uuid, shard, definition, revision, owner, created_at, changed_at, changed_by, removed_at";
@@ -165,10 +166,12 @@ impl MonitorStore for PostgresMonitors {
                    WHERE monitor = $1 AND at < $2 ORDER BY at DESC LIMIT $3";
         let found = self.0.connection().await?.rows(sql, &[&(monitor.0 as i64), &before.0, &i64::from(rows)]).await?;
         let outcome = |row: &Row| {
+            let number = row.try_get(1)?;
             Ok(Outcome {
                 monitor,
                 at: Timestamp(row.try_get(0)?),
-                verdict: verdict_of(row.try_get(1)?),
+                verdict: verdict_of(number),
+                excused: is_excused(number),
                 took_us: row.try_get::<_, Option<i64>>(2)?.map(|took| took as u64),
                 detail: row.try_get(3)?,
             })
@@ -177,7 +180,7 @@ impl MonitorStore for PostgresMonitors {
     }
 
     async fn counts(&self, monitor: MonitorKey, since: Timestamp) -> Answer<(u64, u64)> {
-        let sql = "SELECT count(*) FILTER (WHERE verdict = 0), count(*) FILTER (WHERE verdict <> 0)
+        let sql = "SELECT count(*) FILTER (WHERE verdict = 0), count(*) FILTER (WHERE verdict = 1)
                    FROM monitor_outcomes WHERE monitor = $1 AND at >= $2";
         let found = self.0.connection().await?.row(sql, &[&(monitor.0 as i64), &since.0]).await?;
         let Some(row) = found else { return Ok((0, 0)) };
@@ -215,6 +218,7 @@ impl MonitorStore for PostgresMonitors {
             "DELETE FROM monitor_incidents WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < $1)",
             "DELETE FROM monitor_alerts WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < $1)",
             "DELETE FROM monitor_attention WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < $1)",
+            "DELETE FROM monitor_rolls WHERE step IN (0, 1, 2) AND monitor IN (SELECT key FROM monitors WHERE removed_at < $1)",
             "DELETE FROM monitors WHERE removed_at < $1",
         ] {
             tx.run(sql, &[&before.0]).await?;
@@ -230,7 +234,7 @@ async fn outcomes(tx: &Transaction<'_>, outcomes: &[Outcome]) -> Answer<u64> {
     }
     let monitors: Vec<i64> = outcomes.iter().map(|outcome| outcome.monitor.0 as i64).collect();
     let instants: Vec<i64> = outcomes.iter().map(|outcome| outcome.at.0).collect();
-    let verdicts: Vec<i64> = outcomes.iter().map(|outcome| number_of(outcome.verdict)).collect();
+    let verdicts: Vec<i64> = outcomes.iter().map(Outcome::number).collect();
     let took = |outcome: &Outcome| outcome.took_us.map(|took| i64::try_from(took).unwrap_or(i64::MAX));
     let took: Vec<Option<i64>> = outcomes.iter().map(took).collect();
     let clean = |outcome: &Outcome| outcome.detail.as_deref().map(|d| mutirao_store::postgres::text(d).into_owned());

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     By, Expected, Incident, MonitorRow, MonitorStore, Newcomer, Outcome, Put, Recalled, Settlement, Settling,
-    number_of, verdict_of,
+    is_excused, verdict_of,
 };
 use crate::grid::MonitorKey;
 use crate::health::Health;
@@ -19,6 +19,7 @@ use crate::health::Health;
 pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "monitors", version: 1, sql: include_str!("001_monitors.sql") },
     super::alerts::sqlite::MIGRATION,
+    super::rolls::sqlite::MIGRATION,
 ];
 
 const COLUMNS: &str = "key, uuid, shard, definition, revision, owner, created_at, changed_at, changed_by, removed_at";
@@ -91,7 +92,7 @@ impl MonitorStore for SqliteMonitors {
         self.0
             .read(move |db| {
                 db.prepare_cached(
-                    "SELECT count(*) FILTER (WHERE verdict = 0), count(*) FILTER (WHERE verdict <> 0)
+                    "SELECT count(*) FILTER (WHERE verdict = 0), count(*) FILTER (WHERE verdict = 1)
                      FROM monitor_outcomes WHERE monitor = ?1 AND at >= ?2",
                 )?
                 .query_row(params![monitor.0 as i64, since.0], |row| {
@@ -197,9 +198,10 @@ fn settle(db: &Connection, fence: &Fence, settlement: &Settlement) -> Result<Set
         "INSERT INTO monitor_outcomes (monitor, at, verdict, took_us, detail) VALUES (?1, ?2, ?3, ?4, ?5)
          ON CONFLICT DO NOTHING",
     )?;
-    for Outcome { monitor, at, verdict, took_us, detail } in &settlement.outcomes {
+    for outcome in &settlement.outcomes {
+        let Outcome { monitor, at, took_us, detail, .. } = outcome;
         let took = took_us.map(|took| i64::try_from(took).unwrap_or(i64::MAX));
-        new += insert.execute(params![monitor.0 as i64, at.0, number_of(*verdict), took, detail])? as u64;
+        new += insert.execute(params![monitor.0 as i64, at.0, outcome.number(), took, detail])? as u64;
     }
     let mut health = db.prepare_cached(
         "INSERT INTO monitor_health (monitor, health) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET health = ?2",
@@ -257,6 +259,7 @@ fn sweep(db: &Connection, before: Timestamp, rows: u32) -> Result<u64> {
         "DELETE FROM monitor_incidents WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < ?1)",
         "DELETE FROM monitor_alerts WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < ?1)",
         "DELETE FROM monitor_attention WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < ?1)",
+        "DELETE FROM monitor_rolls WHERE step IN (0, 1, 2) AND monitor IN (SELECT key FROM monitors WHERE removed_at < ?1)",
         "DELETE FROM monitors WHERE removed_at < ?1",
     ] {
         db.prepare_cached(sql)?.execute([before.0])?;
@@ -306,10 +309,12 @@ fn row(row: &Row<'_>) -> Result<MonitorRow> {
 }
 
 fn outcome(monitor: MonitorKey, row: &Row<'_>) -> Result<Outcome> {
+    let number = row.get(1)?;
     Ok(Outcome {
         monitor,
         at: Timestamp(row.get(0)?),
-        verdict: verdict_of(row.get(1)?),
+        verdict: verdict_of(number),
+        excused: is_excused(number),
         took_us: row.get::<_, Option<i64>>(2)?.map(|took| took as u64),
         detail: row.get(3)?,
     })

@@ -5,5 +5,6 @@ mod alert_store;
 mod alerts;
 mod checkers;
 mod engine;
+mod rolls;
 mod running;
 mod store;

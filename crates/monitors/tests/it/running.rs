@@ -127,7 +127,7 @@ async fn a_service_is_seen_up_then_down_then_up_with_one_incident(engine: &Engin
     assert!(bad >= 2 && history.outcomes.len() > bad, "{history:?}");
     let instants: Vec<i64> = history.outcomes.iter().map(|outcome| outcome.at.0).collect();
     assert!(instants.windows(2).all(|pair| pair[0] > pair[1] && (pair[0] - pair[1]) % 1_000 == 0), "{instants:?}");
-    let uptime = history.uptime_day_percent.unwrap();
+    let uptime = history.uptime.uptime_day_percent.unwrap();
     assert!(uptime > 0.0 && uptime < 100.0);
     let tried = monitors.try_now(&ana(), "shop").await.unwrap();
     assert_eq!((tried.verdict, tried.seen.seen.status), (Verdict::Good, Some(200)));
@@ -187,7 +187,7 @@ async fn a_successor_goes_on_and_no_instant_has_two_outcomes(engine: &Engine) {
         let all = instants.len();
         instants.dedup();
         assert_eq!(instants.len(), all);
-        assert!(history.incidents.is_empty() && history.uptime_day_percent == Some(100.0), "{history:?}");
+        assert!(history.incidents.is_empty() && history.uptime.uptime_day_percent == Some(100.0), "{history:?}");
     }
     second.stop().await;
     database.close().await;

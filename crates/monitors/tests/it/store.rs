@@ -30,8 +30,8 @@ pub async fn made(store: &Shared, name: &str) -> MonitorKey {
     row.key
 }
 
-fn outcome(monitor: MonitorKey, at: i64, verdict: Verdict) -> Outcome {
-    Outcome { monitor, at: Timestamp(at), verdict, took_us: Some(7), detail: Some("why\0not".into()) }
+pub fn outcome(monitor: MonitorKey, at: i64, verdict: Verdict) -> Outcome {
+    Outcome { monitor, at: Timestamp(at), verdict, took_us: Some(7), detail: Some("why\0not".into()), excused: false }
 }
 
 async fn definitions_are_made_changed_and_removed_in_the_order_of_their_revisions(engine: &Engine) {

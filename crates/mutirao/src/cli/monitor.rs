@@ -55,9 +55,12 @@ enum Verb {
     /// Show outcomes, incidents and how much of the time it was up
     History {
         name: String,
-        /// How many outcomes
+        /// How many outcomes, or minutes, hours or days
         #[arg(long, default_value_t = 20)]
         limit: u32,
+        /// What outcomes came to, instead of each of them
+        #[arg(long, value_enum)]
+        by: Option<By>,
     },
     /// Show who was told what, and whether it was heard
     Alerts {
@@ -82,6 +85,14 @@ enum Verb {
     Unsilence { name: String },
     /// Where alerts go
     Channel(channel::ChannelArgs),
+}
+
+/// How far outcomes are added up.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum By {
+    Minute,
+    Hour,
+    Day,
 }
 
 /// Ends with 1 when a check that was asked for is bad.
@@ -128,8 +139,13 @@ pub async fn run(globals: &Globals, args: MonitorArgs) -> Result<u8, Failure> {
             out.answer(&tried, show::tried)?;
             return Ok(u8::from(tried.verdict == mutirao_monitors::health::Verdict::Bad));
         }
-        Verb::History { name, limit } => {
-            let history: History = client.monitor_history(&name, limit).await?;
+        Verb::History { name, limit, by } => {
+            let by = by.map(|by| match by {
+                By::Minute => "minute",
+                By::Hour => "hour",
+                By::Day => "day",
+            });
+            let history: History = client.monitor_history(&name, limit, by).await?;
             out.answer(&history, |history| show::history(history, SystemClock.now()))?;
         }
         Verb::Alerts { name, limit } => {

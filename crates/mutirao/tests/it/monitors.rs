@@ -92,3 +92,65 @@ fn what_cannot_work_is_refused_in_one_line_and_a_bad_row_fails_the_file_whole() 
     assert!(up.ok(&["apply", "-f", file.to_str().unwrap()]).contains("monitor good was made"));
     assert!(up.ok(&["apply", "-f", file.to_str().unwrap()]).contains("monitor good is as declared already"));
 }
+
+/// Something that takes what is posted to it.
+fn pager() -> (String, Arc<std::sync::Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let hears = heard.clone();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let (mut text, mut buffer) = (String::new(), [0; 4096]);
+            while let Ok(read @ 1..) = stream.read(&mut buffer) {
+                text.push_str(&String::from_utf8_lossy(&buffer[..read]));
+                let length = |head: &str| {
+                    let line = head.lines().find(|line| line.to_lowercase().starts_with("content-length"))?;
+                    line.split(": ").nth(1)?.trim().parse::<usize>().ok()
+                };
+                if let Some((head, body)) = text.split_once("\r\n\r\n")
+                    && body.len() >= length(head).unwrap_or(0)
+                {
+                    break;
+                }
+            }
+            hears.lock().unwrap().push(text);
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        }
+    });
+    (format!("http://{address}/in/geheim"), heard)
+}
+
+#[test]
+fn people_are_told_and_can_say_that_they_know_or_want_quiet() {
+    let ((url, well), (hook, heard)) = (service(), pager());
+    let up = Installation::setup().workers(0).start();
+    let file = up.data().join("all.yaml");
+    let text = format!(
+        "kind: Monitor\nname: shop\nevery: 1s\ntimeout: 900ms\nhttp: {{ url: '{url}' }}\nthresholds: {{ failures: 2 }}\n\
+         alerts: [ {{ to: ops, remind: 1h }} ]\n---\nkind: Channel\nname: ops\nwebhook: {{ url: '{hook}', secret: s3cret }}\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let said = up.ok(&["apply", "-f", file.to_str().unwrap()]);
+    assert!(said.contains("channel ops was made") && said.contains("monitor shop was made"), "{said}");
+    for shown in [up.ok(&["monitor", "channel", "list"]), up.ok(&["--json", "monitor", "channel", "show", "ops"])] {
+        assert!(shown.contains("127.0.0.1") && !shown.contains("geheim") && !shown.contains("s3cret"), "{shown}");
+    }
+    assert!(up.ok(&["monitor", "channel", "test", "ops"]).contains("channel ops took it"));
+    let early = Said::from(up.cli(&["monitor", "ack", "shop"]));
+    assert!(early.code != Some(0) && early.err.contains("no incident of shop is open"), "{early:?}");
+    well.store(false, Ordering::Relaxed);
+    let told =
+        || heard.lock().unwrap().iter().any(|text| text.contains("\"event\":\"opened\"") && text.contains("\"shop\""));
+    wait::until("somebody to be told", SOON, told);
+    wait::until("that to be written", SOON, || up.ok(&["monitor", "alerts", "shop"]).contains("sent"));
+    assert!(up.ok(&["monitor", "ack", "shop"]).contains("nobody is reminded any more"));
+    assert!(up.ok(&["monitor", "silence", "shop", "--for", "2h", "--why", "new disks"]).contains("until 20"));
+    let shown = up.ok(&["monitor", "show", "shop"]);
+    assert!(
+        ["acknowledged", "silenced", "new disks", "ops, again each 1h"].iter().all(|word| shown.contains(word)),
+        "{shown}"
+    );
+    up.ok(&["monitor", "unsilence", "shop"]);
+    assert!(!up.ok(&["monitor", "show", "shop"]).contains("silenced"));
+}

@@ -6,7 +6,8 @@ use mutirao_monitors::alerts::channel::Way;
 use mutirao_monitors::alerts::rule::Rule;
 use mutirao_monitors::health::Verdict;
 use mutirao_monitors::service::alerts::{AlertView, ChannelView};
-use mutirao_monitors::service::{History, IncidentView, MonitorView, OutcomeView, Tried};
+use mutirao_monitors::service::history::{History, SumView, Uptime};
+use mutirao_monitors::service::{IncidentView, MonitorView, OutcomeView, Tried};
 use mutirao_monitors::store::alerts::Delivery;
 use mutirao_probes::{Check, Ended, Phase};
 
@@ -41,6 +42,8 @@ pub fn monitor(view: &MonitorView, now: Timestamp) -> String {
         ("checked", or_dash(view.last_at.map(|at| format!("{} ago", ago(at, now))))),
         ("owner", one_line(&view.owner)),
     ];
+    told.extend(uptimes(&view.uptime));
+    told.push(("missed, last day", or_dash(view.missed_day.map(|missed| missed.to_string()))));
     if view.in_maintenance {
         told.push(("maintenance", "now: what is bad opens nothing".into()));
     }
@@ -76,17 +79,30 @@ pub fn monitor(view: &MonitorView, now: Timestamp) -> String {
 }
 
 pub fn history(history: &History, now: Timestamp) -> String {
-    let uptime = |share: Option<f64>| share.map_or("-".into(), percent);
-    let mut text = facts(&[
-        ("up, last day", uptime(history.uptime_day_percent)),
-        ("up, last week", uptime(history.uptime_week_percent)),
-    ]);
+    let mut text = facts(&uptimes(&history.uptime));
     if !history.incidents.is_empty() {
         let row = |incident: &IncidentView| {
             let end = incident.closed_at.map_or("open".into(), |at| at.to_string());
             [incident.since.to_string(), end, one_line(&incident.evidence)]
         };
         text = format!("{text}\n\n{}", table(["DOWN SINCE", "UNTIL", "WHY"], history.incidents.iter().map(row)));
+    }
+    if !history.sums.is_empty() {
+        let row = |sum: &SumView| {
+            [
+                sum.at.to_string(),
+                or_dash(sum.uptime_percent.map(percent)),
+                sum.good.to_string(),
+                sum.bad.to_string(),
+                sum.excused.to_string(),
+                or_dash(sum.p50_us.map(millis)),
+                or_dash(sum.p95_us.map(millis)),
+                or_dash(sum.p99_us.map(millis)),
+                millis(sum.longest_us),
+            ]
+        };
+        let head = ["FROM", "UP", "GOOD", "BAD", "EXCUSED", "P50", "P95", "P99", "LONGEST"];
+        return format!("{text}\n\n{}", table(head, history.sums.iter().map(row)));
     }
     let row = |outcome: &OutcomeView| {
         [
@@ -97,6 +113,16 @@ pub fn history(history: &History, now: Timestamp) -> String {
         ]
     };
     format!("{text}\n\n{}", table(["CHECKED", "OUTCOME", "TOOK", "WHY"], history.outcomes.iter().map(row)))
+}
+
+fn uptimes(uptime: &Uptime) -> Vec<(&'static str, String)> {
+    let share = |share: Option<f64>| share.map_or("-".into(), percent);
+    vec![
+        ("up, last day", share(uptime.uptime_day_percent)),
+        ("up, last 7 days", share(uptime.uptime_week_percent)),
+        ("up, last 30 days", share(uptime.uptime_month_percent)),
+        ("up, last 90 days", share(uptime.uptime_quarter_percent)),
+    ]
 }
 
 pub fn alerts(views: &[AlertView], now: Timestamp) -> String {
