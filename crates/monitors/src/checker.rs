@@ -221,7 +221,14 @@ impl Shop {
     }
 
     async fn make(&self, ask: Ask) -> Told {
-        let told = |verdict, took_us, detail| Told { monitor: ask.monitor, at: ask.at, verdict, took_us, detail };
+        let told = |verdict, took_us, detail| Told {
+            monitor: ask.monitor,
+            at: ask.at,
+            verdict,
+            took_us,
+            detail,
+            certificate_days: None,
+        };
         let conditions = match self.conditions(&ask.check, &ask.when).await {
             Ok(conditions) => conditions,
             Err(why) => return told(Verdict::Bad, None, Some(why)),
@@ -233,7 +240,8 @@ impl Shop {
             let (verdict, detail) = judge(&ask.check, &conditions, &seen);
             if verdict == Verdict::Good || tries >= ask.retries {
                 let answered = seen.ended == mutirao_probes::Ended::Answered;
-                return told(verdict, answered.then_some(seen.timings.total), detail);
+                let certificate_days = seen.seen.certificate.as_ref().map(|certificate| certificate.days_left);
+                return Told { certificate_days, ..told(verdict, answered.then_some(seen.timings.total), detail) };
             }
             tries += 1;
         }

@@ -90,4 +90,7 @@ pub struct Told {
     pub took_us: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// Of the certificate that was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_days: Option<i64>,
 }

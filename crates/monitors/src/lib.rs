@@ -13,7 +13,7 @@
 //!
 //! - [`store`] keeps definitions, beliefs, outcomes and incidents; [`envelope`] is what travels.
 //! - [`round`] drives an owner for each shard that this process owns; [`checker`] takes checks from the broker and makes them,
-//!   inside a manager or as a process of its own. [`meters`] counts what was missed.
+//!   inside a manager or as a process of its own. [`meters`] counts what was missed, [`series`] shows each monitor.
 //! - [`roller`] adds up what is over, and says what a time came to.
 //! - [`service`] is the capability: what is asked of it by people, over [`routes`].
 
@@ -33,6 +33,7 @@ pub mod roller;
 pub mod rollup;
 pub mod round;
 pub mod routes;
+pub mod series;
 pub mod service;
 pub mod sketch;
 pub mod spec;

@@ -2,6 +2,8 @@
 
 use mutirao_core::meters::{Kind, Meter};
 
+use crate::series;
+
 const MISSED: &str = "mutirao_monitors_missed_total";
 /// Nobody has taken checks of this kind or place for a while.
 pub const NOBODY: &str = "nobody";
@@ -10,13 +12,20 @@ pub const FULL: &str = "full";
 /// It was taken up past its deadline.
 pub const LATE: &str = "late";
 
-/// The text is that of the table in docs/operations.md.
-pub const METERS: &[Meter] = &[Meter {
-    name: MISSED,
-    kind: Kind::Counter,
-    labels: &["why"],
-    help: "Checks that were due and not made: nobody takes them (nobody), too many wait (full), or they were taken up too late (late).",
-}];
+/// All of them, those of each monitor too. The texts are those of the table in docs/operations.md.
+pub const METERS: &[Meter] = &[
+    Meter {
+        name: MISSED,
+        kind: Kind::Counter,
+        labels: &["why"],
+        help: "Checks that were due and not made: nobody takes them (nobody), too many wait (full), or they were taken up too late (late).",
+    },
+    series::METERS[0],
+    series::METERS[1],
+    series::METERS[2],
+    series::METERS[3],
+    series::METERS[4],
+];
 
 /// Each reason is there from the start, at zero: what has not happened yet can be asked for too.
 pub(crate) fn begin() {

@@ -280,6 +280,7 @@ mod tests {
             shard: ShardId(0),
             spec,
             revision,
+            namespace: "default".into(),
             owner: "ana".into(),
             created_at: Timestamp(T),
             changed_at: Timestamp(T),
@@ -300,7 +301,8 @@ mod tests {
     }
 
     fn told(monitor: u64, at: i64, verdict: Verdict) -> Told {
-        Told { monitor: MonitorKey(monitor), at: Timestamp(at), verdict, took_us: None, detail: Some("refused".into()) }
+        let detail = Some("refused".into());
+        Told { monitor: MonitorKey(monitor), at: Timestamp(at), verdict, took_us: None, detail, certificate_days: None }
     }
 
     #[test]

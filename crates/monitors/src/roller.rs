@@ -99,14 +99,13 @@ impl Roller {
             return Ok(Begin::At(marks));
         }
         let Some(oldest) = self.store.oldest().await? else { return Ok(Begin::Nowhere) };
-        for step in Step::ALL {
-            if !marks.contains_key(&step) {
-                let mark = step.of(oldest);
-                if self.store.roll(fence.clone(), step, vec![], Some(mark)).await? == Settling::Fenced {
-                    return Ok(Begin::Fenced);
-                }
-                marks.insert(step, mark);
+        let missing: Vec<Step> = Step::ALL.into_iter().filter(|step| !marks.contains_key(step)).collect();
+        for step in missing {
+            let mark = step.of(oldest);
+            if self.store.roll(fence.clone(), step, vec![], Some(mark)).await? == Settling::Fenced {
+                return Ok(Begin::Fenced);
             }
+            marks.insert(step, mark);
         }
         Ok(Begin::At(marks))
     }

@@ -32,6 +32,7 @@ use crate::alerts::courier::{Courier, Round};
 use crate::envelope::{Ask, Checks, Outcomes, Places, Told, outcomes_of};
 use crate::owner::Owner;
 use crate::roller::{self, Roller};
+use crate::series::Series;
 use crate::store::{Settlement, Settling, Shared as Store};
 use crate::{GROUP, meters};
 use kept::{Common, Fired, Kept, StoreIs};
@@ -69,6 +70,7 @@ pub struct Bench {
     pub shards: Shards,
     pub courier: Arc<Courier>,
     pub roller: Roller,
+    pub series: Arc<Series>,
 }
 
 /// One shard, under one generation.
@@ -175,6 +177,7 @@ async fn keep(
     };
     let revision = recalled.monitors.iter().map(|row| row.revision).max().unwrap_or(0);
     recalled.fired_until = recalled.fired_until.max(fired.until(shard));
+    bench.series.know((shard, generation), &recalled.monitors);
     let owner = Owner::new(recalled, steady.now(bench.clock.as_ref()));
     let marked = AtomicI64::new(owner.fired_until().0);
     let fence = Fence { group: GROUP, shard, generation };
@@ -190,6 +193,7 @@ async fn keep(
         fired,
         lapsed,
     });
+    let _measured = Measured(post.clone());
     let mut tasks = JoinSet::new();
     tasks.spawn(post.clone().settle());
     tasks.spawn(post.clone().follow(revision));
@@ -202,6 +206,15 @@ async fn keep(
     tokio::select! {
         ending = post.fire() => ending,
         Some(ending) = tasks.join_next() => ending.unwrap_or(Ending::Fenced),
+    }
+}
+
+/// Ends what is measured of a shard with the post, however that ends.
+struct Measured(Arc<Post>);
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        self.0.bench.series.leave((self.0.fence.shard, self.0.fence.generation));
     }
 }
 
@@ -326,8 +339,10 @@ impl Post {
             full = changed.len() as u32 >= CHANGES_MAX;
             after = changed.iter().map(|row| row.revision).max().unwrap_or(after);
             let now = self.now();
+            let mine = || changed.iter().filter(|row| row.shard == self.fence.shard);
+            self.bench.series.know((self.fence.shard, self.fence.generation), mine());
             let mut owner = self.owner.lock();
-            for row in changed.into_iter().filter(|row| row.shard == self.fence.shard) {
+            for row in mine().cloned() {
                 owner.define(row, now);
             }
         }
@@ -369,6 +384,8 @@ impl Post {
             }
             meters::missed(meters::LATE, missed);
             let now = self.now();
+            let certificates: Vec<_> =
+                told.iter().filter_map(|told| Some((told.monitor, told.certificate_days?))).collect();
             let settlement = {
                 let mut owner = self.owner.lock();
                 let mut settlement = owner.take(told);
@@ -378,6 +395,7 @@ impl Post {
                 settlement.fired_until = Some(owner.fired_until());
                 settlement
             };
+            self.bench.series.settled(&settlement, &certificates);
             let alerts = !settlement.alerts.is_empty();
             let nothing = settlement.outcomes.is_empty() && settlement.health.is_empty() && !alerts;
             if !nothing && self.write(settlement).await == Ending::Fenced {

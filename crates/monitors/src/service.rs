@@ -245,6 +245,7 @@ impl Monitors {
             shards: shards.clone(),
             courier: courier.clone(),
             roller: roller.clone(),
+            series: Arc::default(),
         };
         tasks.spawn(round::run(bench));
         if let Some(Inside { standing, bounds }) = inside {

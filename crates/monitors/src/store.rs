@@ -40,6 +40,7 @@ pub struct MonitorRow {
     pub shard: ShardId,
     pub spec: MonitorSpec,
     pub revision: u64,
+    pub namespace: String,
     pub owner: String,
     pub created_at: Timestamp,
     pub changed_at: Timestamp,

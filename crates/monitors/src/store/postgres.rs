@@ -22,7 +22,8 @@ pub const MIGRATIONS: &[Migration] = &[
     super::rolls::postgres::MIGRATION,
 ];
 
-const COLUMNS: &str = "key, uuid, shard, definition, revision, owner, created_at, changed_at, changed_by, removed_at";
+const COLUMNS: &str =
+    "key, uuid, shard, definition, revision, owner, created_at, changed_at, changed_by, removed_at, namespace";
 
 pub struct PostgresMonitors(pub Postgres);
 
@@ -326,6 +327,7 @@ fn row(row: &Row) -> Answer<MonitorRow> {
         changed_at: Timestamp(row.try_get(7)?),
         changed_by: row.try_get(8)?,
         removed_at: row.try_get::<_, Option<i64>>(9)?.map(Timestamp),
+        namespace: row.try_get(10)?,
     })
 }
 

@@ -22,7 +22,8 @@ pub const MIGRATIONS: &[Migration] = &[
     super::rolls::sqlite::MIGRATION,
 ];
 
-const COLUMNS: &str = "key, uuid, shard, definition, revision, owner, created_at, changed_at, changed_by, removed_at";
+const COLUMNS: &str =
+    "key, uuid, shard, definition, revision, owner, created_at, changed_at, changed_by, removed_at, namespace";
 
 pub struct SqliteMonitors(pub Sqlite);
 
@@ -166,6 +167,7 @@ fn put(db: &Connection, monitor: &Newcomer, expected: Expected, by: &By) -> Resu
                 shard: monitor.shard,
                 spec: monitor.spec.clone(),
                 revision,
+                namespace: by.namespace.clone(),
                 owner: by.who.clone(),
                 created_at: by.at,
                 changed_at: by.at,
@@ -305,6 +307,7 @@ fn row(row: &Row<'_>) -> Result<MonitorRow> {
         changed_at: Timestamp(row.get(7)?),
         changed_by: row.get(8)?,
         removed_at: row.get::<_, Option<i64>>(9)?.map(Timestamp),
+        namespace: row.get(10)?,
     })
 }
 
