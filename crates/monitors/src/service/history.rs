@@ -1,5 +1,6 @@
 //! What is remembered of a monitor: outcomes, incidents, sums, how much of the time it was up.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mutirao_core::auth::Principal;
@@ -116,14 +117,15 @@ impl Monitors {
     ) -> Result<History, Problem> {
         let incidents = self.0.store.incidents(key, INCIDENTS_SHOWN).await.map_err(refused)?;
         let incidents = incidents.into_iter().map(IncidentView::from).collect();
-        Ok(History { outcomes, sums, incidents, uptime: self.uptime(key).await? })
+        let uptime = self.uptime(key, &self.last_day(key).await?).await?;
+        Ok(History { outcomes, sums, incidents, uptime })
     }
 
     /// How a monitor did, and of how many instants there is no outcome: of the last day, but not before its last change.
     pub(super) async fn record(&self, row: &MonitorRow) -> Result<(Uptime, Option<u64>), Problem> {
         let now = self.0.clock.now();
-        let minutes = self.0.roller.sums(row.key, Step::Minute, before(now, DAY)).await.map_err(refused)?;
-        let uptime = self.uptime(row.key).await?;
+        let minutes = self.last_day(row.key).await?;
+        let uptime = self.uptime(row.key, &minutes).await?;
         if row.spec.paused {
             return Ok((uptime, None));
         }
@@ -138,10 +140,14 @@ impl Monitors {
         Ok((uptime, Some(due.saturating_sub(there))))
     }
 
+    async fn last_day(&self, key: MonitorKey) -> Result<BTreeMap<Timestamp, Roll>, Problem> {
+        let since = before(self.0.clock.now(), DAY);
+        self.0.roller.sums(key, Step::Minute, since).await.map_err(refused)
+    }
+
     /// The day by the minute, the rest by the hour.
-    async fn uptime(&self, key: MonitorKey) -> Result<Uptime, Problem> {
+    async fn uptime(&self, key: MonitorKey, minutes: &BTreeMap<Timestamp, Roll>) -> Result<Uptime, Problem> {
         let now = self.0.clock.now();
-        let minutes = self.0.roller.sums(key, Step::Minute, before(now, DAY)).await.map_err(refused)?;
         let hours = self.0.roller.sums(key, Step::Hour, before(now, DAY * 90)).await.map_err(refused)?;
         let last = |days: u32| hours.range(Step::Hour.of(before(now, DAY * days))..).map(|(_, roll)| roll);
         Ok(Uptime {
