@@ -200,7 +200,10 @@ mod tests {
         let half = NAMED_MAX / 2;
         series.know(one, &rows[..half]);
         series.know(other, &rows[half..]);
-        let count = || (series.0.lock().named.len(), series.0.lock().unnamed.len());
+        let count = || {
+            let known = series.0.lock();
+            (known.named.len(), known.unnamed.len())
+        };
         assert_eq!(count(), (NAMED_MAX, 5));
         series.know(one, &rows[..7]);
         assert_eq!(count(), (NAMED_MAX, 5), "who has a name keeps it");
