@@ -34,7 +34,8 @@ pub(crate) fn store_problem(error: StoreError) -> Problem {
         )
         .remedy("try again; pg_stat_activity in that database shows who has it"),
         StoreError::Unreachable { why } => {
-            tracing::warn!(why, "the database cannot be reached");
+            // The store says it, once for everybody.
+            tracing::debug!(why, "the database cannot be reached");
             Problem::unavailable("the server's database cannot be reached; try again")
         }
         StoreError::Closed => Problem::unavailable("the server is going down"),

@@ -457,6 +457,10 @@ impl Post {
                     return Ending::Settled;
                 }
                 Ok(Settling::Fenced) => return Ending::Fenced,
+                // Every shard meets it all the time, and the store says it for all of them.
+                Err(error @ mutirao_store::StoreError::Unreachable { .. }) => {
+                    tracing::debug!(shard = %self.fence.shard, %error, "outcomes cannot be written");
+                }
                 Err(error) => {
                     tracing::warn!(shard = %self.fence.shard, %error, "outcomes cannot be written; trying again")
                 }

@@ -11,8 +11,9 @@ use crate::config::{LogFormat, Settings};
 
 /// Begins logging. Once per process; a second call changes nothing.
 pub fn start(settings: &Settings) {
-    // What RabbitMQ's client library has to say comes back as errors, and is said there; whoever wants both may ask.
-    let filter = format!("lapin=off,{}", settings.log_level.0).parse::<Targets>();
+    // What the client libraries of RabbitMQ and PostgreSQL have to say comes back as errors, and is said there; whoever wants
+    // both may ask.
+    let filter = format!("lapin=off,deadpool=off,{}", settings.log_level.0).parse::<Targets>();
     let filter = filter.expect("the setting was read as one already");
     let terminal = std::io::stderr().is_terminal();
     let human = match settings.log_format {

@@ -17,6 +17,7 @@ mod connect;
 mod errors;
 mod lent;
 pub(crate) mod migrate;
+mod outage;
 mod tls;
 
 use std::sync::Arc;
@@ -33,6 +34,7 @@ pub use blobs::{MIGRATIONS as BLOBS_MIGRATIONS, PgBlobs};
 pub use checkup::{Checkup, Settings, check};
 pub use connect::{CONNECTIONS_MAX, check_url};
 pub use lent::{Connection, Transaction};
+use outage::Outage;
 
 /// Calls that hold a connection or wait for one. Past this, [`StoreError::Busy`].
 const CALLS_WAITING_MAX: usize = 4_096;
@@ -46,6 +48,7 @@ struct Inner {
     room: Room,
     /// Without the password.
     address: String,
+    outage: Outage,
 }
 
 impl Postgres {
@@ -66,14 +69,16 @@ impl Postgres {
     }
 
     fn of(pool: Pool, address: String) -> Postgres {
-        Postgres(Arc::new(Inner { pool, room: Room::for_at_most(CALLS_WAITING_MAX), address }))
+        let room = Room::for_at_most(CALLS_WAITING_MAX);
+        Postgres(Arc::new(Inner { pool, room, address, outage: Outage::default() }))
     }
 
     /// Waits for a free connection.
     pub async fn connection(&self) -> Result<Connection<'_>, StoreError> {
         let place = self.0.room.enter()?;
-        let client = self.0.pool.get().await.map_err(errors::at_run_time)?;
-        Ok(Connection::lend(client, place))
+        let got = self.0.pool.get().await;
+        self.0.outage.see(&got, &self.0.address);
+        Ok(Connection::lend(got.map_err(errors::at_run_time)?, place))
     }
 
     /// Lets nobody in any more. What is under way keeps its connection until it is done.

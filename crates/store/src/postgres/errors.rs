@@ -41,7 +41,7 @@ fn is_timeout(error: &Error) -> bool {
     error.to_string().starts_with("timeout")
 }
 
-fn with_cause(error: &Error) -> String {
+pub(super) fn with_cause(error: &Error) -> String {
     match error.source() {
         // The cause says it all: "connection refused (os error 111)".
         Some(cause) if cause.is::<io::Error>() => cause.to_string(),
