@@ -89,6 +89,20 @@ pub fn refuse_elsewhere(settings: &Settings) -> Result<(), StoreError> {
     Err(StoreError::Unusable { path: data.display().to_string(), why })
 }
 
+/// So that a folder whose state is in a server is never taken for an empty one.
+fn note_elsewhere(data: &Path, postgres: &Postgres) -> Result<(), StoreError> {
+    let noted = std::fs::write(data.join(ELSEWHERE), format!("{}\n", postgres.address()));
+    noted.map_err(|error| StoreError::Unusable { path: data.display().to_string(), why: error.to_string() })
+}
+
+/// What was restored is in the server, if one was named.
+pub async fn restored(settings: &Settings) -> Result<(), StoreError> {
+    match settings.database.set() {
+        Some(url) => note_elsewhere(&settings.data.0, &Postgres::apart(&url.0, 1).await?),
+        None => Ok(()),
+    }
+}
+
 pub async fn open(settings: &Settings, data: &Path) -> Result<Database, StoreError> {
     if data.join(RESTORING).exists() {
         let why = "a restore did not get to its end here; run `mutirao backup restore` again".into();
@@ -96,8 +110,7 @@ pub async fn open(settings: &Settings, data: &Path) -> Result<Database, StoreErr
     }
     if let Some(url) = settings.database.set() {
         let postgres = Postgres::open(&url.0, &postgres_steps()).await?;
-        let noted = std::fs::write(data.join(ELSEWHERE), format!("{}\n", postgres.address()));
-        noted.map_err(|error| StoreError::Unusable { path: data.display().to_string(), why: error.to_string() })?;
+        note_elsewhere(data, &postgres)?;
         return Ok(postgres.into());
     }
     refuse_elsewhere(settings)?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mutirao_core::auth::Principal;
 use mutirao_core::envelope::shard_of;
 use mutirao_core::id::{JobKey, QueueName};
-use mutirao_core::job::{JobSpec, JobView};
+use mutirao_core::job::{Counts, JobSpec, JobState, JobView};
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 use mutirao_core::task::{Needs, Retry, TaskSpec};
 use mutirao_core::{Problem, Timestamp};
@@ -77,6 +77,7 @@ impl Jobs {
         can_ever_run(&queue, needs, fit.largest, &workers)?;
         let first = spec.spread.first();
         let created_at = self.0.clock.now();
+        let new = as_accepted(&spec, owner, trace.clone(), created_at);
         let owner = owner.clone();
         let job = tokio::task::spawn_blocking(move || new_job(spec, &defaults, owner, idempotency, trace, created_at))
             .await
@@ -108,7 +109,8 @@ impl Jobs {
             Created::New(key) => {
                 metrics::counter!(SUBMITTED).increment(1);
                 metrics::histogram!(SUBMIT).record(self.0.clock.monotonic().since(began).as_secs_f64());
-                Ok(Submitted::New(view(key).await?))
+                // It is accepted, whether or not it can be looked at now: whoever heard no would submit it again.
+                Ok(Submitted::New(view(key).await.unwrap_or(JobView { id: key, ..new })))
             }
             Created::Before(key) => Ok(Submitted::Before(view(key).await?)),
             Created::Taken(key) => Ok(Submitted::Joined(JobView { joined: true, ..view(key).await? })),
@@ -159,6 +161,30 @@ fn waits_of(spec: &JobSpec) -> Vec<(JobKey, Until)> {
     let ended = spec.after.iter().map(|job| (*job, Until::Ended));
     let waits: BTreeMap<JobKey, Until> = ended.chain(spec.after_ok.iter().map(|job| (*job, Until::Ok))).collect();
     waits.into_iter().collect()
+}
+
+/// How a job looks that was just written, but for its id.
+fn as_accepted(spec: &JobSpec, owner: &Principal, trace: String, created_at: Timestamp) -> JobView {
+    let tasks = spec.spread.count();
+    JobView {
+        id: JobKey(0),
+        name: spec.name.clone(),
+        queue: spec.queue.clone(),
+        owner: owner.name.clone(),
+        state: JobState::Waiting,
+        tasks,
+        counts: Counts { ready: tasks, ..Counts::default() },
+        created_at,
+        finished_at: None,
+        labels: spec.labels.clone(),
+        priority: spec.priority,
+        unique: spec.unique.clone(),
+        joined: false,
+        waits_for: spec.after.iter().chain(&spec.after_ok).copied().collect(),
+        reason: None,
+        trace,
+        task: Some(spec.task.clone()),
+    }
 }
 
 fn new_job(

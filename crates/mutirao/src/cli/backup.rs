@@ -74,11 +74,13 @@ pub async fn run(globals: &Globals, args: BackupArgs) -> Result<(), Failure> {
             out.note("it holds the admin token and the keys of local workers: keep it where only you can read it");
         }
         Verb::Restore { file, replace, server } => {
-            let place = database::place(&globals.config(server.given())?.settings);
+            let settings = globals.config(server.given())?.settings;
+            let place = database::place(&settings);
             let present = if replace { Present::Replace } else { Present::Refuse };
             let restored = backup::restore(&file, &place, present, &bar).await;
             bar.clear();
             let manifest = restored?;
+            database::restored(&settings).await.map_err(|error| Failure::failed(error.to_string()))?;
             out.answer(&manifest, told)?;
             let data = place.data.display();
             let database = if place.server.is_some() { " and the same database (MUTIRAO_DATABASE)" } else { "" };

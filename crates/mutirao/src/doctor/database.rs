@@ -7,7 +7,7 @@ use mutirao_store::postgres::{Checkup, check};
 use super::Finding;
 use crate::cli::size;
 use crate::config::{Config, Origin};
-use crate::database::{CONNECTIONS_MAX, file_in, postgres_steps};
+use crate::database::{CONNECTIONS_MAX, file_in, postgres_steps, refuse_elsewhere};
 
 /// Clocks of managers and their database that differ by more confuse whoever reads times.
 const SKEW_MS_MAX: i64 = 5_000;
@@ -24,6 +24,9 @@ pub async fn look(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
     // Someone who speaks to a server elsewhere has no database here, and needs none.
     if *config.values.origin("url") != Origin::Default {
         return Vec::new();
+    }
+    if let Err(error) = refuse_elsewhere(&config.settings) {
+        return vec![refused(&error)];
     }
     let file = file_in(&config.settings.data.0);
     let found = match std::fs::metadata(&file) {

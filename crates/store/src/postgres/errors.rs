@@ -107,6 +107,9 @@ fn remedy_for_refusal(code: &SqlState, said: &DbError) -> String {
             "check the user in the address, and the server's pg_hba.conf"
         }
         c if *c == SqlState::INVALID_CATALOG_NAME => "create the database first (createdb), or correct its name",
+        c if *c == SqlState::INSUFFICIENT_PRIVILEGE && line.contains("for database") => {
+            "let the user in: GRANT CONNECT ON DATABASE … TO it, or make it the database's owner"
+        }
         c if *c == SqlState::INSUFFICIENT_PRIVILEGE => {
             "let the user create tables there: GRANT CREATE, USAGE ON SCHEMA public TO it, or make it the database's owner"
         }
