@@ -114,7 +114,10 @@ fn a_backup_of_postgresql_comes_back_in_the_place_of_what_is_there_and_in_an_emp
     let data = dir.path().join("restored");
     good(&restore(&archive, &data, Some(other.url()), &[]));
     let forgotten = run(mutirao(&["doctor", "--data", data.to_str().unwrap()]));
-    assert!(forgotten.out.contains("MUTIRAO_DATABASE"), "a folder whose state is elsewhere is no empty one: {forgotten:?}");
+    assert!(
+        forgotten.out.contains("MUTIRAO_DATABASE"),
+        "a folder whose state is elsewhere is no empty one: {forgotten:?}"
+    );
     let restored = Installation::setup().data(&data).env("MUTIRAO_DATABASE", other.url()).start();
     before.is_whole_in(&restored);
 }
