@@ -71,11 +71,29 @@ pub async fn run(parts: Parts, stop: CancellationToken) -> Result<(), ResourceEr
         () = stop.cancelled() => {}
         () = act(&shards, &ports) => {}
     }
-    if let Some(tenure) = shards.tenure(THE_SHARD) {
-        shards.release(THE_SHARD, tenure.generation).await;
-    }
-    shards.leave().await;
+    leave(&shards).await;
     Ok(())
+}
+
+/// Gives the lease back. Leaves first: whoever only lets go is the next to claim it.
+async fn leave(shards: &Shards) {
+    let mut owned = shards.owned();
+    let let_go = async {
+        loop {
+            let held = owned.borrow_and_update().get(&THE_SHARD).map(|tenure| tenure.generation);
+            if let Some(generation) = held {
+                shards.release(THE_SHARD, generation).await;
+            }
+            if owned.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = shards.leave() => {}
+        () = let_go => {}
+    }
 }
 
 async fn join(parts: &Parts, stop: &CancellationToken) -> Result<Option<Shards>, ResourceError> {
