@@ -186,6 +186,11 @@ fn a_resource_manager_alone_is_let_in_once_and_changes_its_key_without_a_pause()
     });
     let said = Said::from(up.cli(&["submit", "--queue", "work", "--wait", "--", "echo", "hi"]));
     assert_eq!(said.out, "hi\n", "{said:?}");
+    // Its key may change before it has taken over from the one that was killed.
+    wait::until("it to act", SOON, || {
+        let status = json(&up.ok(&["--json", "elastic", "status"]));
+        status["holder"]["member"].as_str().is_some_and(|member| second.is(member))
+    });
     second.send(Signal::TERM);
     wait::until("it leaves, its nodes stay", SOON, || up.ok(&["elastic", "status"]).contains("no resource manager"));
     assert_eq!((nodes(&up).len(), up.worker_pids().len()), (1, 1));
