@@ -34,7 +34,7 @@ use crate::error::{ApiError, store_problem};
 use cache::Cache;
 use keys::ElasticKey;
 use nonces::{Nonces, Seen};
-use registry::{By, Newcomer, Registry, Token, Worker};
+use registry::{By, Enrolling, Newcomer, Registry, Token, Worker};
 use secret::Digest;
 use signature::Claim;
 
@@ -254,12 +254,12 @@ impl Auth {
             .add_enrolment(digest, duty, None, DEFAULT_NAMESPACE, expires_at, by)
             .await
             .map_err(store_problem)?;
-        Ok(Enrolment { token, queue, expires_at })
+        Ok(Enrolment { token, queue, expires_at, url: None })
     }
 
     /// Spends a one-time token. The same key that sends it again has the same answer, since the first may have got lost; any
-    /// other is refused.
-    pub async fn enrol(&self, enrol: &Enrol) -> Result<Worker, Problem> {
+    /// other is refused. One that was made for another queue than the worker means is not spent.
+    pub async fn enrol(&self, enrol: &Enrol, meant: Option<QueueName>) -> Result<Worker, Problem> {
         check_name(&enrol.name)?;
         let public_key = signature::read_public_key(&enrol.public_key)
             .ok_or_else(|| Problem::invalid("public_key", "is not an Ed25519 public key in base64"))?;
@@ -268,13 +268,18 @@ impl Auth {
                 .remedy("have an admin make a new enrolment")
         };
         let digest: Digest = secret::read_enrolment(&enrol.token).ok_or_else(refused)?;
-        let newcomer = Newcomer { id: WorkerId(secret::mint_worker_id()), public_key, name: enrol.name.clone() };
+        let id = WorkerId(secret::mint_worker_id());
+        let newcomer = Newcomer { id, public_key, name: enrol.name.clone(), queue: meant };
         let enrolled = self.registry.enrol(digest, newcomer, self.now()).await.map_err(store_problem)?;
-        // Whoever comes in again with an id given out before has another key now.
-        if let Some(worker) = &enrolled {
-            self.workers.forget(&worker.id);
+        match enrolled {
+            Enrolling::LetIn(worker) => {
+                // Whoever comes in again with an id given out before has another key now.
+                self.workers.forget(&worker.id);
+                Ok(worker)
+            }
+            Enrolling::Worthless => Err(refused()),
+            Enrolling::OtherDuty(duty) => Err(other_duty(&duty)),
         }
-        enrolled.ok_or_else(refused)
     }
 
     /// Makes sure that `admin.token` in the data folder holds a good admin token, and says where it is.
@@ -293,6 +298,16 @@ impl Auth {
 
 fn not_signed() -> Problem {
     Problem::unauthenticated("the signature is not that of an enrolled key").remedy("enrol with a new one-time token")
+}
+
+/// Of a token that was made for something else than the newcomer means.
+fn other_duty(duty: &Duty) -> Problem {
+    let (made_for, remedy) = match duty {
+        Duty::Tasks(queue) => (format!("for the queue \"{queue}\""), format!("start the worker with --queue {queue}")),
+        Duty::Checks(kinds) => (format!("for a checker, of {kinds}"), "start it with `mutirao role checker`".into()),
+    };
+    Problem::invalid("queue", format!("the one-time token is {made_for}"))
+        .remedy(format!("{remedy}: the token is still good"))
 }
 
 fn check_name(name: &str) -> Result<(), Problem> {

@@ -105,6 +105,7 @@ pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
         document: document.clone(),
         links: links.clone(),
         ways,
+        url: settings.url.clone(),
         link_places: Arc::new(Semaphore::new(settings.connections_max)),
         shutdown: shutdown.clone(),
     });

@@ -37,6 +37,8 @@ pub struct Parts {
     pub document: bytes::Bytes,
     pub links: TaskTracker,
     pub ways: Arc<dyn Ways>,
+    /// Where others reach this server.
+    pub url: Option<String>,
     pub link_places: Arc<Semaphore>,
     pub shutdown: CancellationToken,
 }

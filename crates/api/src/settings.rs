@@ -11,6 +11,8 @@ use crate::throttle::Rate;
 pub struct Settings {
     /// Names, besides `localhost` and plain addresses, that browsers and clients may call this server by.
     pub hosts: Vec<String>,
+    /// Where others reach this server, for workers elsewhere.
+    pub url: Option<String>,
     /// Requests of one principal.
     pub rate: Rate,
     /// Failed proofs of identity from one address.
@@ -35,6 +37,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             hosts: Vec::new(),
+            url: None,
             rate: Rate::new(500, 1_000),
             failures: Rate::new(1, 20),
             request_timeout: Duration::from_secs(60),

@@ -5,9 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use http::HeaderMap;
 use http::header::DATE;
 
-use mutirao_core::Timestamp;
 use mutirao_core::auth::{Enrol, Enrolled, Enrolment, EnrolmentSpec, KeyView, TokenCreated, TokenSpec, TokenView, Way};
 use mutirao_core::job::Page;
+use mutirao_core::{QueueName, Timestamp};
 use serde::Deserialize;
 
 use crate::error::ClientError;
@@ -48,9 +48,10 @@ impl Client {
         self.fetch(Call::post(Target::new("/v1/workers/enrolments"), Repeat::Never).json(spec)?).await
     }
 
-    /// Spends a one-time token.
-    pub async fn enrol(&self, enrol: &Enrol) -> Result<Enrolled, ClientError> {
-        self.fetch(Call::post(Target::new("/v1/workers/enrol"), Repeat::Never).json(enrol)?).await
+    /// Spends a one-time token, unless it was made for another queue than the worker means, if it says so.
+    pub async fn enrol(&self, enrol: &Enrol, queue: Option<&QueueName>) -> Result<Enrolled, ClientError> {
+        let target = Target::new("/v1/workers/enrol").arg("queue", queue);
+        self.fetch(Call::post(target, Repeat::Never).json(enrol)?).await
     }
 
     /// How the worker whose key this client has reaches the broker. A new answer makes a former one worthless.

@@ -235,6 +235,9 @@ pub struct Enrolment {
     /// Of a checker, the word `checks`.
     pub queue: String,
     pub expires_at: Timestamp,
+    /// Where the manager that made it is reached from elsewhere, as far as it knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
 }
 
 /// A worker's enrolled key as shown. It lets the worker in until it is revoked.

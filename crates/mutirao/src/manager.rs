@@ -142,7 +142,10 @@ impl Manager {
             clock,
             capabilities: vec![jobs.capability(), fleets.capability(), monitors.capability(), kv.capability()],
             ways,
-            settings: api_settings(settings, tls),
+            settings: mutirao_api::Settings {
+                url: Some(shown_url(settings, scheme, address)),
+                ..api_settings(settings, tls)
+            },
             shutdown: shutdown.clone(),
         })
         .await

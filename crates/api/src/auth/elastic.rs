@@ -122,7 +122,7 @@ impl Auth {
             .add_enrolment(digest, duty, worker, DEFAULT_NAMESPACE, expires_at, by)
             .await
             .map_err(store_problem)?;
-        Ok(Enrolment { token, queue: queue.to_string(), expires_at })
+        Ok(Enrolment { token, queue: queue.to_string(), expires_at, url: None })
     }
 }
 

@@ -6,7 +6,7 @@ use mutirao_core::{Timestamp, WorkerId};
 use mutirao_store::postgres::{Ask, Row, Transaction, text};
 use mutirao_store::{Migration, Postgres, StoreError};
 
-use super::registry::{By, ENROLMENT_KEPT_MS, Newcomer, Registry, Token, Worker};
+use super::registry::{By, ENROLMENT_KEPT_MS, Enrolling, Newcomer, Registry, Token, Worker};
 use super::secret::Digest;
 
 pub const MIGRATIONS: &[Migration] = &[
@@ -125,9 +125,18 @@ impl Registry for Postgres {
         Ok(tx.commit().await?)
     }
 
-    async fn enrol(&self, token: Digest, newcomer: Newcomer, at: Timestamp) -> Result<Option<Worker>, StoreError> {
+    async fn enrol(&self, token: Digest, newcomer: Newcomer, at: Timestamp) -> Result<Enrolling, StoreError> {
         let mut connection = self.connection().await?;
         let tx = connection.begin().await?;
+        if let Some(meant) = &newcomer.queue {
+            let look = "SELECT queue, checks FROM api_enrolments
+                        WHERE token_hash = $1 AND used_at IS NULL AND expires_at > $2";
+            let made_for =
+                tx.row(look, &[&token.0.as_slice(), &at.0]).await?.map(|row| duty_in(&row, 0)).transpose()?;
+            if let Some(other) = made_for.filter(|duty| *duty != Duty::Tasks(meant.clone())) {
+                return Ok(Enrolling::OtherDuty(other));
+            }
+        }
         // Whoever comes second waits for the row, and finds it used.
         let spent = tx
             .row(
@@ -136,9 +145,12 @@ impl Registry for Postgres {
                 &[&token.0.as_slice(), &at.0],
             )
             .await?;
-        let Some(spent) = spent else { return spent_before(&tx, &token, &newcomer, at).await };
+        let Some(spent) = spent else {
+            let before = spent_before(&tx, &token, &newcomer, at).await?;
+            return Ok(before.map_or(Enrolling::Worthless, Enrolling::LetIn));
+        };
         let (namespace, duty): (String, _) = (spent.try_get(0)?, duty_in(&spent, 1)?);
-        let Newcomer { id, public_key, name } = newcomer;
+        let Newcomer { id, public_key, name, .. } = newcomer;
         let id = spent.try_get::<_, Option<String>>(3)?.map_or(id, WorkerId);
         // Only an id that was given out before can be there already.
         let let_in = tx
@@ -151,13 +163,13 @@ impl Registry for Postgres {
             )
             .await?;
         if let_in == 0 {
-            return Ok(None);
+            return Ok(Enrolling::Worthless);
         }
         let used = "UPDATE api_enrolments SET used_by = $2 WHERE token_hash = $1";
         tx.run(used, &[&token.0.as_slice(), &id.0]).await?;
         audit(&tx, &By { who: id.0.clone(), at }, "worker.enrol", duty.queue()).await?;
         tx.commit().await?;
-        Ok(Some(Worker { id, public_key, name, namespace, duty, enrolled_at: at, revoked_at: None }))
+        Ok(Enrolling::LetIn(Worker { id, public_key, name, namespace, duty, enrolled_at: at, revoked_at: None }))
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

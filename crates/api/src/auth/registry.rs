@@ -99,6 +99,18 @@ pub struct Newcomer {
     pub id: WorkerId,
     pub public_key: [u8; 32],
     pub name: String,
+    /// The queue that it means to work for, when it says so.
+    pub queue: Option<QueueName>,
+}
+
+/// What came of an enrolment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Enrolling {
+    LetIn(Worker),
+    /// There is no such token, or it is spent or too old, or made for a worker that was revoked meanwhile.
+    Worthless,
+    /// It was made for this, and the newcomer means another queue. It is not spent.
+    OtherDuty(Duty),
 }
 
 /// Who changes something, and when: what the audit line says.
@@ -143,10 +155,9 @@ pub trait Registry: ElasticKeys + Upkeep {
         by: By,
     ) -> Result<(), StoreError>;
 
-    /// Spends a one-time token. None when there is no such token, or it is spent by another key or too old, or made for a
-    /// worker that was revoked meanwhile or has come in with another key. The worker has the id that the token was made for,
-    /// if any; spent again by the same key, it is the same worker.
-    async fn enrol(&self, token: Digest, newcomer: Newcomer, at: Timestamp) -> Result<Option<Worker>, StoreError>;
+    /// Spends a one-time token, unless the newcomer means another queue. The worker has the id that the token was made for, if
+    /// any; spent again by the same key, it is the same worker.
+    async fn enrol(&self, token: Digest, newcomer: Newcomer, at: Timestamp) -> Result<Enrolling, StoreError>;
 
     /// Whether the store answers at all.
     async fn ping(&self) -> Result<(), StoreError>;

@@ -7,7 +7,7 @@ use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::registry::{By, ENROLMENT_KEPT_MS, Newcomer, Registry, Token, Worker};
+use super::registry::{By, ENROLMENT_KEPT_MS, Enrolling, Newcomer, Registry, Token, Worker};
 use super::secret::Digest;
 
 pub const MIGRATIONS: &[Migration] = &[
@@ -152,8 +152,20 @@ impl Registry for Sqlite {
         .await
     }
 
-    async fn enrol(&self, token: Digest, newcomer: Newcomer, at: Timestamp) -> Result<Option<Worker>, StoreError> {
+    async fn enrol(&self, token: Digest, newcomer: Newcomer, at: Timestamp) -> Result<Enrolling, StoreError> {
         self.write(move |sql| {
+            if let Some(meant) = &newcomer.queue {
+                let made_for = sql
+                    .prepare_cached(
+                        "SELECT queue, checks FROM api_enrolments
+                         WHERE token_hash = ?1 AND used_at IS NULL AND expires_at > ?2",
+                    )?
+                    .query_row(params![token.0, at.0], |row| duty_in(row, 0))
+                    .optional()?;
+                if let Some(other) = made_for.filter(|duty| *duty != Duty::Tasks(meant.clone())) {
+                    return Ok(Enrolling::OtherDuty(other));
+                }
+            }
             let spent = sql
                 .prepare_cached(
                     "UPDATE api_enrolments SET used_at = ?2
@@ -163,8 +175,11 @@ impl Registry for Sqlite {
                     Ok((row.get::<_, String>(0)?, duty_in(row, 1)?, row.get::<_, Option<String>>(3)?))
                 })
                 .optional()?;
-            let Some((namespace, duty, worker)) = spent else { return spent_before(sql, &token, &newcomer, at) };
-            let Newcomer { id, public_key, name } = newcomer;
+            let Some((namespace, duty, worker)) = spent else {
+                let before = spent_before(sql, &token, &newcomer, at)?;
+                return Ok(before.map_or(Enrolling::Worthless, Enrolling::LetIn));
+            };
+            let Newcomer { id, public_key, name, .. } = newcomer;
             let id = worker.map_or(id, WorkerId);
             // Only an id that was given out before can be there already.
             let let_in = sql
@@ -179,12 +194,13 @@ impl Registry for Sqlite {
                 // Whoever is refused has not spent it.
                 sql.prepare_cached("UPDATE api_enrolments SET used_at = NULL WHERE token_hash = ?1")?
                     .execute([token.0])?;
-                return Ok(None);
+                return Ok(Enrolling::Worthless);
             }
             sql.prepare_cached("UPDATE api_enrolments SET used_by = ?2 WHERE token_hash = ?1")?
                 .execute(params![token.0, id.0])?;
             audit(sql, &By { who: id.0.clone(), at }, "worker.enrol", duty.queue())?;
-            Ok(Some(Worker { id, public_key, name, namespace, duty, enrolled_at: at, revoked_at: None }))
+            let worker = Worker { id, public_key, name, namespace, duty, enrolled_at: at, revoked_at: None };
+            Ok(Enrolling::LetIn(worker))
         })
         .await
     }

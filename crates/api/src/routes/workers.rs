@@ -5,8 +5,9 @@ use axum::http::{Extensions, StatusCode};
 use axum::{Extension, Json};
 use mutirao_core::auth::{Enrol, Enrolled, Enrolment, EnrolmentSpec, KeyView, Way};
 use mutirao_core::job::Page;
-use mutirao_core::{Problem, WorkerId};
+use mutirao_core::{Problem, QueueName, WorkerId};
 use mutirao_surface::{Args, Body, PageArgs, Part, Rejection, only};
+use serde::Deserialize;
 
 use super::{SharedParts, page_of};
 use crate::auth::registry::Worker;
@@ -23,20 +24,32 @@ pub async fn create_enrolment(
     Body(spec): Body<EnrolmentSpec>,
 ) -> Result<(StatusCode, Json<Enrolment>), Rejection> {
     let enrolment = parts.auth.invite(spec.duty(), &caller.id).await?;
+    let enrolment = Enrolment { url: parts.url.clone(), ..enrolment };
     Ok((StatusCode::CREATED, Json(enrolment)))
 }
 
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct EnrolArgs {
+    /// The queue that the worker means to work for: a token for another is not spent.
+    #[param(value_type = Option<String>)]
+    queue: Option<QueueName>,
+}
+
 /// Makes a worker known by its key. The one-time token in the body is the proof, and is spent.
-#[utoipa::path(post, path = "/v1/workers/enrol", tag = "workers", security(()), request_body = Enrol, responses(
-    (status = 201, body = Enrolled),
-    (status = 401, body = Problem, content_type = "application/problem+json"),
+#[utoipa::path(post, path = "/v1/workers/enrol", tag = "workers", security(()), params(EnrolArgs), request_body = Enrol,
+    responses(
+        (status = 201, body = Enrolled),
+        (status = 401, body = Problem, content_type = "application/problem+json"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "Not valid, or the token is for another queue."),
 ))]
 pub async fn enrol(
     State(parts): State<SharedParts>,
     extensions: Extensions,
+    Args(args): Args<EnrolArgs>,
     Body(enrol): Body<Enrol>,
 ) -> Result<(StatusCode, Json<Enrolled>), Rejection> {
-    match parts.auth.enrol(&enrol).await {
+    match parts.auth.enrol(&enrol, args.queue).await {
         Ok(worker) => {
             tracing::info!(worker = %worker.id, duty = %worker.duty, name = worker.name, "a worker enrolled");
             let (queue, checks) = (worker.duty.queue().to_owned(), worker.duty.checks().cloned());

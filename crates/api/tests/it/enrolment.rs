@@ -72,6 +72,18 @@ async fn a_bad_key_or_name_does_not_spend_the_token() {
 }
 
 #[tokio::test]
+async fn a_worker_that_means_another_queue_is_told_and_its_token_is_not_spent() {
+    let server = Server::start().await;
+    let enrolment = server.api.auth().create_enrolment(&"night".parse().unwrap(), "test").await.unwrap();
+    let spend = enrol(&enrolment.token, &new_key());
+    let mistyped = server.ask("POST", "/v1/workers/enrol?queue=nigth").json(&spend).send().await.unwrap();
+    let problem = problem(mistyped, 422).await;
+    assert!(problem.line().contains("for the queue \"night\"") && problem.line().contains("still good"), "{problem:?}");
+    let right = server.ask("POST", "/v1/workers/enrol?queue=night").json(&spend).send().await.unwrap();
+    assert_eq!(right.status(), 201);
+}
+
+#[tokio::test]
 async fn a_bad_queue_is_named() {
     let server = Server::start().await;
     let admin = server.token(Role::Admin).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mutirao_api::auth::keys::{Added, ElasticKey, KEYS_GOOD_MAX};
-use mutirao_api::auth::registry::{By, Newcomer, Registry, Token, Worker, open};
+use mutirao_api::auth::registry::{By, Enrolling, Newcomer, Registry, Token, Worker, open};
 use mutirao_api::auth::secret::Digest;
 use mutirao_api::{MIGRATIONS, POSTGRES_MIGRATIONS};
 use mutirao_core::auth::{Duty, Role};
@@ -118,18 +118,26 @@ async fn a_one_time_token_lets_one_worker_in(registry: Arc<dyn Registry>) {
         .add_enrolment(digest, Duty::Tasks(queue.clone()), None, "default", Timestamp(100), by("ana", 10))
         .await
         .unwrap();
-    let newcomer = |n: u8| Newcomer { id: WorkerId(format!("w{n}")), public_key: [n; 32], name: "w".into() };
-    assert!(registry.enrol(digest, newcomer(9), Timestamp(100)).await.unwrap().is_none(), "too late");
-    assert!(registry.enrol(Digest::of("other"), newcomer(9), Timestamp(50)).await.unwrap().is_none());
+    let newcomer =
+        |n: u8| Newcomer { id: WorkerId(format!("w{n}")), public_key: [n; 32], name: "w".into(), queue: None };
+    let worthless = Enrolling::Worthless;
+    assert_eq!(registry.enrol(digest, newcomer(9), Timestamp(100)).await.unwrap(), worthless, "too late");
+    assert_eq!(registry.enrol(Digest::of("other"), newcomer(9), Timestamp(50)).await.unwrap(), worthless);
+    let mistaken = Newcomer { queue: Some("gpus".parse().unwrap()), ..newcomer(9) };
+    let other = registry.enrol(digest, mistaken, Timestamp(50)).await.unwrap();
+    assert_eq!(other, Enrolling::OtherDuty(Duty::Tasks(queue.clone())), "and it is not spent");
     let racing: Vec<_> = (0..4)
         .map(|n| {
-            let (registry, newcomer) = (registry.clone(), newcomer(n));
+            let (registry, newcomer) = (registry.clone(), Newcomer { queue: Some(queue.clone()), ..newcomer(n) });
             tokio::spawn(async move { registry.enrol(digest, newcomer, Timestamp(50)).await.unwrap() })
         })
         .collect();
     let mut let_in = Vec::new();
     for racer in racing {
-        let_in.extend(racer.await.unwrap());
+        match racer.await.unwrap() {
+            Enrolling::LetIn(worker) => let_in.push(worker),
+            refused => assert_eq!(refused, Enrolling::Worthless),
+        }
     }
     let [worker] = &let_in[..] else { panic!("{let_in:?}") };
     assert_eq!((&worker.duty, worker.enrolled_at), (&Duty::Tasks(queue), Timestamp(50)));

@@ -68,7 +68,12 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
     match args.verb {
         Verb::List => {
             let now = SystemClock.now();
-            out.answer(&client.workers().await?, |workers| shown::workers(workers, now))
+            out.answer(&client.workers().await?, |workers| shown::workers(workers, now))?;
+            // Time in which nobody could be heard counts against no worker, so the list alone looks like peace.
+            if client.ready().await.is_err_and(|error| error.to_string().contains("broker: ")) {
+                out.note("the broker is away: this is how workers stood when they were last heard; `mutirao doctor` says more");
+            }
+            Ok(())
         }
         Verb::Show { worker } => {
             let now = SystemClock.now();
@@ -100,11 +105,19 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
             client.queue(&queue).await?;
             let enrolment = client.create_enrolment(&EnrolmentSpec { queue, checks: None }).await?;
             out.answer(&enrolment, |enrolment| enrolment.token.clone())?;
-            let (url, queue) = (client.url(), &enrolment.queue);
+            let queue = &enrolment.queue;
+            let url = from_elsewhere(client.url(), enrolment.url.as_deref());
             out.note(format!("good once, until {}. On the worker's machine:", enrolment.expires_at));
             out.note(format!(
                 "  MUTIRAO_ENROL_TOKEN=… mutirao role worker --url {url} --queue {queue} --dir ./mutirao-worker"
             ));
+            if is_here_only(url) {
+                out.note(
+                    "only this machine reaches that address: for others, start the manager with --listen 0.0.0.0:7070",
+                );
+            } else if url != client.url() {
+                out.note("that is where the manager takes itself to be reached; if others know it by another name, set api.url");
+            }
             Ok(())
         }
         Verb::Keys { limit, cursor } => {
@@ -121,5 +134,33 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
             out.note(format!("the key of {worker} is worthless now; its link closes within seconds"));
             Ok(())
         }
+    }
+}
+
+/// Where a worker on another machine goes: where we went, unless that leads nowhere from there and the manager knows better.
+fn from_elsewhere<'a>(ours: &'a str, shown: Option<&'a str>) -> &'a str {
+    match shown {
+        Some(shown) if is_here_only(ours) => shown,
+        _ => ours,
+    }
+}
+
+fn is_here_only(url: &str) -> bool {
+    let host = url.split_once("://").map_or(url, |(_, rest)| rest);
+    host.starts_with("127.") || host.starts_with("[::1]") || host.starts_with("localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_invited_is_sent_where_others_reach_the_manager() {
+        let shown = Some("https://lab.example.org:7070");
+        assert_eq!(from_elsewhere("http://127.0.0.1:7070", shown), "https://lab.example.org:7070");
+        assert_eq!(from_elsewhere("http://localhost:7070", shown), "https://lab.example.org:7070");
+        assert_eq!(from_elsewhere("https://balancer:1", shown), "https://balancer:1", "that way was good for us");
+        assert_eq!(from_elsewhere("http://[::1]:1", None), "http://[::1]:1");
+        assert!(is_here_only("http://127.0.0.1:1") && !is_here_only("http://10.0.0.1:1"));
     }
 }

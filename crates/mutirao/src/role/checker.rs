@@ -59,7 +59,7 @@ pub async fn run(globals: &Globals, args: CheckerArgs) -> Result<(), Failure> {
         (Some(identity), _) => identity,
         (None, Ok(token)) if !token.is_empty() => {
             let name = args.name.clone().unwrap_or_else(machine::host_name);
-            identity::enrol(&Client::trusting(&url, Credentials::None, &trust)?, &dir, name, token).await?
+            identity::enrol(&Client::trusting(&url, Credentials::None, &trust)?, &dir, name, None, token).await?
         }
         (None, _) => return Err(nobody(&dir)),
     };

@@ -55,10 +55,16 @@ pub fn load(dir: &Path) -> Result<Option<Identity>, Failure> {
     Ok(Some(Identity { worker: kept.worker, queue: kept.queue, checks: kept.checks, key }))
 }
 
-/// Spends a one-time token on a new identity, and keeps it.
-pub async fn enrol(client: &Client, dir: &Path, name: String, token: String) -> Result<Identity, Failure> {
+/// Spends a one-time token on a new identity, and keeps it. A token for another queue is not spent.
+pub async fn enrol(
+    client: &Client,
+    dir: &Path,
+    name: String,
+    queue: Option<&QueueName>,
+    token: String,
+) -> Result<Identity, Failure> {
     let key = WorkerKey::generate();
-    let enrolled = client.enrol(&Enrol { token, public_key: key.public_base64(), name }).await?;
+    let enrolled = client.enrol(&Enrol { token, public_key: key.public_base64(), name }, queue).await?;
     let queue = enrolled.queue.parse().map_err(|error: mutirao_core::id::BadId| Failure::failed(error.to_string()))?;
     let identity = Identity { worker: enrolled.worker, queue, checks: enrolled.checks, key };
     keep(dir, &identity).map_err(|error| Failure::failed(format!("cannot keep {}: {error}", file(dir).display())))?;

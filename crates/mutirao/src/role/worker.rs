@@ -94,7 +94,8 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
     config.host = machine::host_name();
     config.idle_end = args.idle_end.map(|span| span.0);
     config.keeper = Some(start_keeper(&config)?);
-    if parent.is_some() {
+    let launched = parent.is_some();
+    if launched {
         // An orphan waits with its last reports for a manager to come back.
         config.limits.goodbye_wait_max = ORPHAN_WAIT;
     }
@@ -113,14 +114,20 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
         }
     };
     let work = mutirao_worker::run(config, reach.broker(), Arc::new(blobs), clock.clone(), dice, stop);
+    let refused = async {
+        // One that was launched is told by whoever launched it, and has time to go.
+        if launched { std::future::pending().await } else { reach.refused(&*clock).await }
+    };
     let ended = tokio::select! {
-        ended = work => ended,
+        ended = work => ended.map_err(|error| Failure::failed(error.to_string())),
         () = watching => Ok(()),
         () = heeding => Ok(()),
+        // What it runs is somebody else's by now, and nobody would take its reports.
+        why = refused => Err(turned_away(&dir, &args, &why)),
     };
     reach.close();
     telemetry::stop(telemetry).await;
-    ended.map_err(|error| Failure::failed(error.to_string()))
+    ended
 }
 
 fn take_folder(dir: &Path) -> Result<FolderLock, Failure> {
@@ -165,7 +172,8 @@ async fn become_known(
         (Some(identity), _) => identity,
         (None, Some(token)) => {
             let name = args.name.clone().unwrap_or_else(machine::host_name);
-            identity::enrol(&Client::trusting(url, Credentials::None, trust)?, dir, name, token).await?
+            let client = Client::trusting(url, Credentials::None, trust)?;
+            identity::enrol(&client, dir, name, Some(&args.queue), token).await?
         }
         (None, None) => return Err(identity::none_yet(dir)),
     };
@@ -232,7 +240,11 @@ fn turned_away(dir: &Path, args: &WorkerArgs, why: &str) -> Failure {
         identity::forget(dir);
         "it enrols anew".into()
     } else {
-        format!("if it is not known there any more, remove {}/identity and enrol it anew", dir.display())
+        format!(
+            "its key was revoked or is not known there; to let it in again, remove {}/identity and enrol it with a token of \
+             `mutirao worker invite`",
+            dir.display()
+        )
     };
     Failure::new(Exit::NotAllowed, format!("the manager does not let this worker in: {why}; {remedy}"))
 }

@@ -11,6 +11,7 @@ mod elastic;
 mod faults;
 mod growing;
 mod kv;
+mod letting_in;
 mod merging;
 mod metrics;
 mod monitors;

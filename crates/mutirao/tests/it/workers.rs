@@ -13,13 +13,13 @@ use crate::said::{SOON, Said, mutirao, run};
 pub struct Worker(pub Child);
 
 impl Worker {
-    fn start(up: &Installation, dir: &str, queue: &str, token: Option<&str>) -> Self {
+    pub fn start(up: &Installation, dir: &str, queue: &str, token: Option<&str>) -> Self {
         let mut command = up.command(&["role", "worker", "--url", &up.url(), "--dir", dir, "--queue", queue]);
         command.envs(token.map(|token| ("MUTIRAO_ENROL_TOKEN", token)));
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
-    fn stop(mut self) -> Option<i32> {
+    pub fn stop(mut self) -> Option<i32> {
         kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
         self.0.wait().unwrap().code()
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
+use mutirao_core::Problem;
 use mutirao_core::clock::{Clock, ClockExt};
 use mutirao_core::dice::Dice;
 use mutirao_tls::Fault;
@@ -70,7 +71,10 @@ pub(super) async fn keep_up(
                 backoff(failures)
             }
             Err(NoSocket::Refused(why)) => {
-                tracing::warn!(url, why, "the link is refused");
+                // Said once, and not every few seconds.
+                if !matches!(&*core.status.borrow(), LinkState::Refused(_)) {
+                    tracing::warn!(url, why, "the link is refused");
+                }
                 core.status.send_replace(LinkState::Refused(why));
                 WAIT_LONGEST
             }
@@ -115,8 +119,13 @@ async fn dial(server: &Server, authorize: &Authorize, clock: &dyn Clock) -> Resu
 
 fn answered(response: &Response<Option<Vec<u8>>>) -> NoSocket {
     let body = String::from_utf8_lossy(response.body().as_deref().unwrap_or_default());
-    let body: String = body.chars().take(REASON_CHARS_MAX).collect();
-    let why = format!("{} {}", response.status(), body.trim()).trim_end().to_owned();
+    let why = match serde_json::from_str::<Problem>(&body) {
+        Ok(problem) => problem.line(),
+        Err(_) => {
+            let body: String = body.chars().take(REASON_CHARS_MAX).collect();
+            format!("{} {}", response.status(), body.trim()).trim_end().to_owned()
+        }
+    };
     match response.status() {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => NoSocket::Refused(why),
         // How a server that speaks TLS answers those who do not.

@@ -26,7 +26,7 @@ fn enrol(up: &Installation) -> Signer {
     let enrol = Enrol { token, public_key: key.public_base64(), name: "rogue".into() };
     let client = Client::new(&up.url(), Credentials::None).expect("a client");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let enrolled = runtime.block_on(client.enrol(&enrol)).expect("it is let in");
+    let enrolled = runtime.block_on(client.enrol(&enrol, None)).expect("it is let in");
     Signer::new(enrolled.worker, key, SystemClock::shared())
 }
 
