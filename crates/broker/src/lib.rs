@@ -15,6 +15,7 @@ use bytes::Bytes;
 
 mod backoff;
 mod inbox;
+mod letters;
 pub mod link;
 pub mod memory;
 pub mod rabbit;
@@ -22,6 +23,7 @@ mod segments;
 #[cfg(feature = "suite")]
 pub mod suite;
 
+pub use letters::{DeadLetter, LetterId, Letters};
 pub use memory::{Limits, Memory};
 pub use rabbit::Rabbit;
 
@@ -87,13 +89,6 @@ pub struct Delivery {
     pub redelivered: bool,
 }
 
-/// A rejected message and why.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct DeadLetter {
-    pub body: Bytes,
-    pub reason: String,
-}
-
 /// One record of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -112,6 +107,12 @@ pub trait Broker: Send + Sync + 'static {
         Ok(())
     }
 
+    /// What is known to be wrong with a work queue, or with the way to it: the other side may be there and yet refuse it.
+    /// For people, as [`reachable`](Self::reachable) is.
+    fn trouble(&self, _queue: &Name) -> Option<BrokerError> {
+        self.reachable().err()
+    }
+
     /// Puts messages at the tail of a work queue, in order, and returns once the broker has them all. After an error
     /// any prefix of them may have arrived.
     async fn publish(&self, queue: &Name, batch: Vec<Bytes>) -> Result<(), BrokerError>;
@@ -125,8 +126,14 @@ pub trait Broker: Send + Sync + 'static {
     /// is gone; one that is named again comes into being again.
     async fn delete(&self, queue: &Name) -> Result<Deletion, BrokerError>;
 
-    /// The oldest dead letters of a queue, at most `limit`; they stay.
+    /// The oldest dead letters of a queue, at most `limit`; they stay, and stay in their order.
     async fn dead_letters(&self, queue: &Name, limit: u32) -> Result<Vec<DeadLetter>, BrokerError>;
+
+    /// How many dead letters a queue has. A queue that is not there has none, and does not come into being by this.
+    async fn count_dead_letters(&self, queue: &Name) -> Result<u64, BrokerError>;
+
+    /// Removes dead letters for good, and says how many. The others stay in their order.
+    async fn remove_dead_letters(&self, queue: &Name, which: &Letters) -> Result<u64, BrokerError>;
 
     /// Sends to whoever is subscribed now. Nobody waits for it and it is not kept.
     async fn announce(&self, topic: &Name, body: Bytes) -> Result<(), BrokerError>;

@@ -17,7 +17,7 @@ use mutirao_core::limits::{MESSAGE_BYTES_MAX, NAME_CHARS_MAX};
 use parking_lot::RwLock;
 
 use crate::segments::Logs;
-use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Name, Record, Subscription};
+use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Letters, Name, Record, Subscription};
 use fanout::Topic;
 use work::Lane;
 
@@ -186,6 +186,16 @@ impl Broker for Memory {
 
     async fn dead_letters(&self, queue: &Name, limit: u32) -> Result<Vec<DeadLetter>, BrokerError> {
         Ok(self.lane(queue)?.dead_letters(limit))
+    }
+
+    async fn count_dead_letters(&self, queue: &Name) -> Result<u64, BrokerError> {
+        check_name(queue)?;
+        Ok(self.lanes.read().get(queue).map_or(0, |lane| lane.counts().dead))
+    }
+
+    async fn remove_dead_letters(&self, queue: &Name, which: &Letters) -> Result<u64, BrokerError> {
+        check_name(queue)?;
+        Ok(self.lanes.read().get(queue).map_or(0, |lane| lane.remove_dead_letters(which)))
     }
 
     async fn announce(&self, topic: &Name, body: Bytes) -> Result<(), BrokerError> {

@@ -20,9 +20,11 @@
 //! own is checked by whoever reads it ([`vouch`]).
 
 mod consumer;
+mod denied;
 mod dial;
 mod fanout;
 mod greeting;
+mod letters;
 mod line;
 mod logs;
 pub mod management;
@@ -30,6 +32,7 @@ mod names;
 mod post;
 mod probe;
 mod pulse;
+mod refusals;
 mod topology;
 mod trouble;
 mod vouch;
@@ -42,9 +45,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use mutirao_core::{Clock, Dice};
 use mutirao_tls::Trust;
+use tokio::sync::Semaphore;
 
 use crate::memory::refused;
-use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Limits, Name, Record, Subscription};
+use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Letters, Limits, Name, Record, Subscription};
 use consumer::{Holders, RabbitConsumer};
 use dial::Dial;
 pub use dial::{Renew, check_url, user_in};
@@ -54,6 +58,8 @@ use logs::{LogName, Logs};
 use names::Names;
 pub use names::PREFIX_DEFAULT;
 use post::Post;
+pub use probe::Extent;
+use refusals::Refusals;
 
 /// How to reach RabbitMQ, and how much may be put there.
 pub struct Config {
@@ -111,6 +117,9 @@ struct Inner {
     taking: Line,
     post: Post,
     holders: Holders,
+    refusals: Refusals,
+    /// Whoever looks at dead letters has them for that while.
+    looking: Semaphore,
     logs: Logs,
 }
 
@@ -126,12 +135,14 @@ impl Rabbit {
             limits,
             part,
             dial: dial.clone(),
+            refusals: Refusals::new(clock.clone()),
             clock,
             dice,
             giving: Line::new("sending", dial.clone()),
             taking: Line::new("receiving", dial.clone()),
             post: Post::new(),
             holders: Holders::default(),
+            looking: Semaphore::new(1),
             logs: Logs::new(dial, limits),
         };
         inner.giving.connect().await?;
@@ -151,9 +162,11 @@ impl Rabbit {
         Dial::new(&config.url, &config.trust, None, config.clock, config.dice)?.look().await
     }
 
-    /// Whether the queues that are needed can be had: makes one of each kind, and takes them away again.
-    pub async fn probe(config: Config) -> Result<(), BrokerError> {
-        probe::probe(&Dial::new(&config.url, &config.trust, None, config.clock, config.dice)?, &config.prefix).await
+    /// Whether everything can be done that a manager does: with queues and an exchange of its own, which go again. Names
+    /// every permission that is lacking, and the command that grants them.
+    pub async fn probe(config: Config, extent: Extent) -> Result<(), BrokerError> {
+        let dial = Dial::new(&config.url, &config.trust, None, config.clock, config.dice)?;
+        probe::probe(&dial, &config.prefix, extent).await
     }
 
     /// As whom we are known at the server. Other managers believe what we pass on only if they have the same user.
@@ -193,6 +206,11 @@ impl Broker for Rabbit {
         if up.is_blocked() { Err(short_of_room()) } else { Ok(()) }
     }
 
+    fn trouble(&self, queue: &Name) -> Option<BrokerError> {
+        let refused = || self.0.refusals.of(&self.0.names.whole(queue));
+        self.reachable().err().or_else(refused)
+    }
+
     async fn publish(&self, queue: &Name, batch: Vec<Bytes>) -> Result<(), BrokerError> {
         self.0.publish(queue, &batch).await
     }
@@ -215,6 +233,14 @@ impl Broker for Rabbit {
 
     async fn dead_letters(&self, queue: &Name, limit: u32) -> Result<Vec<DeadLetter>, BrokerError> {
         self.0.dead_letters(queue, limit).await
+    }
+
+    async fn count_dead_letters(&self, queue: &Name) -> Result<u64, BrokerError> {
+        self.0.count_dead_letters(queue).await
+    }
+
+    async fn remove_dead_letters(&self, queue: &Name, which: &Letters) -> Result<u64, BrokerError> {
+        self.0.remove_dead_letters(queue, which).await
     }
 
     async fn announce(&self, topic: &Name, body: Bytes) -> Result<(), BrokerError> {

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use mutirao_core::SystemClock;
 use mutirao_core::clock::{Clock, ClockExt};
 
-use crate::{Broker, BrokerError, Consumer, Counts, Deletion, Delivery, Name, Shared};
+use crate::{Broker, BrokerError, Consumer, Counts, Deletion, Delivery, Letters, Name, Shared};
 
 /// The broker under test and its surroundings.
 #[async_trait]
@@ -131,6 +131,8 @@ macro_rules! broker_suite {
             queues::what_a_dropped_consumer_held_returns_in_order_and_marked,
             queues::ack_through_settles_everything_up_to_its_tag_and_nothing_after,
             queues::a_rejected_message_becomes_a_dead_letter_and_its_neighbours_go_on,
+            queues::dead_letters_stay_in_their_order_however_often_and_how_many_of_them_are_looked_at,
+            queues::dead_letters_are_removed_one_by_its_id_or_all_and_the_others_keep_their_order,
             queues::counts_follow_what_happens,
             queues::a_deleted_queue_is_gone_with_all_that_lay_in_it_and_one_in_use_stays,
             queues::work_is_shared_between_consumers_with_credit,

@@ -8,7 +8,8 @@ use serde::Serialize;
 use mutirao_core::blobs::LogStream;
 use mutirao_core::dice::os_random;
 use mutirao_core::job::{
-    DeadTask, JobSpec, JobState, JobView, Letter, LogPiece, Page, Retried, TaskState, TaskView, WorkerView,
+    DeadTask, JobSpec, JobState, JobView, Letter, LetterCount, LettersRemoved, LogPiece, Page, Retried, TaskState,
+    TaskView, WorkerView,
 };
 use mutirao_core::shard::ShardView;
 use mutirao_core::{JobKey, QueueName, TaskKey};
@@ -214,6 +215,21 @@ impl Client {
     pub async fn letters(&self, name: &QueueName, limit: u32) -> Result<Vec<Letter>, ClientError> {
         let target = Target::new("/v1/queues").part(name).part("letters").arg("limit", Some(limit));
         self.fetch(Call::get(target)).await
+    }
+
+    /// How many dead letters lie on which ways.
+    pub async fn letter_counts(&self) -> Result<Vec<LetterCount>, ClientError> {
+        self.fetch(Call::get(Target::new("/v1/letters"))).await
+    }
+
+    /// Removes all dead letters on the ways of a queue.
+    pub async fn remove_letters(&self, name: &QueueName) -> Result<LettersRemoved, ClientError> {
+        self.fetch(Call::delete(Target::new("/v1/queues").part(name).part("letters"))).await
+    }
+
+    /// Removes one of them, and others that are the same.
+    pub async fn remove_letter(&self, name: &QueueName, id: &str) -> Result<LettersRemoved, ClientError> {
+        self.fetch(Call::delete(Target::new("/v1/queues").part(name).part("letters").part(id))).await
     }
 
     /// Who owns which share of the queues, as the manager that answers sees it.

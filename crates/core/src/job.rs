@@ -308,12 +308,32 @@ pub struct Retried {
 /// A message that somebody could not make sense of, as the broker keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Letter {
+    /// By which it can be removed. The same message twice has one id.
+    #[serde(default)]
+    pub id: String,
     /// The broker's queue that it came by: `tasks.<queue>` or `results.jobs.<shard>`.
     pub way: String,
     pub reason: String,
     pub bytes: u64,
     /// How it begins.
     pub text: String,
+}
+
+/// How many such messages lie on one way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct LetterCount {
+    /// The broker's queue that they came by: `tasks.<queue>` or `results.jobs.<shard>`.
+    pub way: String,
+    /// A queue that uses this way; reports of several queues come by one.
+    #[schema(value_type = String)]
+    pub queue: QueueName,
+    pub letters: u64,
+}
+
+/// How many of them were removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct LettersRemoved {
+    pub letters: u64,
 }
 
 /// Some of what a task wrote to one of its streams: whole lines, unless the task has no more to say or the line is very long.

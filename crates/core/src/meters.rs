@@ -1,6 +1,9 @@
 //! What can be measured, as plain data: each crate lists its own, and whoever serves them says so in `HELP` and `TYPE`.
 //! Names follow Prometheus: the unit last, `_total` for what only grows. Labels have few values, all known or bounded.
 
+/// Dead letters that were made, counted by whoever makes them.
+pub const DEAD_LETTERS_MADE: &str = "mutirao_dead_letters_made_total";
+
 /// How a meter behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -10,7 +10,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::doors::Ask;
-use crate::question::{Answered, Asked, asks_of};
+use crate::question::{Answer, Answered, Asked, Question, asks_of};
+use crate::queues::looks::broker_trouble;
 
 const PAUSE: Duration = Duration::from_millis(200);
 /// Questions that may wait for an answer. Whoever is not heard asks again.
@@ -48,12 +49,19 @@ async fn hear(broker: &Broker, shard: ShardId, foreman: &mpsc::Sender<Ask>) -> R
             continue;
         }
         let (tell, told) = oneshot::channel();
+        let queue = match &asked.question {
+            Question::Facts { queue } => Some(queue.clone()),
+            _ => None,
+        };
         if foreman.send(Ask::Question(asked.question, tell)).await.is_err() {
             return Ok(());
         }
         let broker = broker.clone();
         answering.spawn(async move {
-            let Ok(answer) = told.await else { return };
+            let Ok(mut answer) = told.await else { return };
+            if let (Answer::Facts(facts), Some(queue)) = (&mut answer, queue) {
+                facts.broker = broker_trouble(&broker, &queue);
+            }
             let answered = Answered { v: Version::default(), number: asked.number, answer };
             if let Err(error) = broker.announce(&asked.answer_to, seal(&answered)).await {
                 tracing::debug!(%error, "an answer was not sent");

@@ -27,6 +27,7 @@ mod ear;
 pub mod entries;
 pub mod foreman;
 mod hub;
+mod letters;
 pub mod meters;
 mod news;
 mod post;

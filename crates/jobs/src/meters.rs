@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mutirao_core::QueueName;
-use mutirao_core::meters::{Kind, Meter};
+use mutirao_core::meters::{DEAD_LETTERS_MADE, Kind, Meter};
 
 pub const SUBMITTED: &str = "mutirao_jobs_submitted_total";
 pub const SUBMIT: &str = "mutirao_submit_duration_seconds";
@@ -16,6 +16,8 @@ pub const WAIT: &str = "mutirao_task_wait_seconds";
 pub const RUN: &str = "mutirao_task_run_seconds";
 pub const SETTLE: &str = "mutirao_settle_duration_seconds";
 
+pub const LETTERS: &str = "mutirao_dead_letters";
+
 /// All of them. The texts are those of the table in docs/operations.md.
 pub const METERS: &[Meter] = &[
     counter(SUBMITTED, &[], "Jobs accepted."),
@@ -27,6 +29,16 @@ pub const METERS: &[Meter] = &[
     counter(PARCELS, &[], "Parcels of tasks handed to the broker."),
     histogram(WAIT, "From a task's handing out until its command started, of one task in each parcel."),
     histogram(RUN, "How long tasks ran."),
+    gauge(
+        LETTERS,
+        &["way"],
+        "Dead letters that lie with the broker, by the way they came; past 50 ways of tasks the rest are counted as other.",
+    ),
+    counter(
+        DEAD_LETTERS_MADE,
+        &["reason"],
+        "Dead letters made: unreadable or unvouched reports, and rejected: what workers rejected or gave back too often.",
+    ),
     histogram(SETTLE, "How long it took to write what a batch of reports came to."),
 ];
 
@@ -46,6 +58,19 @@ const fn histogram(name: &'static str, help: &'static str) -> Meter {
 #[derive(Debug, Default)]
 pub struct Depths {
     named: BTreeSet<QueueName>,
+}
+
+/// Those of dead letters, likewise.
+#[derive(Debug, Default)]
+pub struct LetterDepths(Depths);
+
+impl LetterDepths {
+    /// Ways of tasks by their queues; ways that are not among these have none.
+    pub fn show<'a>(&mut self, letters: impl IntoIterator<Item = (&'a QueueName, u64)>) {
+        for (queue, letters) in self.0.shared_out(letters) {
+            metrics::gauge!(LETTERS, "way" => format!("tasks.{queue}")).set(letters as f64);
+        }
+    }
 }
 
 const QUEUES_NAMED_MAX: usize = 50;

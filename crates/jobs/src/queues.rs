@@ -5,7 +5,7 @@
 //! `mutirao_queues`'.
 
 pub(crate) mod follow;
-mod looks;
+pub(crate) mod looks;
 pub mod routes;
 mod service;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mutirao_broker::{BrokerError, Consumer, Delivery, Shared as Broker};
 use mutirao_core::envelope::{Reports, open, results_at};
+use mutirao_core::meters::DEAD_LETTERS_MADE;
 use mutirao_core::{Clock, ShardId};
 use tokio::sync::{mpsc, watch};
 
@@ -18,7 +19,8 @@ use crate::waits::Waits;
 
 /// Messages in flight between broker and foreman.
 pub const CREDIT: u32 = 64;
-const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE_FIRST: Duration = Duration::from_millis(200);
+const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 
 /// Where a message stands among those received. A tag means something only within one consumer, and there is a new one
 /// after every failure.
@@ -51,19 +53,26 @@ pub(crate) async fn run(intake: Intake, to: mpsc::Sender<Incoming>, mut settled:
     let strays = Strays::at(shard, store, broker.clone());
     let settling = Settling::default();
     let mut pump = Pump { strays, waits, roll_call, clock: clock.clone(), settling, number: 0, to };
+    let mut pause = PAUSE_FIRST;
     while !pump.to.is_closed() {
         pump.number += 1;
         pump.settling = Settling::default();
         let failure = match broker.consume(&queue, CREDIT).await {
-            Ok(consumer) => pump.run(consumer, &mut settled).await,
+            Ok(consumer) => {
+                pause = PAUSE_FIRST;
+                pump.run(consumer, &mut settled).await
+            }
             Err(error) => Err(error),
         };
         match failure {
             Ok(()) => return,
             Err(BrokerError::Closed) => return,
+            // Every shard meets it, and the broker says it for all of them.
+            Err(error @ BrokerError::Refused { .. }) => tracing::debug!(%queue, %error, "reports cannot be consumed"),
             Err(error) => tracing::warn!(%queue, %error, "reports cannot be consumed; trying again"),
         }
-        clock.sleep(PAUSE).await;
+        clock.sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_LONGEST);
     }
 }
 
@@ -109,16 +118,16 @@ impl Pump {
 
     /// None when the foreman has hung up.
     async fn take(&mut self, consumer: &mut dyn Consumer, delivery: Delivery) -> Result<Option<()>, BrokerError> {
-        let read = open::<Reports>(&delivery.body).map_err(|unreadable| unreadable.to_string());
-        let held = match read {
-            Ok(reports) => self.roll_call.hold(&reports).await.map(|()| reports),
-            Err(unreadable) => Err(unreadable),
+        let held = match open::<Reports>(&delivery.body) {
+            Ok(reports) => self.roll_call.hold(&reports).await.map(|()| reports).map_err(|why| ("unvouched", why)),
+            Err(unreadable) => Err(("unreadable", unreadable.to_string())),
         };
         let reports = match held {
             Ok(reports) => reports,
-            Err(why) => {
+            Err((reason, why)) => {
                 tracing::warn!(why, "report put with the dead letters");
                 consumer.reject(delivery.tag, &why).await?;
+                metrics::counter!(DEAD_LETTERS_MADE, "reason" => reason).increment(1);
                 return Ok(Some(()));
             }
         };

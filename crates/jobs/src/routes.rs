@@ -3,6 +3,7 @@
 mod dead;
 mod events;
 mod everything;
+mod letters;
 mod lines;
 mod logs;
 mod tasks;
@@ -46,7 +47,9 @@ pub fn routes(jobs: Jobs) -> OpenApiRouter {
         .routes(mutirao_surface::routes!(dead::retry_job))
         .routes(mutirao_surface::routes!(dead::retry_task))
         .routes(mutirao_surface::routes!(dead::retry_queue))
-        .routes(mutirao_surface::routes!(dead::letters))
+        .routes(mutirao_surface::routes!(letters::count))
+        .routes(mutirao_surface::routes!(letters::list, letters::remove_all))
+        .routes(mutirao_surface::routes!(letters::remove_one))
         .routes(mutirao_surface::routes!(shards))
         .with_state(jobs)
 }

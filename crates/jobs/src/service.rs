@@ -6,6 +6,7 @@ mod dead;
 mod elastic;
 mod guard;
 mod held;
+pub(crate) mod letters;
 mod looks;
 mod room;
 mod submit;
@@ -152,6 +153,13 @@ impl Jobs {
         };
         tasks.spawn(Posts::new(Arc::new(bench)).run());
         tasks.spawn(queues::follow::run(store.clone(), doors.clone(), clock.clone()));
+        let watch = crate::letters::Watch {
+            store: store.clone(),
+            broker: broker.clone(),
+            shards: shards.clone(),
+            clock: clock.clone(),
+        };
+        tasks.spawn(watch.run());
         let held = Arc::new(Notify::new());
         let holding = held::Holding {
             store: store.clone(),
@@ -277,7 +285,8 @@ pub(crate) fn refused(error: StoreError) -> Problem {
         )
         .remedy("try again; pg_stat_activity in that database shows who has it"),
         StoreError::Unreachable { why } => {
-            tracing::warn!(why, "the database cannot be reached");
+            // The store says it, once for everybody.
+            tracing::debug!(why, "the database cannot be reached");
             Problem::unavailable("the server's database cannot be reached; whether this was written is not known")
                 .remedy("try again, with the same Idempotency-Key if there was one")
         }

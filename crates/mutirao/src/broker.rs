@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use mutirao_api::auth::registry::Worker;
 use mutirao_api::{OnlyLink, Ways};
 use mutirao_broker::rabbit::management::{Management, default_url};
-use mutirao_broker::rabbit::{Config, PREFIX_DEFAULT};
+use mutirao_broker::rabbit::{Config, Extent, PREFIX_DEFAULT};
 use mutirao_broker::{Broker, BrokerError, Limits, Memory, Rabbit, Shared};
 use mutirao_core::auth::{Duty, Way};
 use mutirao_core::check::checks_of;
@@ -47,8 +47,10 @@ pub async fn open(
         return Ok(Opened { broker, ways: Arc::new(OnlyLink), rabbit: None, management: None });
     };
     let trust = tls::trust(settings, &url.0, None)?;
-    let config = Config { trust, ..Config::new(&url.0, clock.clone(), dice.clone()) };
-    let rabbit = Rabbit::connect(config).await.map_err(failed)?;
+    let config = || Config { trust: trust.clone(), ..Config::new(&url.0, clock.clone(), dice.clone()) };
+    let rabbit = Rabbit::connect(config()).await.map_err(failed)?;
+    // A user that may not do its work is told now, and not by queues that stand still.
+    Rabbit::probe(config(), Extent::Work).await.map_err(failed)?;
     let management = Arc::new(management(settings, &url.0)?);
     if let Err(error) = management.check().await {
         tracing::warn!("{error}; until then workers have no users there and use the link");

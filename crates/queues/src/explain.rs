@@ -110,7 +110,7 @@ pub fn silent(spec: &QueueSpec, broker: Option<&str>) -> Explanation {
 
 fn cut_off(why: &str) -> Reason {
     because(
-        format!("the broker cannot be reached, so nothing is handed out: {why}"),
+        format!("nothing is handed out: {why}"),
         "what runs goes on and jobs are accepted; `mutirao doctor` looks closer",
     )
 }

@@ -22,7 +22,7 @@ use tokio::task::AbortHandle;
 
 use super::frame::{Answer, Ask, FRAME_COST_MAX, body_cost, fitting};
 use crate::memory::check_size;
-use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Name, Record, Subscription};
+use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Letters, Name, Record, Subscription};
 use channel::{LinkConsumer, LinkSubscription};
 use state::{OnLoss, Reply, Room, State};
 
@@ -227,6 +227,22 @@ impl Broker for Link {
             (Answer::DeadLetters(reasons), bodies) if reasons.len() == bodies.len() => {
                 Ok(reasons.into_iter().zip(bodies).map(|(reason, body)| DeadLetter { body, reason }).collect())
             }
+            _ => unexpected(),
+        }
+    }
+
+    async fn count_dead_letters(&self, queue: &Name) -> Result<u64, BrokerError> {
+        let make = |id| Ask::CountDeadLetters { id, queue: queue.into() };
+        match self.ask(make, Vec::new(), OnLoss::AskAgain).await? {
+            (Answer::Number(letters), _) => Ok(letters),
+            _ => unexpected(),
+        }
+    }
+
+    async fn remove_dead_letters(&self, queue: &Name, which: &Letters) -> Result<u64, BrokerError> {
+        let make = |id| Ask::RemoveDeadLetters { id, queue: queue.into(), which: which.clone() };
+        match self.ask(make, Vec::new(), OnLoss::AskAgain).await? {
+            (Answer::Number(removed), _) => Ok(removed),
             _ => unexpected(),
         }
     }

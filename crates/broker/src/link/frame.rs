@@ -10,7 +10,7 @@ use mutirao_core::limits::MESSAGE_BYTES_MAX;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{BrokerError, Counts, Deletion};
+use crate::{BrokerError, Counts, Deletion, Letters};
 
 /// Offered and selected in the WebSocket handshake.
 pub const SUBPROTOCOL: &str = "mutirao.link.v1";
@@ -88,6 +88,15 @@ pub(super) enum Ask {
         id: u64,
         queue: String,
     },
+    CountDeadLetters {
+        id: u64,
+        queue: String,
+    },
+    RemoveDeadLetters {
+        id: u64,
+        queue: String,
+        which: Letters,
+    },
 }
 
 /// Server to client.
@@ -134,6 +143,8 @@ pub(super) enum Answer {
     /// One offset for each body.
     Records(Vec<u64>),
     Deleted(Deletion),
+    /// Of dead letters: so many are there, or were removed.
+    Number(u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -204,6 +204,16 @@ impl Session {
                 let allowed = self.permit.check(Deed::Consume, &queue);
                 self.ask(id, allowed, dead_letters(broker, queue, limit)).await;
             }
+            Ask::CountDeadLetters { id, queue } => {
+                let allowed = self.permit.check(Deed::Consume, &queue);
+                let work = async move { broker.count_dead_letters(&queue).await.map(number) };
+                self.ask(id, allowed, work).await;
+            }
+            Ask::RemoveDeadLetters { id, queue, which } => {
+                let allowed = self.permit.check(Deed::Delete, &queue);
+                let work = async move { broker.remove_dead_letters(&queue, &which).await.map(number) };
+                self.ask(id, allowed, work).await;
+            }
             Ask::Append { id, log } => {
                 let allowed = self.permit.check(Deed::Append, &log);
                 let work = async move { broker.append(&log, bodies).await.map(|at| (Answer::Offset(at), Vec::new())) };
@@ -279,6 +289,10 @@ type Answered = (Answer, Vec<Bytes>);
 
 fn nothing() -> Answered {
     (Answer::Nothing, Vec::new())
+}
+
+fn number(number: u64) -> Answered {
+    (Answer::Number(number), Vec::new())
 }
 
 fn answer(id: u64, result: Result<Answered, BrokerError>) -> Frame<Tell> {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 
 use crate::memory::Limits;
-use crate::{Counts, DeadLetter, Delivery};
+use crate::{Counts, DeadLetter, Delivery, Letters};
 
 /// A consumer, as the queue knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -218,5 +218,12 @@ impl Queue {
 
     pub fn dead_letters(&self, limit: u32) -> Vec<DeadLetter> {
         self.dead.iter().take(limit as usize).cloned().collect()
+    }
+
+    pub fn remove_dead_letters(&mut self, which: &Letters) -> u64 {
+        let before = self.dead.len();
+        self.dead.retain(|letter| !which.has(letter));
+        self.dead_bytes = self.dead.iter().map(|letter| letter.body.len()).sum();
+        (before - self.dead.len()) as u64
     }
 }

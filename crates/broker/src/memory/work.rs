@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::Limits;
 use super::queue::{MemberId, Queue};
-use crate::{BrokerError, Consumer, Counts, DeadLetter, Delivery, Name};
+use crate::{BrokerError, Consumer, Counts, DeadLetter, Delivery, Letters, Name};
 
 pub(super) struct Lane {
     name: String,
@@ -67,6 +67,10 @@ impl Lane {
 
     pub fn dead_letters(&self, limit: u32) -> Vec<DeadLetter> {
         self.state.lock().queue.dead_letters(limit)
+    }
+
+    pub fn remove_dead_letters(&self, which: &Letters) -> u64 {
+        self.state.lock().queue.remove_dead_letters(which)
     }
 
     /// Nothing would be lost with it.

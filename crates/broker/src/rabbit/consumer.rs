@@ -16,14 +16,16 @@ use lapin::message::Delivery as Delivered;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, Consumer as Deliveries};
+use mutirao_core::meters::DEAD_LETTERS_MADE;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::line::Up;
 use super::names::Work;
+use super::refusals::Deed;
 use super::topology::ensure_work;
-use super::trouble::{NOT_FOUND, Trouble, about, code};
+use super::trouble::{NOT_FOUND, Trouble, code, reading};
 use super::vouch::vouched;
 use super::{Inner, Part};
 use crate::inbox::Inbox;
@@ -148,6 +150,7 @@ async fn keep_on(rabbit: Arc<Inner>, work: Work, credit: u16, desk: Arc<Desk>) {
         };
         match rabbit.taking.answered(&up, attach(&rabbit, &up, &work, credit)).await {
             Ok((channel, deliveries)) => {
+                rabbit.refusals.done(Deed::Take, &work.queue);
                 desk.change(Phase::On(channel));
                 tokio::select! {
                     () = receive(&rabbit, &work, deliveries, &desk) => {}
@@ -156,7 +159,10 @@ async fn keep_on(rabbit: Arc<Inner>, work: Work, credit: u16, desk: Arc<Desk>) {
                 desk.change(Phase::Attaching);
             }
             Err(Trouble::Lost(why)) => tracing::debug!(queue = work.queue, why, "a consumer attaches again"),
-            Err(Trouble::Said(error)) => return desk.change(Phase::Ended(error)),
+            Err(Trouble::Said(error)) => {
+                rabbit.refusals.note(Deed::Take, &work.queue, &error);
+                return desk.change(Phase::Ended(error));
+            }
         }
         // The queue itself may be gone; the next attempt looks.
         rabbit.taking.forget_declared(&work.queue);
@@ -167,14 +173,14 @@ async fn keep_on(rabbit: Arc<Inner>, work: Work, credit: u16, desk: Arc<Desk>) {
 async fn attach(rabbit: &Inner, up: &Up, work: &Work, credit: u16) -> Result<(Channel, Deliveries), Trouble> {
     ensure_work(&rabbit.taking, up, work, &rabbit.limits, rabbit.part).await?;
     let channel = up.channel().await?;
-    channel.basic_qos(credit, BasicQosOptions { global: false }).await.map_err(about(&work.queue))?;
+    channel.basic_qos(credit, BasicQosOptions { global: false }).await.map_err(reading(&work.queue))?;
     let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
     let deliveries = channel.basic_consume(work.queue.as_str().into(), "".into(), options, arguments).await;
     match deliveries {
         Ok(deliveries) => Ok((channel, deliveries)),
         // A queue that was deleted is still there for a moment, and then it is not.
         Err(error) if code(&error) == Some(NOT_FOUND) => Err(Trouble::Lost("it was deleted just now".into())),
-        Err(error) => Err(about(&work.queue)(error)),
+        Err(error) => Err(reading(&work.queue)(error)),
     }
 }
 
@@ -258,6 +264,7 @@ impl RabbitConsumer {
             let Some((tag, reason)) = next else { return Ok(()) };
             self.reject(tag, &reason).await?;
             self.buried += 1;
+            metrics::counter!(DEAD_LETTERS_MADE, "reason" => "unvouched").increment(1);
             // Whoever sends them by the thousand shall not fill the log as well.
             if self.buried.is_power_of_two() {
                 let (queue, so_far) = (&self.work.queue, self.buried);

@@ -17,10 +17,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::denied::Asked;
 use super::line::Up;
 use super::post::{Address, MustArrive, Undelivered};
 use super::topology::{ear_arguments, ensure_fanout};
-use super::trouble::{Trouble, about};
+use super::trouble::{Trouble, about, configuring, reading};
 use super::{Inner, short_of_room};
 use crate::memory::fanout::Backlog;
 use crate::memory::{check_name, check_size};
@@ -157,7 +158,7 @@ async fn attach(rabbit: &Inner, up: &Up, topic: &Name) -> Result<(Channel, Deliv
     let channel = up.channel().await?;
     let options = QueueDeclareOptions::exclusive().auto_delete();
     let name = || queue.as_str().into();
-    channel.queue_declare(name(), options, ear_arguments(&rabbit.limits)).await.map_err(about(&queue))?;
+    channel.queue_declare(name(), options, ear_arguments(&rabbit.limits)).await.map_err(configuring(&queue))?;
     let bind = channel.queue_bind(
         name(),
         exchange.as_str().into(),
@@ -165,11 +166,11 @@ async fn attach(rabbit: &Inner, up: &Up, topic: &Name) -> Result<(Channel, Deliv
         QueueBindOptions::default(),
         FieldTable::default(),
     );
-    bind.await.map_err(about(&exchange))?;
+    bind.await.map_err(about(Asked::Bind, &exchange))?;
     // Not acknowledged: the backlog on this side is what bounds it, and it never makes the connection wait.
     let options = BasicConsumeOptions { no_ack: true, exclusive: true, ..Default::default() };
     let deliveries = channel.basic_consume(name(), "".into(), options, FieldTable::default()).await;
-    Ok((channel, deliveries.map_err(about(&queue))?))
+    Ok((channel, deliveries.map_err(reading(&queue))?))
 }
 
 async fn listen(rabbit: &Inner, mut deliveries: Deliveries, ear: &Ear) {

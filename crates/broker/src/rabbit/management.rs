@@ -40,6 +40,9 @@ const PORT_TLS: u16 = 15671;
 /// Matches no routing key.
 const NOTHING: &str = "^$";
 
+/// Bytes of an answer that are looked at for its reason.
+const REASON_BYTES_MAX: usize = 4 << 10;
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManagementError {
     #[error(
@@ -47,6 +50,16 @@ pub enum ManagementError {
          set broker_management to where it is"
     )]
     Unreachable { at: String, why: String },
+    #[error(
+        "what answers at {at} is not RabbitMQ's management ({answered}); set broker_management to where it is: \
+         http://user:password@host:15672, unless its port was changed there"
+    )]
+    SomethingElse { at: String, answered: String },
+    #[error(
+        "RabbitMQ's management at {at} does not let user {user} in with this password; correct it in the setting {setting}, \
+         or run rabbitmqctl change_password {user} …"
+    )]
+    WrongPassword { at: String, user: String, setting: &'static str },
     #[error(
         "user {user} may not make users ({why}); run rabbitmqctl set_user_tags {user} administrator, or set \
          broker_management to a URL with a user who may"
@@ -62,6 +75,8 @@ pub struct Management {
     base: Url,
     user: String,
     password: String,
+    /// Where user and password come from.
+    setting: &'static str,
     broker: AMQPUri,
     names: Names,
 }
@@ -88,6 +103,22 @@ struct WhoAmI {
     tags: Value,
 }
 
+#[derive(Deserialize)]
+struct Refused {
+    /// Not always a text.
+    #[serde(default, deserialize_with = "as_text")]
+    reason: String,
+    #[serde(rename = "error")]
+    _error: Value,
+}
+
+fn as_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    Ok(match Value::deserialize(from)? {
+        Value::String(text) => text,
+        other => other.to_string(),
+    })
+}
+
 impl Management {
     /// Asks nothing yet. `url` may name a user; otherwise it is the broker's.
     pub fn new(broker_url: &str, url: &str, prefix: &str, trust: &Trust) -> Result<Self, BrokerError> {
@@ -99,9 +130,9 @@ impl Management {
             return Err(how());
         }
         let own = &broker.authority.userinfo;
-        let (user, password) = match (base.username(), base.password()) {
-            ("", _) => (own.username.clone(), own.password.clone()),
-            (user, password) => (unescaped(user), unescaped(password.unwrap_or_default())),
+        let (user, password, setting) = match (base.username(), base.password()) {
+            ("", _) => (own.username.clone(), own.password.clone(), "broker"),
+            (user, password) => (unescaped(user), unescaped(password.unwrap_or_default()), what),
         };
         // They travel in a header, and must not be in a message.
         let _ = (base.set_username(""), base.set_password(None));
@@ -112,13 +143,13 @@ impl Management {
             .timeout(ANSWER_MAX)
             .build()
             .map_err(|error| refused(what, error.to_string()))?;
-        Ok(Self { http, base, user, password, broker, names: Names::new(prefix)? })
+        Ok(Self { http, base, user, password, setting, broker, names: Names::new(prefix)? })
     }
 
     /// Whether users can be made here; if not, what to do about it.
     pub async fn check(&self) -> Result<(), ManagementError> {
         let answer = self.send(self.request(Method::GET, &["whoami"]), "say who we are").await?;
-        let who: WhoAmI = answer.json().await.map_err(|error| self.unreachable(&error))?;
+        let who: WhoAmI = answer.json().await.map_err(|error| self.something_else(&error))?;
         if who.tags.to_string().contains("administrator") {
             return Ok(());
         }
@@ -154,7 +185,7 @@ impl Management {
         let vhost = self.broker.vhost.as_str();
         let request = self.request(Method::GET, &["vhosts", vhost, "permissions"]);
         let answer = self.send(request, "list the users of a vhost").await?;
-        let permissions: Vec<Permission> = answer.json().await.map_err(|error| self.unreachable(&error))?;
+        let permissions: Vec<Permission> = answer.json().await.map_err(|error| self.something_else(&error))?;
         Ok(permissions.iter().filter_map(|permission| self.names.worker_of(&permission.user)).collect())
     }
 
@@ -210,15 +241,40 @@ impl Management {
     }
 
     async fn send(&self, request: RequestBuilder, what: &str) -> Result<reqwest::Response, ManagementError> {
-        let answer = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let answer = request.send().await.map_err(|error| match error.is_connect() || error.is_timeout() {
+            true => self.unreachable(&error),
+            false => self.something_else(&error),
+        })?;
         let status = answer.status();
         if status.is_success() {
             return Ok(answer);
         }
-        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            return Err(ManagementError::NotAllowed { user: self.user.clone(), why: status.to_string() });
+        let body = answer.bytes().await.unwrap_or_default();
+        Err(self.refusal(status, &body[..body.len().min(REASON_BYTES_MAX)], what))
+    }
+
+    /// What an answer that is no success means. RabbitMQ's own come with their error and reason in JSON.
+    fn refusal(&self, status: StatusCode, body: &[u8], what: &str) -> ManagementError {
+        let said: Option<Refused> = serde_json::from_slice(body).ok();
+        match said {
+            Some(said) if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                let user = self.user.clone();
+                match said.reason.contains("Login failed") {
+                    true => ManagementError::WrongPassword { at: self.at(), user, setting: self.setting },
+                    false => ManagementError::NotAllowed { user, why: said.reason },
+                }
+            }
+            Some(said) => {
+                let why = format!("{status}: {}", said.reason);
+                ManagementError::Said { at: self.at(), what: what.into(), why }
+            }
+            None => ManagementError::SomethingElse { at: self.at(), answered: status.to_string() },
         }
-        Err(ManagementError::Said { at: self.at(), what: what.into(), why: status.to_string() })
+    }
+
+    /// The way is there, and what came over it makes no sense.
+    fn something_else(&self, error: &reqwest::Error) -> ManagementError {
+        ManagementError::SomethingElse { at: self.at(), answered: root(error) }
     }
 
     fn at(&self) -> String {
@@ -226,12 +282,17 @@ impl Management {
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> ManagementError {
-        let mut cause: &dyn std::error::Error = error;
-        while let Some(inner) = cause.source() {
-            cause = inner;
-        }
-        ManagementError::Unreachable { at: self.at(), why: cause.to_string() }
+        ManagementError::Unreachable { at: self.at(), why: root(error) }
     }
+}
+
+/// The cause of all causes.
+fn root(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
 }
 
 fn unescaped(text: &str) -> String {
@@ -267,6 +328,26 @@ mod tests {
         let other = management("amqp://a:b@rabbit/lab", "http://boss:s%2Bcret@rabbit:15672");
         assert_eq!((other.user.as_str(), other.password.as_str()), ("boss", "s+cret"));
         assert!(!other.at().contains("cret"), "{}", other.at());
+    }
+
+    #[test]
+    fn a_refusal_names_the_setting_that_is_wrong_or_what_the_user_lacks() {
+        let beside = management("amqp://a:b@rabbit/lab", "http://rabbit:15672");
+        let other = management("amqp://a:b@rabbit/lab", "http://boss:s3cret@rabbit:15672");
+        let line =
+            |of: &Management, status: StatusCode, body: &str| of.refusal(status, body.as_bytes(), "say").to_string();
+        let login = r#"{"error":"not_authorized","reason":"Login failed"}"#;
+        let wrong = line(&beside, StatusCode::UNAUTHORIZED, login);
+        assert!(wrong.contains("user a in with this password") && wrong.contains("the setting broker,"), "{wrong}");
+        let wrong = line(&other, StatusCode::UNAUTHORIZED, login);
+        assert!(wrong.contains("user boss") && wrong.contains("the setting broker_management,"), "{wrong}");
+        let plain = r#"{"error":"not_authorised","reason":"Not management user"}"#;
+        let lacks = line(&beside, StatusCode::UNAUTHORIZED, plain);
+        assert!(lacks.contains("Not management user") && lacks.contains("set_user_tags a administrator"), "{lacks}");
+        let web = line(&beside, StatusCode::NOT_FOUND, "<h1>Not Found</h1>");
+        assert!(web.contains("is not RabbitMQ's management (404 Not Found)") && web.contains("15672"), "{web}");
+        let said = line(&beside, StatusCode::BAD_REQUEST, r#"{"error":"bad_request","reason":"vhost_not_found"}"#);
+        assert!(said.contains("vhost_not_found"), "{said}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::line::{ANSWER_MAX, Line, Up};
-use super::trouble::{Trouble, about};
+use super::trouble::{Trouble, writing};
 use crate::BrokerError;
 
 /// Batches under way at a time; past it callers wait.
@@ -107,7 +107,7 @@ impl Post {
 
 async fn confirming_channel(up: &Up) -> Result<Channel, Trouble> {
     let channel = up.channel().await?;
-    channel.confirm_select(ConfirmSelectOptions::default()).await.map_err(about("confirms"))?;
+    channel.confirm_select(ConfirmSelectOptions::default()).await.map_err(writing("confirms"))?;
     Ok(channel)
 }
 
@@ -188,7 +188,7 @@ fn judge(confirmation: lapin::Result<Confirmation>, to: &Address<'_>) -> Result<
         }
         Err(error) => {
             let name = if to.exchange.is_empty() { to.key } else { to.exchange };
-            Err(Undelivered::Trouble(about(name)(error)))
+            Err(Undelivered::Trouble(writing(name)(error)))
         }
     }
 }

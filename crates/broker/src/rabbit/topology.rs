@@ -6,10 +6,11 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{ExchangeKind, Queue};
 
 use super::Part;
+use super::denied::{Access, Asked};
 use super::line::{Line, Up};
 use super::names::Work;
-use super::trouble::{ACCESS_REFUSED, NOT_FOUND, Trouble, about, code};
-use crate::{BrokerError, Deletion, Limits};
+use super::trouble::{ACCESS_REFUSED, NOT_FOUND, Trouble, about, code, configuring, reading};
+use crate::{Deletion, Limits};
 
 /// Times a message may come back unacknowledged before it counts as poison and goes to the dead letters. RabbitMQ 4 would
 /// choose the same by itself, RabbitMQ 3 no limit at all.
@@ -88,12 +89,13 @@ pub(super) async fn ensure_work(line: &Line, up: &Up, work: &Work, limits: &Limi
 }
 
 async fn make_work(up: &Up, work: &Work, limits: &Limits) -> Result<(), Trouble> {
-    declare(up, &work.dead, dead_arguments(limits)).await?;
+    declare(up, &work.dead, dead_arguments(limits), Access::Configure).await?;
     if let Some(entrance) = &work.entrance {
         // Before the queue: a worker that sees the queue takes it that there is a way in.
         declare_exchange(up, entrance, ExchangeKind::Direct).await?;
     }
-    declare(up, &work.queue, work_arguments(work, limits)).await?;
+    // That we may make queues is known by now; one that has dead letters must be ours to read as well.
+    declare(up, &work.queue, work_arguments(work, limits), Access::Read).await?;
     if let Some((exchange, key)) = &work.topic {
         declare_exchange(up, exchange, ExchangeKind::Topic).await?;
         bind(up, work, exchange, key).await?;
@@ -108,7 +110,7 @@ async fn bind(up: &Up, work: &Work, exchange: &str, key: &str) -> Result<(), Tro
     let (queue, options) = (work.queue.as_str(), QueueBindOptions::default());
     let channel = up.channel().await?;
     let bound = channel.queue_bind(queue.into(), exchange.into(), key.into(), options, FieldTable::default());
-    bound.await.map_err(about(queue))
+    bound.await.map_err(about(Asked::Bind, queue))
 }
 
 /// A work queue and its dead letters are no more, unless somebody takes from it. Quorum queues cannot be told to go only if
@@ -120,7 +122,7 @@ pub(super) async fn remove_work(up: &Up, work: &Work) -> Result<Deletion, Troubl
     let channel = up.channel().await?;
     for name in [&work.queue, &work.dead] {
         // One that is not there is gone: RabbitMQ says the same.
-        channel.queue_delete(name.as_str().into(), QueueDeleteOptions::default()).await.map_err(about(name))?;
+        channel.queue_delete(name.as_str().into(), QueueDeleteOptions::default()).await.map_err(configuring(name))?;
     }
     Ok(Deletion::Gone)
 }
@@ -137,7 +139,7 @@ pub(super) async fn ensure_log(line: &Line, up: &Up, log: &str, limits: &Limits)
     if line.has_declared(up, log) {
         return Ok(());
     }
-    declare(up, log, log_arguments(limits)).await?;
+    declare(up, log, log_arguments(limits), Access::Configure).await?;
     line.note_declared(up, log);
     Ok(())
 }
@@ -151,7 +153,7 @@ pub(super) async fn ensure_fanout(line: &Line, up: &Up, exchange: &str, part: Pa
         Part::Manager => declare_exchange(up, exchange, ExchangeKind::Topic).await?,
         Part::Worker => match ask_exchange(up, exchange, ExchangeKind::Topic, Ask::Look).await? {
             Err(error) if code(&error) == Some(NOT_FOUND) => found(None, exchange)?,
-            asked => asked.map_err(about(exchange))?,
+            asked => asked.map_err(reading(exchange))?,
         },
     }
     line.note_declared(up, exchange);
@@ -174,7 +176,7 @@ pub(super) async fn has_begun(up: &Up, log: &str) -> Result<bool, Trouble> {
     match ask_exchange(up, log, ExchangeKind::Fanout, Ask::Look).await? {
         Ok(()) => Ok(true),
         Err(error) if code(&error) == Some(NOT_FOUND) => Ok(false),
-        Err(error) => Err(about(log)(error)),
+        Err(error) => Err(reading(log)(error)),
     }
 }
 
@@ -186,14 +188,16 @@ enum Ask {
 }
 
 async fn declare_exchange(up: &Up, name: &str, kind: ExchangeKind) -> Result<(), Trouble> {
-    let mut asked = ask_exchange(up, name, kind.clone(), Ask::Make).await?;
-    if asked.as_ref().is_err_and(|error| code(error) == Some(ACCESS_REFUSED)) {
-        asked = ask_exchange(up, name, kind, Ask::Look).await?;
+    match ask_exchange(up, name, kind.clone(), Ask::Make).await? {
+        // It may have been made, and checked, by somebody who is allowed to.
+        Err(refused) if code(&refused) == Some(ACCESS_REFUSED) => {
+            match ask_exchange(up, name, kind, Ask::Look).await? {
+                Err(error) if code(&error) == Some(NOT_FOUND) => Err(configuring(name)(refused)),
+                looked => looked.map_err(configuring(name)),
+            }
+        }
+        made => made.map_err(configuring(name)),
     }
-    asked.map_err(|error| match code(&error) {
-        Some(NOT_FOUND) => not_ours_to_make(name),
-        _ => about(name)(error),
-    })
 }
 
 async fn ask_exchange(up: &Up, name: &str, kind: ExchangeKind, ask: Ask) -> Result<lapin::Result<()>, Trouble> {
@@ -202,7 +206,8 @@ async fn ask_exchange(up: &Up, name: &str, kind: ExchangeKind, ask: Ask) -> Resu
     Ok(channel.exchange_declare(name.into(), kind, options, FieldTable::default()).await)
 }
 
-async fn declare(up: &Up, name: &str, arguments: FieldTable) -> Result<(), Trouble> {
+/// `wanted` is the permission that a refusal is about, should the server not say.
+async fn declare(up: &Up, name: &str, arguments: FieldTable, wanted: Access) -> Result<(), Trouble> {
     // A channel of its own: a declaration that fails takes its channel along.
     let channel = up.channel().await?;
     let options = QueueDeclareOptions::durable();
@@ -211,9 +216,9 @@ async fn declare(up: &Up, name: &str, arguments: FieldTable) -> Result<(), Troub
         // It may have been made, and checked, by somebody who is allowed to.
         Err(error) if code(&error) == Some(ACCESS_REFUSED) => match look(up, name).await? {
             Some(_) => Ok(()),
-            None => Err(not_ours_to_make(name)),
+            None => Err(about(Asked::For(wanted), name)(error)),
         },
-        Err(error) => Err(about(name)(error)),
+        Err(error) => Err(configuring(name)(error)),
     }
 }
 
@@ -224,12 +229,6 @@ pub(super) async fn look(up: &Up, name: &str) -> Result<Option<Queue>, Trouble> 
     match channel.queue_declare(name.into(), options, FieldTable::default()).await {
         Ok(queue) => Ok(Some(queue)),
         Err(error) if code(&error) == Some(NOT_FOUND) => Ok(None),
-        Err(error) => Err(about(name)(error)),
+        Err(error) => Err(reading(name)(error)),
     }
-}
-
-fn not_ours_to_make(name: &str) -> Trouble {
-    let why = "it does not exist, and this user may not make it; start a manager first, or grant it with rabbitmqctl \
-               set_permissions";
-    Trouble::Said(BrokerError::Refused { what: name.into(), why: why.into() })
 }

@@ -4,6 +4,7 @@
 use lapin::types::ReplyCode;
 use lapin::{Error, ErrorKind};
 
+use super::denied::{Access, Asked, Denied};
 use crate::BrokerError;
 
 #[derive(Clone, Debug)]
@@ -46,12 +47,30 @@ pub(super) fn text(error: &Error) -> String {
     }
 }
 
+/// An error of making or deleting something.
+pub(super) fn configuring(name: &str) -> impl Fn(Error) -> Trouble {
+    about(Asked::For(Access::Configure), name)
+}
+
+/// An error of sending to a queue or an exchange.
+pub(super) fn writing(name: &str) -> impl Fn(Error) -> Trouble {
+    about(Asked::For(Access::Write), name)
+}
+
+/// An error of taking from a queue, or of looking at it.
+pub(super) fn reading(name: &str) -> impl Fn(Error) -> Trouble {
+    about(Asked::For(Access::Read), name)
+}
+
 /// An error of something that was asked about `name`.
-pub(super) fn about(name: &str) -> impl Fn(Error) -> Trouble {
+pub(super) fn about(asked: Asked, name: &str) -> impl Fn(Error) -> Trouble {
     move |error| {
         let text = text(&error);
         let why = match code(&error) {
-            Some(ACCESS_REFUSED) => format!("{text}; grant it with rabbitmqctl set_permissions"),
+            Some(ACCESS_REFUSED) => match Denied::read(&text, asked) {
+                Some(denied) => denied.line(name),
+                None => format!("{text}; grant it with rabbitmqctl set_permissions"),
+            },
             Some(NOT_FOUND) => format!("{text}; something deleted it"),
             Some(PRECONDITION_FAILED) => {
                 format!(
@@ -119,15 +138,15 @@ mod tests {
     #[test]
     fn what_asking_again_would_not_change_is_an_error_and_the_rest_is_asked_again() {
         for code in [403, 404, 405, 406, 530, 540] {
-            let trouble = about("mutirao.q")(said(code, "NO"));
+            let trouble = reading("mutirao.q")(said(code, "NO"));
             let Trouble::Said(BrokerError::Refused { what, why }) = trouble else { panic!("{code}: {trouble:?}") };
             assert!(what == "mutirao.q" && why.contains("NO"), "{what}: {why}");
         }
         for code in [320, 501, 504, 541] {
-            assert!(matches!(about("q")(said(code, "GONE")), Trouble::Lost(_)), "{code}");
+            assert!(matches!(reading("q")(said(code, "GONE")), Trouble::Lost(_)), "{code}");
         }
         let broken = Error::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
-        assert!(matches!(about("q")(broken), Trouble::Lost(_)));
+        assert!(matches!(reading("q")(broken), Trouble::Lost(_)));
     }
 
     #[test]

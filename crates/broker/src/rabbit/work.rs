@@ -1,4 +1,5 @@
-//! Work queues: quorum queues, published to with confirms, each with a queue of dead letters beside it.
+//! Work queues: quorum queues, published to with confirms, each with a queue of [dead letters](super::letters)
+//! beside it.
 //!
 //! What cannot be known over AMQP: how many messages are with the consumers of *other* processes. [`Counts::unacked`]
 //! counts those of this one.
@@ -8,36 +9,28 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lapin::BasicProperties;
-use lapin::options::BasicGetOptions;
-use lapin::types::{AMQPValue, FieldTable};
 use mutirao_core::Mono;
-use mutirao_core::envelope::{Parcel, open};
 
 use super::line::Up;
 use super::names::Work;
-use super::post::{Address, MustArrive, Undelivered, persistent, with_header};
+use super::post::{Address, MustArrive, Undelivered, persistent};
+use super::refusals::Deed;
 use super::topology::{ensure_work, look, remove_work};
-use super::trouble::{Trouble, about};
+use super::trouble::Trouble;
 use super::{Inner, Part};
-use crate::inbox::REASON_CHARS_MAX;
 use crate::memory::{check_size, refused};
-use crate::{BrokerError, Counts, DeadLetter, Deletion, Name};
+use crate::{BrokerError, Counts, Deletion, Name};
 
-/// Where a dead letter keeps its reason. What RabbitMQ puts there itself (too many deliveries) has its own header.
-const REASON: &str = "x-mutirao-reason";
-const REASON_OF_RABBITMQ: &str = "x-first-death-reason";
-/// What RabbitMQ says when a worker rejects: workers have no way to the dead letters but this.
-const REJECTED: &str = "rejected";
 /// How long a queue is asked that says no when it is not plainly full, that is not there, or that does not answer though
 /// the server is connected: it may have lost its leader, and others must not wait for that.
 const NOT_TAKEN_MAX: Duration = Duration::from_secs(10);
 
 /// Since when a queue has been asked for the same, on one connection.
 #[derive(Default)]
-struct Since(Option<(u64, Mono)>);
+pub(super) struct Since(Option<(u64, Mono)>);
 
 impl Since {
-    fn begin(&mut self, generation: u64, now: Mono) {
+    pub fn begin(&mut self, generation: u64, now: Mono) {
         if self.0.is_none_or(|(of, _)| of != generation) {
             self.0 = Some((generation, now));
         }
@@ -58,7 +51,12 @@ impl Inner {
             (Part::Worker, Some(entrance), _) => (entrance.as_str(), work.queue.as_str()),
             (Part::Worker, None, _) => return Err(refused(queue, "a worker publishes nothing but reports")),
         };
-        self.deliver(&work, to, batch, &self.signed(persistent())).await
+        let sent = self.deliver(&work, to, batch, &self.signed(persistent())).await;
+        match &sent {
+            Ok(()) => self.refusals.done(Deed::Send, &work.queue),
+            Err(error) => self.refusals.note(Deed::Send, &work.queue, error),
+        }
+        sent
     }
 
     /// With our user on it, for which the server vouches.
@@ -66,15 +64,9 @@ impl Inner {
         properties.with_user_id(self.user().as_str().into())
     }
 
-    /// Puts a message with the dead letters.
-    pub async fn bury(&self, work: &Work, body: Bytes, reason: &str) -> Result<(), BrokerError> {
-        let reason: String = reason.chars().take(REASON_CHARS_MAX).collect();
-        self.deliver(work, ("", &work.dead), &[body], &with_header(persistent(), REASON, &reason)).await
-    }
-
     /// Sends until all is confirmed, over reconnects if need be, or until the queue has not taken it for too long; what was
     /// confirmed is not sent again. `to` is an exchange and a key.
-    async fn deliver(
+    pub(super) async fn deliver(
         &self,
         work: &Work,
         to: (&str, &str),
@@ -118,7 +110,13 @@ impl Inner {
 
     /// An error when the queue has kept us waiting for too long and the server has not: when the server is away, whatever is
     /// asked waits until it is back.
-    async fn still_worth_it(&self, up: &Up, since: &Since, queue: &str, why: &str) -> Result<(), BrokerError> {
+    pub(super) async fn still_worth_it(
+        &self,
+        up: &Up,
+        since: &Since,
+        queue: &str,
+        why: &str,
+    ) -> Result<(), BrokerError> {
         let same = self.giving.now().is_ok_and(|now| now.generation == up.generation);
         if same && since.too_long(self.clock.monotonic()) && self.giving.answered(up, up.channel()).await.is_ok() {
             return Err(BrokerError::Unreachable(format!("{queue}: {why}")));
@@ -196,63 +194,6 @@ impl Inner {
                 Err(Trouble::Lost(why)) => self.still_worth_it(&up, &since, &work.queue, &why).await?,
             }
             self.giving.after_loss(up.generation).await;
-        }
-    }
-
-    pub async fn dead_letters(&self, queue: &Name, limit: u32) -> Result<Vec<DeadLetter>, BrokerError> {
-        let work = self.names.work(queue)?;
-        let mut since = Since::default();
-        loop {
-            let up = self.giving.up().await?;
-            since.begin(up.generation, self.clock.monotonic());
-            match self.giving.answered(&up, self.peek(&up, &work, limit)).await {
-                Ok(letters) => return Ok(letters),
-                Err(Trouble::Said(error)) => return Err(error),
-                Err(Trouble::Lost(why)) => self.still_worth_it(&up, &since, &work.dead, &why).await?,
-            }
-            self.giving.after_loss(up.generation).await;
-        }
-    }
-
-    /// Takes them and never acknowledges: when the channel closes they are back, in their order.
-    async fn peek(&self, up: &Up, work: &Work, limit: u32) -> Result<Vec<DeadLetter>, Trouble> {
-        ensure_work(&self.giving, up, work, &self.limits, self.part).await?;
-        let channel = up.channel().await?;
-        let limit = limit.min(self.limits.dead_letters_max.try_into().unwrap_or(u32::MAX));
-        let mut letters = Vec::new();
-        for _ in 0..limit {
-            let got = channel.basic_get(work.dead.as_str().into(), BasicGetOptions { no_ack: false }).await;
-            let Some(message) = got.map_err(about(&work.dead))? else { break };
-            let reason = reason(message.properties.headers().as_ref(), &message.delivery.data);
-            letters.push(DeadLetter { body: message.delivery.data.into(), reason });
-        }
-        // Waited for, so that whoever looks next finds them.
-        channel.close(200, "seen".into()).await.map_err(about(&work.dead))?;
-        Ok(letters)
-    }
-}
-
-fn reason(headers: Option<&FieldTable>, body: &[u8]) -> String {
-    let word = |key: &str| match headers?.inner().get(key) {
-        Some(AMQPValue::LongString(text)) => Some(text.to_string()),
-        _ => None,
-    };
-    match (word(REASON), word(REASON_OF_RABBITMQ)) {
-        (Some(ours), _) => ours,
-        (None, Some(theirs)) if theirs == "delivery_limit" => "it came back unacknowledged too often".into(),
-        (None, Some(theirs)) if theirs == REJECTED => rejected_because(body),
-        (None, Some(theirs)) => theirs,
-        (None, None) => String::new(),
-    }
-}
-
-/// Why a worker rejected it. It has no way to write that down beside the letter, and no other reason than that it could
-/// not read it: so whoever looks tries the same.
-fn rejected_because(body: &[u8]) -> String {
-    match open::<Parcel>(body) {
-        Err(unreadable) => format!("a worker could not read it: {unreadable}"),
-        Ok(_) => {
-            "a worker could not read it; this program can, so it may be of an older version: its log says why".into()
         }
     }
 }

@@ -85,6 +85,51 @@ pub async fn a_rejected_message_becomes_a_dead_letter_and_its_neighbours_go_on(h
     assert!(broker.dead_letters("q", 0).await.expect("dead letters").is_empty());
 }
 
+/// More than the few among which any broker would find its way.
+const DEAD: usize = 40;
+
+/// Dead letters, numbered from 0.
+async fn bury(broker: &Shared) {
+    broker.publish("q", bodies(0..DEAD)).await.expect("publish");
+    let mut consumer = broker.consume("q", DEAD as u32).await.expect("consume");
+    for delivery in take(&mut consumer, DEAD).await {
+        consumer.reject(delivery.tag, "cannot be read").await.expect("reject");
+    }
+    drop(consumer);
+    counts_become(broker, "q", Counts { dead: DEAD as u64, ..Counts::default() }).await;
+}
+
+async fn dead_numbers(broker: &Shared, limit: u32) -> Vec<usize> {
+    let letters = broker.dead_letters("q", limit).await.expect("dead letters");
+    letters.iter().map(|letter| number(&letter.body)).collect()
+}
+
+pub async fn dead_letters_stay_in_their_order_however_often_and_how_many_of_them_are_looked_at(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    assert_eq!(broker.count_dead_letters("q").await, Ok(0));
+    bury(&broker).await;
+    for limit in [2, 1, 5, 39, 2, 100, 4, 100] {
+        let shown = (limit as usize).min(DEAD);
+        assert_eq!(dead_numbers(&broker, limit).await, (0..shown).collect::<Vec<_>>(), "{limit} looked at");
+        counts_become(&broker, "q", Counts { dead: DEAD as u64, ..Counts::default() }).await;
+        assert_eq!(broker.count_dead_letters("q").await, Ok(DEAD as u64));
+    }
+}
+
+pub async fn dead_letters_are_removed_one_by_its_id_or_all_and_the_others_keep_their_order(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    assert_eq!(broker.remove_dead_letters("q", &Letters::All).await, Ok(0));
+    bury(&broker).await;
+    let third = broker.dead_letters("q", 3).await.expect("dead letters")[2].id();
+    assert_eq!(broker.remove_dead_letters("q", &Letters::One(third.clone())).await, Ok(1));
+    let rest: Vec<usize> = (0..DEAD).filter(|number| *number != 2).collect();
+    assert_eq!(dead_numbers(&broker, 100).await, rest);
+    assert_eq!(broker.remove_dead_letters("q", &Letters::One(third)).await, Ok(0), "it is gone");
+    assert_eq!(broker.remove_dead_letters("q", &Letters::All).await, Ok(DEAD as u64 - 1));
+    assert_eq!(broker.count_dead_letters("q").await, Ok(0));
+    bury(&broker).await;
+}
+
 pub async fn counts_follow_what_happens(harness: &dyn Harness) {
     let broker = harness.broker().await;
     assert_eq!(broker.counts("q").await, Ok(Counts::default()));

@@ -172,8 +172,8 @@ impl Lanes {
                 }
             }
             Trip::Published { queue, parcels, result } => {
+                self.rest(&queue, result.as_ref().err());
                 let trouble = result.err().map(|error| error.to_string());
-                self.rest(&queue, trouble.as_deref());
                 self.go_on(queue);
                 if trouble.is_none() {
                     metrics::counter!(PARCELS).increment(parcels.len() as u64);
@@ -188,15 +188,16 @@ impl Lanes {
         })
     }
 
-    fn rest(&mut self, queue: &QueueName, trouble: Option<&str>) {
+    fn rest(&mut self, queue: &QueueName, trouble: Option<&BrokerError>) {
         let Some(lane) = self.lanes.get_mut(queue) else { return };
         lane.publishing = false;
         let Some(error) = trouble else {
             lane.pause = Duration::ZERO;
             return;
         };
-        if lane.pause.is_zero() {
-            tracing::warn!(%queue, error, "parcels cannot be sent; trying again until they can");
+        // What it refuses, perhaps for every queue, the broker says itself.
+        if lane.pause.is_zero() && !matches!(error, BrokerError::Refused { .. }) {
+            tracing::warn!(%queue, %error, "parcels cannot be sent; trying again until they can");
         }
         lane.pause = (lane.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
     }

@@ -1,7 +1,8 @@
 //! Looking at queues, and saying why their tasks do not run. Definitions are in the store; what waits and who is there is
 //! asked of the owners.
 
-use mutirao_core::envelope::shard_of;
+use mutirao_broker::Shared as Broker;
+use mutirao_core::envelope::{results_of, shard_of, tasks_of};
 use mutirao_core::id::{QueueName, TaskKey};
 use mutirao_core::job::{JobView, TaskView};
 use mutirao_core::{Problem, ShardId};
@@ -45,18 +46,13 @@ impl Jobs {
         let row = self.0.store.queue(name.clone()).await.map_err(refused)?.ok_or_else(|| self.missing(name))?;
         let mut explanation = match self.facts(name).await {
             Some(facts) => explain::queue(&row.spec, &facts),
-            None => explain::silent(&row.spec, self.broker_trouble().as_deref()),
+            None => explain::silent(&row.spec, broker_trouble(&self.0.broker, name).as_deref()),
         };
         if let Some(why) = &row.unreadable {
             explanation.reasons.insert(0, explain::unreadable::reason(name, why));
         }
         explanation.reasons.extend(self.staffing(&row.spec).await);
         Ok(explanation)
-    }
-
-    /// As this process sees it. Its workers may have a way of their own, but what they report comes by the same broker.
-    fn broker_trouble(&self) -> Option<String> {
-        self.0.broker.reachable().err().map(|error| error.to_string())
     }
 
     pub async fn explain_task(&self, job: &JobView, task: &TaskView) -> Result<Explanation, Problem> {
@@ -89,7 +85,8 @@ impl Jobs {
         let shard = shard_of(name);
         let question = Question::Facts { queue: name.clone() };
         let Ok(Answer::Facts(mut facts)) = self.0.asking.ask(shard, question, LOOK_PATIENCE).await else { return None };
-        facts.broker = self.broker_trouble();
+        // The owner may have been refused what this process never asked for.
+        facts.broker = facts.broker.or_else(|| broker_trouble(&self.0.broker, name));
         if let Some(door) = self.0.doors.of(shard) {
             facts.trouble.clone_from(&door.vitals.trouble.lock());
         }
@@ -102,6 +99,12 @@ impl Jobs {
             _ => None,
         }
     }
+}
+
+/// As this process sees it. Its workers may have a way of their own, but what they report comes by the same broker.
+pub(crate) fn broker_trouble(broker: &Broker, queue: &QueueName) -> Option<String> {
+    let ways = [tasks_of(queue), results_of(queue)];
+    ways.iter().find_map(|way| broker.trouble(way)).map(|error| error.to_string())
 }
 
 fn view(load: Option<QueueLoad>, row: QueueRow) -> QueueView {

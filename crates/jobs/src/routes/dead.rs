@@ -1,10 +1,10 @@
-//! Tasks that ended badly, over all jobs: listed, and tried anew; and the broker's dead letters.
+//! Tasks that ended badly, over all jobs: listed, and tried anew.
 
 use axum::Json;
 use axum::extract::State;
 use mutirao_core::Problem;
 use mutirao_core::id::{JobKey, QueueName};
-use mutirao_core::job::{DeadTask, Letter, Page, Retried};
+use mutirao_core::job::{DeadTask, Page, Retried};
 use mutirao_surface::{Args, PageArgs, Part, Rejection, only, paging};
 use serde::Deserialize;
 
@@ -92,26 +92,4 @@ pub(super) async fn retry_queue(
     Part(name): Part<QueueName>,
 ) -> Result<Json<Retried>, Rejection> {
     Ok(Json(jobs.retry_queue(&caller.namespace, &name).await?))
-}
-
-#[derive(Deserialize, utoipa::IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(super) struct LetterArgs {
-    /// At most so many of each way, 100 when left out.
-    limit: Option<u32>,
-}
-
-/// Messages of a queue that a worker or a manager could not make sense of, with the reason. They stay.
-#[utoipa::path(get, path = "/v1/queues/{name}/letters", tag = "queues", params(("name" = String, Path), LetterArgs),
-    responses((status = 200, description = "The oldest first.", body = Vec<Letter>),
-              (status = 422, body = Problem, description = "No such queue.")))]
-pub(super) async fn letters(
-    State(jobs): State<Jobs>,
-    _: only::Operator,
-    Part(name): Part<QueueName>,
-    Args(args): Args<LetterArgs>,
-) -> Result<Json<Vec<Letter>>, Rejection> {
-    let limit = PageArgs { limit: args.limit, cursor: None }.rows()?;
-    Ok(Json(jobs.letters(&name, limit).await?))
 }

@@ -1,8 +1,8 @@
-//! Tasks that ended badly: tried anew, one, those of a job, or those of a queue; and what lies with the broker's dead letters.
+//! Tasks that ended badly: tried anew, one, those of a job, or those of a queue.
 
-use mutirao_core::envelope::{results_of, shard_of, tasks_of};
+use mutirao_core::envelope::shard_of;
 use mutirao_core::id::{JobKey, QueueName, TaskKey};
-use mutirao_core::job::{DeadTask, JobView, Letter, Retried};
+use mutirao_core::job::{DeadTask, JobView, Retried};
 use mutirao_core::{Problem, Timestamp};
 
 use super::room::Coming;
@@ -12,8 +12,6 @@ use crate::store::dead::{DeadFilter, Revived, Tried, Which};
 
 /// Jobs of a queue that are tried anew by one request; the rest needs another.
 const JOBS_MAX: u64 = 10_000;
-/// As much of a letter as is shown.
-const LETTER_BYTES_MAX: usize = 400;
 
 impl Jobs {
     /// Tries tasks of a job anew that ended badly, and answers with how many.
@@ -101,24 +99,5 @@ impl Jobs {
                     .remedy("wait until that one has ended"))
             }
         }
-    }
-
-    /// What lies with the broker's dead letters on the ways of a queue, the oldest first.
-    pub async fn letters(&self, queue: &QueueName, limit: u32) -> Result<Vec<Letter>, Problem> {
-        self.queue_named(queue).await?;
-        let mut letters = Vec::new();
-        for way in [tasks_of(queue), results_of(queue)] {
-            let found = self.0.broker.dead_letters(&way, limit).await.map_err(|error| {
-                tracing::warn!(%error, way, "dead letters cannot be read");
-                Problem::unavailable(format!("the broker does not show its dead letters: {error}"))
-            })?;
-            letters.extend(found.into_iter().map(|letter| Letter {
-                way: way.clone(),
-                reason: letter.reason,
-                bytes: letter.body.len() as u64,
-                text: String::from_utf8_lossy(&letter.body[..letter.body.len().min(LETTER_BYTES_MAX)]).into_owned(),
-            }));
-        }
-        Ok(letters)
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use mutirao_broker::memory::Memory;
-use mutirao_broker::{Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Name, Record, Subscription};
+use mutirao_broker::{
+    Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Letters, Name, Record, Subscription,
+};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -74,6 +76,14 @@ impl Broker for Faulty {
     }
     async fn dead_letters(&self, queue: &Name, limit: u32) -> Result<Vec<DeadLetter>, BrokerError> {
         self.under.dead_letters(queue, limit).await
+    }
+
+    async fn count_dead_letters(&self, queue: &Name) -> Result<u64, BrokerError> {
+        self.under.count_dead_letters(queue).await
+    }
+
+    async fn remove_dead_letters(&self, queue: &Name, which: &Letters) -> Result<u64, BrokerError> {
+        self.under.remove_dead_letters(queue, which).await
     }
     async fn subscribe(&self, topic: &Name) -> Result<Box<dyn Subscription>, BrokerError> {
         self.under.subscribe(topic).await

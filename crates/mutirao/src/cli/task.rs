@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use mutirao_client::{Client, DeadFilter, PageArgs};
-use mutirao_core::job::{Retried, TaskState};
+use mutirao_core::job::{LettersRemoved, Retried, TaskState};
 use mutirao_core::{Clock, JobKey, QueueName, SystemClock, TaskKey};
 
 use super::out::Out;
@@ -27,7 +27,8 @@ enum Verb {
     Dead(DeadArgs),
     /// Try tasks anew that failed, timed out, were lost or given up
     Retry(RetryArgs),
-    /// Show what the broker keeps because a worker or a manager could not make sense of it
+    /// Show what the broker keeps because a worker or a manager could not make sense of it, or remove it
+    #[command(args_conflicts_with_subcommands = true)]
     Letters(LettersArgs),
     /// Stop one task
     Cancel { id: TaskKey },
@@ -75,12 +76,30 @@ struct RetryArgs {
 
 #[derive(Debug, Args)]
 struct LettersArgs {
+    #[command(subcommand)]
+    verb: Option<LettersVerb>,
     /// Of this queue
     #[arg(long, default_value_t)]
     queue: QueueName,
     /// How many
     #[arg(long, default_value_t = 100)]
     limit: u32,
+}
+
+#[derive(Debug, Subcommand)]
+enum LettersVerb {
+    /// Remove such letters for good; the tasks they were about are handed out again without them
+    Rm {
+        /// Letters, by their ids
+        #[arg(required_unless_present = "all")]
+        ids: Vec<String>,
+        /// All of the queue
+        #[arg(long, conflicts_with = "ids")]
+        all: bool,
+        /// Of this queue
+        #[arg(long, default_value_t)]
+        queue: QueueName,
+    },
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -127,7 +146,10 @@ pub async fn run(globals: &Globals, args: TaskArgs) -> Result<(), Failure> {
         }
         Verb::Dead(args) => dead(&client, args, out).await,
         Verb::Retry(args) => retry(&client, args, out).await,
-        Verb::Letters(LettersArgs { queue, limit }) => {
+        Verb::Letters(LettersArgs { verb: Some(LettersVerb::Rm { ids, all: _, queue }), .. }) => {
+            remove_letters(&client, &queue, ids, out).await
+        }
+        Verb::Letters(LettersArgs { verb: None, queue, limit }) => {
             let letters = client.letters(&queue, limit).await?;
             out.answer(&letters, |letters| show::letters(letters))
         }
@@ -152,6 +174,22 @@ async fn dead(client: &Client, args: DeadArgs, out: Out) -> Result<(), Failure> 
         out.note(format!("there are more: add --cursor {cursor}"));
     }
     Ok(())
+}
+
+/// Without ids all of them.
+async fn remove_letters(client: &Client, queue: &QueueName, ids: Vec<String>, out: Out) -> Result<(), Failure> {
+    let mut sum = LettersRemoved::default();
+    if ids.is_empty() {
+        sum = client.remove_letters(queue).await?;
+    }
+    for id in &ids {
+        sum.letters += client.remove_letter(queue, id).await?.letters;
+    }
+    out.answer(&sum, |sum| match sum.letters {
+        0 => "there were no dead letters".into(),
+        1 => "1 dead letter is gone".into(),
+        letters => format!("{letters} dead letters are gone"),
+    })
 }
 
 async fn retry(client: &Client, args: RetryArgs, out: Out) -> Result<(), Failure> {

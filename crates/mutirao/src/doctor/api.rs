@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use mutirao_client::{Client, ClientError, Credentials, JobFilter, PageArgs};
 use mutirao_core::auth::SIGNATURE_WINDOW_S;
+use mutirao_core::job::LetterCount;
 use mutirao_core::shard::ShardView;
 use mutirao_core::{Clock, Timestamp};
 
@@ -76,6 +77,12 @@ async fn examine(
         Err(error) if matches!(error.status(), Some(403 | 404)) => {}
         Err(error) => return Err(error),
     }
+    match client.letter_counts().await {
+        Ok(counts) => findings.extend(counts.iter().map(letters)),
+        // As with shards; and a broker that does not answer has been told.
+        Err(error) if matches!(error.status(), Some(403 | 404 | 503)) => {}
+        Err(error) => return Err(error),
+    }
     findings.push(match client.workers().await?.iter().filter(|worker| !worker.draining).count() {
         0 => Finding::warn(
             "workers",
@@ -85,6 +92,19 @@ async fn examine(
         n => Finding::ok("workers", format!("{n}")),
     });
     Ok(())
+}
+
+/// Letters on one way.
+fn letters(count: &LetterCount) -> Finding {
+    let LetterCount { way, queue, letters } = count;
+    let are = if *letters == 1 { "dead letter is" } else { "dead letters are" };
+    Finding::warn(
+        "letters",
+        format!("{letters} {are} in {way}"),
+        format!(
+            "`mutirao task letters --queue {queue}` shows why, `mutirao task letters rm --all --queue {queue}` removes them"
+        ),
+    )
 }
 
 fn shards(views: &[ShardView]) -> Finding {

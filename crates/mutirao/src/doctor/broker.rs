@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mutirao_broker::Rabbit;
-use mutirao_broker::rabbit::Config;
+use mutirao_broker::rabbit::{Config, Extent};
 use mutirao_core::{Dice, SystemClock};
 
 use super::{Finding, Mark};
@@ -27,8 +27,8 @@ pub async fn look(settings: &Settings) -> Vec<Finding> {
 }
 
 async fn queues(config: Config) -> Finding {
-    match Rabbit::probe(config).await {
-        Ok(()) => Finding::ok("queues", "quorum and stream queues can be made"),
+    match Rabbit::probe(config, Extent::Everything).await {
+        Ok(()) => Finding::ok("queues", "quorum and stream queues can be made, written to and read from"),
         Err(error) => finding("queues", Mark::Fail, error.to_string()),
     }
 }

@@ -1,5 +1,8 @@
 //! An installation on RabbitMQ: what is refused, who knows which password, and what workers do without users.
 
+mod letters;
+mod permitted;
+
 use std::time::Duration;
 
 use mutirao_testkit::services::{AMQP_MANAGEMENT_VARIABLE, AMQP_VARIABLE, POSTGRES_VARIABLE, Service, shared};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use mutirao_broker::{
-    Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Limits as BrokerLimits, Memory, Name, Record,
+    Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Letters, Limits as BrokerLimits, Memory, Name, Record,
     Subscription,
 };
 use mutirao_core::blobs::{BlobError, Blobs};
@@ -218,6 +218,14 @@ impl Broker for Flaky {
     }
     async fn dead_letters(&self, queue: &Name, limit: u32) -> Result<Vec<DeadLetter>, BrokerError> {
         self.under.dead_letters(queue, limit).await
+    }
+
+    async fn count_dead_letters(&self, queue: &Name) -> Result<u64, BrokerError> {
+        self.under.count_dead_letters(queue).await
+    }
+
+    async fn remove_dead_letters(&self, queue: &Name, which: &Letters) -> Result<u64, BrokerError> {
+        self.under.remove_dead_letters(queue, which).await
     }
 
     async fn announce(&self, topic: &Name, body: Bytes) -> Result<(), BrokerError> {

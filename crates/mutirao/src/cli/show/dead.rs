@@ -28,7 +28,9 @@ pub fn letters(letters: &[Letter]) -> String {
     if letters.is_empty() {
         return "no dead letters".into();
     }
-    let row =
-        |letter: &Letter| [letter.way.clone(), size(letter.bytes), one_line(&letter.reason), one_line(&letter.text)];
-    table(["WAY", "SIZE", "REASON", "BEGINS"], letters.iter().map(row))
+    let row = |letter: &Letter| {
+        let (reason, text) = (one_line(&letter.reason), one_line(&letter.text));
+        [letter.id.clone(), letter.way.clone(), size(letter.bytes), reason, text]
+    };
+    table(["ID", "WAY", "SIZE", "REASON", "BEGINS"], letters.iter().map(row))
 }
