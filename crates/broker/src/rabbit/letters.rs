@@ -8,12 +8,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
 use lapin::Channel;
 use lapin::message::Delivery as Delivered;
 use lapin::options::{
-    BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicGetOptions, BasicNackOptions, BasicQosOptions,
-    QueuePurgeOptions,
+    BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions, QueuePurgeOptions,
 };
 use lapin::types::{AMQPValue, FieldTable};
 use mutirao_core::clock::ClockExt;
@@ -41,6 +40,7 @@ const LOOKER: &str = "looker";
 const EVERYTHING: u64 = 0;
 /// How long the next letter may take that should be there.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy)]
 enum Errand<'a> {
@@ -49,7 +49,6 @@ enum Errand<'a> {
     Remove(&'a Letters),
 }
 
-#[derive(Default)]
 struct Found {
     letters: Vec<DeadLetter>,
     /// That are there, or that were removed.
@@ -97,19 +96,20 @@ impl Inner {
     }
 
     async fn try_run(&self, up: &Up, work: &Work, errand: Errand<'_>) -> Result<Found, Trouble> {
-        let Some(dead) = look(up, &work.dead).await? else { return Ok(Found::default()) };
-        let (mut letters, mut number) = (Vec::new(), dead.message_count().into());
+        let there = look(up, &work.dead).await?.map_or(0, |dead| dead.message_count());
+        let (mut letters, mut number) = (Vec::new(), there.into());
         match errand {
+            _ if there == 0 => {}
             Errand::Count => {}
-            Errand::Look(limit) => letters = self.peek(up, work, dead.message_count(), limit).await?,
-            Errand::Remove(which) => number = self.remove(up, work, dead.message_count(), which).await?,
+            Errand::Look(limit) => letters = self.peek(up, work, there, limit).await?,
+            Errand::Remove(which) => number = self.remove(up, work, there, which).await?,
         }
         Ok(Found { letters, number })
     }
 
     async fn peek(&self, up: &Up, work: &Work, there: u32, limit: u32) -> Result<Vec<DeadLetter>, Trouble> {
         let (channel, deliveries) = self.take_all(up, work, there).await?;
-        give_back(&channel, work).await?;
+        self.give_back(up, work, channel, deliveries.len()).await?;
         Ok(deliveries.into_iter().take(limit as usize).map(letter).collect())
     }
 
@@ -119,7 +119,7 @@ impl Inner {
             return Ok(purged.map_err(reading(&work.dead))?.into());
         }
         let (channel, deliveries) = self.take_all(up, work, there).await?;
-        let mut removed = 0;
+        let (there, mut removed) = (deliveries.len(), 0);
         for delivery in deliveries {
             let tag = delivery.delivery_tag;
             if which.has(&letter(delivery)) {
@@ -127,8 +127,8 @@ impl Inner {
                 removed += 1;
             }
         }
-        give_back(&channel, work).await?;
-        Ok(removed)
+        self.give_back(up, work, channel, there - removed).await?;
+        Ok(removed as u64)
     }
 
     /// All of them, also when a few are wanted: those that a queue gets back stand before the others, behind those that came
@@ -139,37 +139,41 @@ impl Inner {
         let most = self.limits.dead_letters_max.try_into().unwrap_or(u16::MAX);
         channel.basic_qos(most, BasicQosOptions { global: false }).await.map_err(reading(&work.dead))?;
         let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
-        let name = || work.dead.as_str().into();
-        let consumed = channel.basic_consume(name(), LOOKER.into(), options, arguments).await;
+        let consumed = channel.basic_consume(work.dead.as_str().into(), LOOKER.into(), options, arguments).await;
         let mut deliveries = consumed.map_err(reading(&work.dead))?;
-        // Answered once all that was there has been sent to us: the count may be of a moment before.
-        channel.basic_get(name(), BasicGetOptions { no_ack: false }).await.map_err(reading(&work.dead))?;
         let mut taken = Vec::new();
-        loop {
-            let next = match taken.len() < there as usize {
-                // Somebody else may have taken some meanwhile, or new ones may have pushed them out.
-                true => self.clock.timeout(SILENCE_MAX, deliveries.next()).await.ok(),
-                false => deliveries.next().now_or_never(),
-            };
-            match next {
-                Some(Some(delivery)) => taken.push(delivery.map_err(reading(&work.dead))?),
-                Some(None) => return Err(Trouble::Lost("the connection ended".into())),
-                None => return Ok((channel, taken)),
+        while taken.len() < there as usize {
+            // Somebody else may have taken some meanwhile, or new ones may have pushed them out.
+            match self.clock.timeout(SILENCE_MAX, deliveries.next()).await {
+                Ok(Some(delivery)) => taken.push(delivery.map_err(reading(&work.dead))?),
+                Ok(None) => return Err(Trouble::Lost("the connection ended".into())),
+                Err(_) => break,
             }
         }
+        Ok((channel, taken))
     }
-}
 
-/// In one go and in their order, and only once we take no more, or they would come to us again. A channel that is closed with
-/// them would give them back as well, a while after it was closed.
-async fn give_back(channel: &Channel, work: &Work) -> Result<(), Trouble> {
-    let all = BasicNackOptions { multiple: true, requeue: true };
-    let given = async {
-        channel.basic_cancel(LOOKER.into(), BasicCancelOptions::default()).await?;
-        channel.basic_nack(EVERYTHING, all).await?;
-        channel.close(200, "seen".into()).await
-    };
-    given.await.map_err(reading(&work.dead))
+    /// In one go and in their order, and only once we take no more, or they would come to us again. Waited for, so that
+    /// whoever looks next finds them: RabbitMQ answers before it has done it.
+    async fn give_back(&self, up: &Up, work: &Work, channel: Channel, letters: usize) -> Result<(), Trouble> {
+        let all = BasicNackOptions { multiple: true, requeue: true };
+        let given = async {
+            channel.basic_cancel(LOOKER.into(), BasicCancelOptions::default()).await?;
+            channel.basic_nack(EVERYTHING, all).await
+        };
+        given.await.map_err(reading(&work.dead))?;
+        let since = self.clock.monotonic();
+        while look(up, &work.dead).await?.is_some_and(|dead| (dead.message_count() as usize) < letters) {
+            // New ones may have pushed some out meanwhile.
+            if self.clock.monotonic().since(since) >= SILENCE_MAX {
+                break;
+            }
+            self.clock.sleep(LOOK_AGAIN).await;
+        }
+        // It holds nothing any more.
+        let _ = channel.close(200, "seen".into()).await;
+        Ok(())
+    }
 }
 
 fn letter(delivery: Delivered) -> DeadLetter {

@@ -19,6 +19,10 @@ use super::dial::{DIAL_MAX, Dial};
 use super::trouble::{ACCESS_REFUSED, NOT_FOUND, code, text};
 use crate::BrokerError;
 
+/// A server that takes nothing more in the middle of it cannot be asked to clear away either: the queue goes by itself, and
+/// the exchange with it.
+const GONE_AFTER_MS: i64 = 60_000;
+
 /// How much is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
@@ -158,21 +162,24 @@ impl Bench<'_> {
         let name = || self.name.as_str().into();
         let nothing = FieldTable::default;
         match deed {
-            Deed::MakeQueue => self.make(&channel, "quorum", &self.name).await,
-            Deed::MakeLog => self.make(&channel, "stream", &self.log()).await,
+            Deed::MakeQueue => {
+                let mut arguments = nothing();
+                arguments.insert("x-expires".into(), AMQPValue::LongLongInt(GONE_AFTER_MS));
+                self.make(&channel, "quorum", &self.name, arguments).await
+            }
+            Deed::MakeLog => self.make(&channel, "stream", &self.log(), nothing()).await,
             Deed::SendByDefault => self.send(&channel, "").await,
             Deed::SendByExchange => self.send(&channel, &self.name).await,
             Deed::Take => channel.basic_get(name(), BasicGetOptions { no_ack: false }).await.map(drop),
             Deed::MakeExchange => {
-                let options = ExchangeDeclareOptions::default();
+                let options = ExchangeDeclareOptions { auto_delete: true, ..Default::default() };
                 channel.exchange_declare(name(), ExchangeKind::Topic, options, nothing()).await
             }
             Deed::Bind => channel.queue_bind(name(), name(), name(), QueueBindOptions::default(), nothing()).await,
         }
     }
 
-    async fn make(&self, channel: &Channel, kind: &str, name: &str) -> lapin::Result<()> {
-        let mut arguments = FieldTable::default();
+    async fn make(&self, channel: &Channel, kind: &str, name: &str, mut arguments: FieldTable) -> lapin::Result<()> {
         arguments.insert("x-queue-type".into(), AMQPValue::LongString(kind.into()));
         channel.queue_declare(name.into(), QueueDeclareOptions::durable(), arguments).await.map(drop)
     }
