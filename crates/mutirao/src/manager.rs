@@ -142,10 +142,7 @@ impl Manager {
             clock,
             capabilities: vec![jobs.capability(), fleets.capability(), monitors.capability(), kv.capability()],
             ways,
-            settings: mutirao_api::Settings {
-                url: Some(shown_url(settings, scheme, address)),
-                ..api_settings(settings, tls)
-            },
+            settings: api_settings(settings, shown_url(settings, scheme, address), tls),
             shutdown: shutdown.clone(),
         })
         .await
@@ -296,10 +293,11 @@ fn jobs_settings(settings: &Settings) -> JobsSettings {
     }
 }
 
-fn api_settings(settings: &Settings, tls: Option<Serving>) -> mutirao_api::Settings {
+fn api_settings(settings: &Settings, shown_url: String, tls: Option<Serving>) -> mutirao_api::Settings {
     let whole = |many: u64| u32::try_from(many).unwrap_or(u32::MAX);
     mutirao_api::Settings {
-        hosts: settings.api_hosts.0.iter().cloned().chain(own_name(settings)).collect(),
+        hosts: settings.api_hosts.0.iter().cloned().chain(name_in(&shown_url)).collect(),
+        url: Some(shown_url),
         rate: Rate::new(whole(settings.api_rate.0), whole(settings.api_burst.0)),
         drain: REQUESTS_DRAIN,
         keep: Keep { revoked: settings.keys_keep.0, audit: settings.audit_keep.0 },
@@ -308,10 +306,10 @@ fn api_settings(settings: &Settings, tls: Option<Serving>) -> mutirao_api::Setti
     }
 }
 
-/// Whoever goes where `api.url` says comes with the name in it. Plain addresses need no leave.
-fn own_name(settings: &Settings) -> Option<String> {
-    let (_, rest) = settings.api_url.set()?.0.split_once("://")?;
-    rest.split([':', '/']).next().map(str::to_owned)
+/// Whoever goes where we say that we are comes with the name in it. Plain addresses need no leave.
+fn name_in(shown_url: &str) -> Option<String> {
+    let (_, rest) = shown_url.split_once("://")?;
+    rest.split([':', '/']).next().filter(|name| !name.starts_with('[')).map(str::to_owned)
 }
 
 /// `0.0.0.0` is where to listen, not where to go.
@@ -349,6 +347,12 @@ mod tests {
         assert_eq!(reached("0.0.0.0:7070"), "127.0.0.1:7070");
         assert_eq!(reached("[::]:1"), "[::1]:1");
         assert_eq!(reached("10.0.0.5:2"), "10.0.0.5:2");
+    }
+
+    #[test]
+    fn the_api_answers_to_the_name_by_which_workers_are_sent_to_it() {
+        assert_eq!(name_in("https://lab.example.org:7070").as_deref(), Some("lab.example.org"));
+        assert_eq!(name_in("http://[::1]:7070"), None);
     }
 
     #[tokio::test]

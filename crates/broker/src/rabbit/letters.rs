@@ -11,9 +11,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use lapin::Channel;
 use lapin::message::Delivery as Delivered;
-use lapin::options::{
-    BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions, QueuePurgeOptions,
-};
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions, QueuePurgeOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use mutirao_core::clock::ClockExt;
 use mutirao_core::envelope::{Parcel, open};
@@ -34,10 +32,6 @@ const REASON: &str = "x-mutirao-reason";
 const REASON_OF_RABBITMQ: &str = "x-first-death-reason";
 /// What RabbitMQ says when a worker rejects: workers have no way to the dead letters but this.
 const REJECTED: &str = "rejected";
-/// What whoever looks is called, on a channel of its own.
-const LOOKER: &str = "looker";
-/// A tag that stands for all that is unacknowledged.
-const EVERYTHING: u64 = 0;
 /// How long the next letter may take that should be there.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -99,7 +93,6 @@ impl Inner {
         let there = look(up, &work.dead).await?.map_or(0, |dead| dead.message_count());
         let (mut letters, mut number) = (Vec::new(), there.into());
         match errand {
-            _ if there == 0 => {}
             Errand::Count => {}
             Errand::Look(limit) => letters = self.peek(up, work, there, limit).await?,
             Errand::Remove(which) => number = self.remove(up, work, there, which).await?,
@@ -139,7 +132,7 @@ impl Inner {
         let most = self.limits.dead_letters_max.try_into().unwrap_or(u16::MAX);
         channel.basic_qos(most, BasicQosOptions { global: false }).await.map_err(reading(&work.dead))?;
         let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
-        let consumed = channel.basic_consume(work.dead.as_str().into(), LOOKER.into(), options, arguments).await;
+        let consumed = channel.basic_consume(work.dead.as_str().into(), "".into(), options, arguments).await;
         let mut deliveries = consumed.map_err(reading(&work.dead))?;
         let mut taken = Vec::new();
         while taken.len() < there as usize {
@@ -153,15 +146,10 @@ impl Inner {
         Ok((channel, taken))
     }
 
-    /// In one go and in their order, and only once we take no more, or they would come to us again. Waited for, so that
-    /// whoever looks next finds them: RabbitMQ answers before it has done it.
+    /// By closing the channel: what a consumer held when it went is put back in order, what is rejected one by one or in one
+    /// go is not. Waited for, so that whoever looks next finds them: RabbitMQ answers before it has done it.
     async fn give_back(&self, up: &Up, work: &Work, channel: Channel, letters: usize) -> Result<(), Trouble> {
-        let all = BasicNackOptions { multiple: true, requeue: true };
-        let given = async {
-            channel.basic_cancel(LOOKER.into(), BasicCancelOptions::default()).await?;
-            channel.basic_nack(EVERYTHING, all).await
-        };
-        given.await.map_err(reading(&work.dead))?;
+        channel.close(200, "seen".into()).await.map_err(reading(&work.dead))?;
         let since = self.clock.monotonic();
         while look(up, &work.dead).await?.is_some_and(|dead| (dead.message_count() as usize) < letters) {
             // New ones may have pushed some out meanwhile.
@@ -170,8 +158,6 @@ impl Inner {
             }
             self.clock.sleep(LOOK_AGAIN).await;
         }
-        // It holds nothing any more.
-        let _ = channel.close(200, "seen".into()).await;
         Ok(())
     }
 }

@@ -86,7 +86,7 @@ pub async fn a_rejected_message_becomes_a_dead_letter_and_its_neighbours_go_on(h
 }
 
 /// More than the few among which any broker would find its way.
-const DEAD: usize = 40;
+const DEAD: usize = 100;
 
 /// Dead letters, numbered from 0.
 async fn bury(broker: &Shared) {
@@ -108,7 +108,7 @@ pub async fn dead_letters_stay_in_their_order_however_often_and_how_many_of_them
     let broker = harness.broker().await;
     assert_eq!(broker.count_dead_letters("q").await, Ok(0));
     bury(&broker).await;
-    for limit in [2, 1, 5, 39, 2, 100, 4, 100] {
+    for limit in [2, 1, 50, 99, 2, 200, 4, 200] {
         let shown = (limit as usize).min(DEAD);
         assert_eq!(dead_numbers(&broker, limit).await, (0..shown).collect::<Vec<_>>(), "{limit} looked at");
         counts_become(&broker, "q", Counts { dead: DEAD as u64, ..Counts::default() }).await;
@@ -123,7 +123,7 @@ pub async fn dead_letters_are_removed_one_by_its_id_or_all_and_the_others_keep_t
     let third = broker.dead_letters("q", 3).await.expect("dead letters")[2].id();
     assert_eq!(broker.remove_dead_letters("q", &Letters::One(third.clone())).await, Ok(1));
     let rest: Vec<usize> = (0..DEAD).filter(|number| *number != 2).collect();
-    assert_eq!(dead_numbers(&broker, 100).await, rest);
+    assert_eq!(dead_numbers(&broker, 200).await, rest);
     assert_eq!(broker.remove_dead_letters("q", &Letters::One(third)).await, Ok(0), "it is gone");
     assert_eq!(broker.remove_dead_letters("q", &Letters::All).await, Ok(DEAD as u64 - 1));
     assert_eq!(broker.count_dead_letters("q").await, Ok(0));

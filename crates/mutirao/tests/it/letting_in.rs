@@ -1,6 +1,7 @@
 //! Letting workers in, and keeping them out: where they are sent, what a slip costs them, and how they learn that they must go.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::process::Stdio;
 
 use mutirao_testkit::{Installation, wait};
@@ -31,6 +32,14 @@ fn an_invitation_names_an_address_that_other_machines_reach() {
     let up = Installation::setup().workers(0).listen(IpAddr::V4(Ipv4Addr::UNSPECIFIED)).start();
     let invited = Said::from(up.cli(&["worker", "invite"]));
     assert!(!invited.err.contains("127.0.0.1") && invited.err.contains("api.url"), "{invited:?}");
+    let url = invited.err.split("--url ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+    let name = url.trim_start_matches("http://");
+    // By hand: the name need not be known to this machine's resolver.
+    let mut socket = TcpStream::connect(up.address()).unwrap();
+    write!(socket, "GET /healthz HTTP/1.0\r\nHost: {name}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.0 200"), "it does not answer to {name}: {answer}");
     let here = Installation::setup().workers(0).start();
     let invited = Said::from(here.cli(&["worker", "invite"]));
     assert!(invited.err.contains("only this machine") && invited.err.contains("--listen 0.0.0.0"), "{invited:?}");
