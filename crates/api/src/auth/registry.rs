@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mutirao_core::auth::{Duty, KeyView, Principal, Role, TokenView};
-use mutirao_core::{Timestamp, WorkerId};
+use mutirao_core::{QueueName, Timestamp, WorkerId};
 use mutirao_store::{Database, StoreError};
 
 use super::keys::ElasticKeys;

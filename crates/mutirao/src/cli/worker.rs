@@ -94,10 +94,8 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
             let enrolment = client.create_enrolment(&spec).await?;
             out.answer(&enrolment, |enrolment| enrolment.token.clone())?;
             out.note(format!("good once, until {}. On the checker's machine:", enrolment.expires_at));
-            out.note(format!(
-                "  MUTIRAO_ENROL_TOKEN=… mutirao role checker --url {} --dir ./mutirao-checker",
-                client.url()
-            ));
+            let url = from_elsewhere(client.url(), enrolment.url.as_deref());
+            out.note(format!("  MUTIRAO_ENROL_TOKEN=… mutirao role checker --url {url} --dir ./mutirao-checker"));
             Ok(())
         }
         Verb::Invite { queue, checks: None } => {

@@ -95,6 +95,7 @@ pub async fn run(globals: &Globals, args: CheckerArgs) -> Result<(), Failure> {
     let broke = |broke: tokio::task::JoinError| Failure::failed(format!("the checker broke: {broke}"));
     let ended = tokio::select! {
         ended = &mut work => ended.map_err(broke),
+        why = reach.refused(&*clock) => Err(turned_away(&dir, &why)),
         () = asked.next() => {
             stop.cancel();
             tokio::select! {
