@@ -90,7 +90,8 @@ impl Inner {
     }
 
     async fn try_run(&self, up: &Up, work: &Work, errand: Errand<'_>) -> Result<Found, Trouble> {
-        let there = look(up, &work.dead).await?.map_or(0, |dead| dead.message_count());
+        let Some(dead) = look(up, &work.dead).await? else { return Ok(Found { letters: Vec::new(), number: 0 }) };
+        let there = dead.message_count();
         let (mut letters, mut number) = (Vec::new(), there.into());
         match errand {
             Errand::Count => {}
