@@ -101,6 +101,7 @@ pub(crate) async fn run(
         clock: clock.clone(),
         waits: waits.clone(),
         roll_call: RollCall::by(bench.roll.clone()),
+        vitals: vitals.clone(),
     };
     parts.spawn(reports::run(intake, incoming_in, settled_out));
     let dispatch = Dispatch::new(bench.store.clone(), bench.broker.clone(), clock.clone(), waits);

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::meters::{RUN, WAIT};
 use crate::roll::RollCall;
+use crate::settler::Vitals;
 use crate::store::Shared as Store;
 use crate::strays::Strays;
 use crate::traces::Settling;
@@ -44,11 +45,12 @@ pub(crate) struct Intake {
     pub clock: Arc<dyn Clock>,
     pub waits: Arc<Waits>,
     pub roll_call: RollCall,
+    pub vitals: Arc<Vitals>,
 }
 
 /// Until the foreman hangs up. `settled` marks the last that may be acknowledged.
 pub(crate) async fn run(intake: Intake, to: mpsc::Sender<Incoming>, mut settled: watch::Receiver<Mark>) {
-    let Intake { store, broker, shard, clock, waits, roll_call } = intake;
+    let Intake { store, broker, shard, clock, waits, roll_call, vitals } = intake;
     let queue = results_at(shard);
     let strays = Strays::at(shard, store, broker.clone());
     let settling = Settling::default();
@@ -60,10 +62,13 @@ pub(crate) async fn run(intake: Intake, to: mpsc::Sender<Incoming>, mut settled:
         let failure = match broker.consume(&queue, CREDIT).await {
             Ok(consumer) => {
                 pause = PAUSE_FIRST;
+                *vitals.deaf.lock() = None;
                 pump.run(consumer, &mut settled).await
             }
             Err(error) => Err(error),
         };
+        // Nobody is given up for not having been heard meanwhile.
+        *vitals.deaf.lock() = failure.as_ref().err().map(|error| format!("reports of workers cannot be heard: {error}"));
         match failure {
             Ok(()) => return,
             Err(BrokerError::Closed) => return,

@@ -42,6 +42,7 @@ use crate::queues;
 use crate::roll::Roll;
 use crate::routes;
 use crate::settings::JobsSettings;
+use crate::settler::Vitals;
 use crate::store::{self, Forgotten, Shared as Store};
 pub use elastic::Elasticity;
 pub(crate) use looks::LOOK_PATIENCE;
@@ -305,7 +306,8 @@ fn stopping() -> Problem {
 impl Ready for Jobs {
     async fn ready(&self) -> Result<(), String> {
         let posts = self.0.doors.all();
-        let trouble = posts.into_iter().find_map(|(_, door)| door.vitals.trouble.lock().clone());
+        let ails = |vitals: &Vitals| vitals.trouble.lock().clone().or_else(|| vitals.deaf.lock().clone());
+        let trouble = posts.into_iter().find_map(|(_, door)| ails(&door.vitals));
         match trouble.or_else(|| self.0.shards.trouble()) {
             Some(trouble) => Err(trouble),
             None => Ok(()),

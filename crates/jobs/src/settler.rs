@@ -25,6 +25,8 @@ pub struct Vitals {
     pub depths: Mutex<BTreeMap<QueueName, u64>>,
     /// Why nothing can be written at the moment, if so.
     pub trouble: Mutex<Option<String>>,
+    /// Why no worker can be heard at the moment, if so, though the broker may be there.
+    pub deaf: Mutex<Option<String>>,
 }
 
 pub struct Settler {

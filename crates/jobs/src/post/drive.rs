@@ -99,7 +99,7 @@ impl Drive {
                     while self.foreman.hears() && let Ok(incoming) = channels.incoming.try_recv() {
                         self.foreman.handle(Input::Heard(incoming), self.now());
                     }
-                    Input::Tick(if self.broker.reachable().is_ok() { Reach::Near } else { Reach::Away })
+                    Input::Tick(self.reach())
                 }
             };
             self.foreman.handle(input, self.now());
@@ -124,6 +124,11 @@ impl Drive {
                 Effect::End(ending) => return Some(ending),
             }
         }
+    }
+
+    fn reach(&self) -> Reach {
+        let near = self.broker.reachable().is_ok() && self.vitals.deaf.lock().is_none();
+        if near { Reach::Near } else { Reach::Away }
     }
 
     fn now(&self) -> Now {

@@ -76,3 +76,32 @@ fn a_permission_that_is_lost_at_run_time_is_one_line_and_the_queue_explains_it()
     assert!(!explained.out.contains("permission"), "{explained:?}");
     vhost.ask(&format!("DELETE /api/users/{user}"), "");
 }
+
+#[test]
+fn whoever_cannot_be_heard_for_want_of_a_permission_is_not_given_up() {
+    let Some(vhost) = Vhost::new() else { return };
+    let user = format!("p{}", vhost.name);
+    vhost.put(&format!("/api/users/{user}"), r#"{"password":"s3cret","tags":"administrator"}"#);
+    vhost.permit_apart(&user, OURS, WRITE, OURS);
+    let up = Installation::setup()
+        .workers(1)
+        .set("jobs.lease", "3s")
+        .env("MUTIRAO_BROKER", &vhost.url_of(&user, "s3cret"))
+        .env("MUTIRAO_BROKER_MANAGEMENT", &vhost.management)
+        .start();
+    let job = up.ok(&["submit", "--crash-limit", "1", "--", "sleep", "10"]);
+    let shown = || up.ok(&["job", "show", job.trim()]);
+    wait::until("it to run", SOON, || shown().contains("1 running"));
+    vhost.permit_apart(&user, OURS, WRITE, "^$");
+    wait::until("its connections to be seen, and cut", SOON, || vhost.cut(&user) > 0);
+    wait::until("it to say that it hears nobody", SOON, || {
+        up.request("GET /readyz", b"").text().contains("reports of workers cannot be heard")
+    });
+    // Several leases long, and past the end of the task.
+    wait::holds_within(std::time::Duration::from_secs(15), || false);
+    assert!(!shown().contains("dead") && !shown().contains("lost"), "{}", shown());
+    vhost.permit_apart(&user, OURS, WRITE, OURS);
+    wait::until("the job to end", SOON, || shown().contains("1 ok"));
+    assert_eq!(up.ok(&["submit", "--wait", "--", "echo", "after"]), "after\n");
+    vhost.ask(&format!("DELETE /api/users/{user}"), "");
+}
