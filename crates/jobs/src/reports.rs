@@ -68,7 +68,8 @@ pub(crate) async fn run(intake: Intake, to: mpsc::Sender<Incoming>, mut settled:
             Err(error) => Err(error),
         };
         // Nobody is given up for not having been heard meanwhile.
-        *vitals.deaf.lock() = failure.as_ref().err().map(|error| format!("reports of workers cannot be heard: {error}"));
+        *vitals.deaf.lock() =
+            failure.as_ref().err().map(|error| format!("reports of workers cannot be heard: {error}"));
         match failure {
             Ok(()) => return,
             Err(BrokerError::Closed) => return,
