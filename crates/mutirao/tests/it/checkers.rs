@@ -85,7 +85,10 @@ fn a_checker_that_nobody_invited_is_turned_away() {
     let mut worker = up.command(&["role", "worker", "--url", &up.url(), "--dir", &dir, "--queue", "checks"]);
     worker.env("MUTIRAO_ENROL_TOKEN", invite(&up, "http"));
     let said = run(worker);
-    assert!(said.code == Some(2) && said.err.contains("is a checker's"), "{said:?}");
+    assert!(
+        said.code == Some(2) && said.err.contains("is for a checker") && said.err.contains("still good"),
+        "{said:?}"
+    );
     let slip = Said::from(up.cli(&["worker", "invite", "--checks", "ftp"]));
     assert!(slip.code == Some(2) && slip.err.contains("icmp and exec"), "{slip:?}");
 }
