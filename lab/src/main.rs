@@ -37,8 +37,34 @@ enum What {
     Budget(experiments::budget::Options),
     /// No-op tasks end to end: tasks/s, CPU by process, memory with a million waiting, the cost of logging.
     Overhead(experiments::overhead::Options),
+    /// One scheduler from 100 to 1,000,000 monitors: CPU, memory and lateness, with the document's figures.
+    #[command(name = "sentryweb-1")]
+    Sentryweb1(experiments::sentryweb::one::Options),
+    /// One checker on fast, slow and varied endpoints, beside blackbox_exporter and 50 threads in Python.
+    #[command(name = "sentryweb-3")]
+    Sentryweb3(experiments::sentryweb::three::Options),
+    /// What an experiment starts in a process of its own.
+    #[command(subcommand, hide = true)]
+    Part(Part),
     /// Real /bin/true processes: tasks/s beside the raw posix_spawn rate.
     Spawn(experiments::spawn::Options),
+}
+
+#[derive(Subcommand)]
+enum Part {
+    Checker(experiments::sentryweb::checker::Options),
+    Endpoint(experiments::sentryweb::endpoint::Options),
+    Scheduler(experiments::sentryweb::scheduler::Options),
+}
+
+fn run_part(part: Part) -> anyhow::Result<()> {
+    use experiments::sentryweb::{checker, endpoint, scheduler};
+    match part {
+        Part::Checker(options) => println!("{}", serde_json::to_string(&checker::run(options)?)?),
+        Part::Endpoint(options) => endpoint::run(options)?,
+        Part::Scheduler(options) => println!("{}", serde_json::to_string(&scheduler::run(options)?)?),
+    }
+    Ok(())
 }
 
 fn main() -> anyhow::Result<()> {
@@ -53,6 +79,9 @@ fn main() -> anyhow::Result<()> {
         What::Batch(options) => experiments::batch::run(options)?,
         What::Budget(options) => experiments::budget::run(options)?,
         What::Overhead(options) => experiments::overhead::run(options)?,
+        What::Part(part) => return run_part(part),
+        What::Sentryweb1(options) => experiments::sentryweb::one::run(options)?,
+        What::Sentryweb3(options) => experiments::sentryweb::three::run(options)?,
         What::Spawn(options) => experiments::spawn::run(options)?,
     };
     report.publish(&cli.out)?;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::Context;
 use mutirao_core::{Clock, SystemClock};
 
-const PACKAGES: [&str; 3] = ["celery==5.7.0", "dramatiq[rabbitmq]==2.2.1", "hyperqueue==0.27.0"];
+const PACKAGES: [&str; 5] =
+    ["celery==5.7.0", "dramatiq[rabbitmq]==2.2.1", "hyperqueue==0.27.0", "pika==1.4.4", "requests==2.34.2"];
 pub const FOLDER: &str = "target/lab-peers";
 /// Long enough for the slowest peer on a slow machine; then it is an error, not a figure.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -84,6 +85,13 @@ impl Peers {
         }
         // Their programs run in a folder of their own.
         Ok(Self { environment: std::path::absolute(environment)?, programs })
+    }
+
+    /// A program of the lab's, in the interpreter that has the packages.
+    pub fn python(&self, program: &str) -> Command {
+        let mut command = Command::new(self.environment.join("bin/python"));
+        command.arg(self.programs.join(program)).env("PYTHONDONTWRITEBYTECODE", "1");
+        command
     }
 
     /// Tasks per second, from before the first is sent until the effect of the last is there. Workers are up before.

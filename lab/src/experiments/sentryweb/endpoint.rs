@@ -1,0 +1,110 @@
+//! What is checked: a web server on every address of the loopback that answers after as long as its path says. `/` answers at
+//! once, `/slow` after two seconds, `/varied/N` after the N-th of a table of latencies.
+
+use std::time::Duration;
+
+use clap::Args;
+use mutirao_core::{Clock, SystemClock};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{Running, part};
+
+/// Endpoints of varied latency, each with an address of its own.
+pub const VARIED: u32 = 100;
+const SLOW: Duration = Duration::from_secs(2);
+const HEAD_MAX: usize = 8_192;
+
+/// What is asked, and how long the answer takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Target {
+    /// Answers at once.
+    Local,
+    /// Answers after two seconds.
+    Slow,
+    /// A hundred of varied latency.
+    Varied,
+}
+
+impl Target {
+    pub fn word(self) -> &'static str {
+        match self {
+            Target::Local => "local",
+            Target::Slow => "slow",
+            Target::Varied => "varied",
+        }
+    }
+
+    /// The URL of the n-th check.
+    pub fn url(self, port: u16, n: u64) -> String {
+        match self {
+            Target::Local => format!("http://127.0.0.1:{port}/"),
+            Target::Slow => format!("http://127.0.0.1:{port}/slow"),
+            Target::Varied => {
+                let n = n % u64::from(VARIED);
+                format!("http://127.0.1.{}:{port}/varied/{n}", n + 1)
+            }
+        }
+    }
+}
+
+/// From 5 ms to about 2.4 s, the more the rarer: half answer within 110 ms, a tenth takes more than 1.3 s.
+pub fn latency(n: u32) -> Duration {
+    let share = f64::from(n % VARIED) / f64::from(VARIED);
+    Duration::from_secs_f64(0.005 * 500.0_f64.powf(share))
+}
+
+#[derive(Args, Clone)]
+pub struct Options {
+    #[arg(long)]
+    pub port: u16,
+}
+
+/// One in a process of its own, and its port.
+pub fn start() -> anyhow::Result<(impl Drop, u16)> {
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let child = Running(part(&["part".into(), "endpoint".into(), "--port".into(), port.to_string()])?.spawn()?);
+    let begin = SystemClock.monotonic();
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        anyhow::ensure!(
+            SystemClock.monotonic().since(begin) < Duration::from_secs(10),
+            "the endpoint does not come up"
+        );
+        std::thread::yield_now();
+    }
+    Ok((child, port))
+}
+
+pub fn run(options: Options) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind(("0.0.0.0", options.port)).await?;
+        loop {
+            let Ok((stream, _)) = listener.accept().await else { continue };
+            tokio::spawn(answer(stream));
+        }
+    })
+}
+
+async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    loop {
+        let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") else {
+            if head.len() > HEAD_MAX || stream.read_buf(&mut head).await? == 0 {
+                return Ok(());
+            }
+            continue;
+        };
+        let path = String::from_utf8_lossy(&head[..end]).split(' ').nth(1).unwrap_or("/").to_owned();
+        head.drain(..end + 4);
+        let wait = match path.strip_prefix("/varied/") {
+            Some(n) => latency(n.parse().unwrap_or(0)),
+            None if path == "/slow" => SLOW,
+            None => Duration::ZERO,
+        };
+        if !wait.is_zero() {
+            SystemClock.sleep(wait).await;
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok\n").await?;
+    }
+}
