@@ -110,12 +110,15 @@ pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
         shutdown: shutdown.clone(),
     });
 
-    // Whatever a capability brings is behind the gate: a handler that forgets to ask who calls is not open to the world.
+    let open = capabilities
+        .iter()
+        .fold(open.with_state(shared.clone()), |router, capability| router.merge(capability.open.clone()));
+    // Whatever else a capability brings is behind the gate: a handler that forgets to ask who calls is not open to the world.
     let closed = capabilities
         .into_iter()
-        .fold(closed.with_state(shared.clone()), |router, capability| router.merge(capability.router))
+        .fold(closed.with_state(shared), |router, capability| router.merge(capability.router))
         .route_layer(from_fn_with_state(gate, gate::pass));
-    let router = closed.merge(open.with_state(shared)).fallback(nowhere).method_not_allowed_fallback(not_like_that);
+    let router = closed.merge(open).fallback(nowhere).method_not_allowed_fallback(not_like_that);
     let router = with_layers(router, &settings, &clock, &shutdown);
 
     let serve = Serve {

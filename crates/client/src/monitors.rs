@@ -44,6 +44,11 @@ impl Client {
         self.fetch_bytes(Call::delete(monitor(name))).await.map(drop)
     }
 
+    /// Gives one that calls another token.
+    pub async fn renew_monitor_token<T: DeserializeOwned>(&self, name: &str) -> Result<T, ClientError> {
+        self.fetch(Call::post(monitor(name).part("token"), Repeat::Never)).await
+    }
+
     /// Makes one check now.
     pub async fn run_monitor<T: DeserializeOwned>(&self, name: &str) -> Result<T, ClientError> {
         self.fetch(Call::post(monitor(name).part("run"), Repeat::Safe)).await

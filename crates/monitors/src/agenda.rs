@@ -84,8 +84,13 @@ impl Agenda {
     /// The firings after `done` and not after `now`, in the order of their instants. Of each monitor those within
     /// [`LATE_MAX`] of now, or, if it asks for it, the last one.
     pub fn due(&self, done: Timestamp, now: Timestamp) -> Vec<Firing> {
+        self.due_within(done, now, LATE_MAX)
+    }
+
+    /// The same, where another lateness still counts as on time.
+    pub fn due_within(&self, done: Timestamp, now: Timestamp, late_max: Duration) -> Vec<Firing> {
         let mut firings = Vec::new();
-        let on_time_from = Timestamp(now.0.saturating_sub(LATE_MAX.as_millis() as i64)).max(done);
+        let on_time_from = Timestamp(now.0.saturating_sub(late_max.as_millis() as i64)).max(done);
         for (every, ring) in &self.rings {
             if on_time_from > done {
                 let late = between(ring, *every, done, on_time_from);

@@ -6,6 +6,7 @@
 //! - [`health`] makes up and down of single outcomes: thresholds, flapping, silence; and what opens and closes an incident.
 //! - [`maintenance`] says when a service may be away, [`placement`] where checks are made.
 //! - [`judge`](mod@judge) makes a verdict of what a probe saw; [`owner`] fires what is due and makes beliefs of verdicts.
+//! - [`push`] is about services that are not asked, but call.
 //! - [`rollup`] adds outcomes up to minutes, hours and days; [`sketch`] keeps how long they took, in a few bytes.
 //! - [`alerts`] says who is told of that, and when; its courier tells them.
 //!
@@ -29,6 +30,7 @@ pub mod maintenance;
 pub mod meters;
 pub mod owner;
 pub mod placement;
+pub mod push;
 pub mod roller;
 pub mod rollup;
 pub mod round;

@@ -1,6 +1,8 @@
 //! Whoever owns a shard of the monitors: fires them, and makes beliefs of how they ended. A machine without I/O: moments and
 //! outcomes go in, checks and settlements come out. [`round`](crate::round) drives it.
 
+mod calls;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +17,7 @@ use crate::grid::{Grid, MonitorKey};
 use crate::health::{Event, Health, Thresholds, Verdict};
 use crate::maintenance::{self, Window};
 use crate::placement::Place;
+use crate::spec::{Subject, route_of};
 use crate::store::{Incident, MonitorRow, Outcome, Recalled, Settlement};
 
 /// A check may begin this long after it was fired, or until the next one is, if that comes first.
@@ -24,25 +27,54 @@ const DETAIL_CHARS_MAX: usize = 300;
 
 #[derive(Debug)]
 struct Known {
-    check: Arc<Check>,
-    when: Arc<Vec<String>>,
+    way: Way,
     every: Duration,
-    timeout: Duration,
-    retries: u32,
     thresholds: Thresholds,
     maintenance: Vec<Window>,
-    /// The queue of its checks.
-    route: Arc<str>,
-    place: Option<Place>,
     revision: u64,
+    /// When it became what it is.
+    since: Timestamp,
     /// Not fired; what is under way still counts.
     paused: bool,
     alerts: Vec<Rule>,
 }
 
+/// How something is heard of it.
+#[derive(Debug)]
+enum Way {
+    Ask(Asking),
+    /// It calls.
+    Call {
+        grace: Duration,
+    },
+}
+
+#[derive(Debug)]
+struct Asking {
+    check: Arc<Check>,
+    when: Arc<Vec<String>>,
+    timeout: Duration,
+    retries: u32,
+    /// The queue of its checks.
+    route: Arc<str>,
+    place: Option<Place>,
+}
+
+impl Known {
+    fn asking(&self) -> Option<&Asking> {
+        match &self.way {
+            Way::Ask(asking) => Some(asking),
+            Way::Call { .. } => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Owner {
+    /// Those that are asked.
     agenda: Agenda,
+    /// Those that call.
+    calls: Agenda,
     known: HashMap<MonitorKey, Known>,
     health: HashMap<MonitorKey, Health>,
     /// Each queue's name once, and how many monitors have it.
@@ -51,6 +83,10 @@ pub struct Owner {
     done: Timestamp,
     /// When it began to hear. Nobody was silent before that: there was nobody who listened.
     began: Timestamp,
+    /// Everything of those that call has been judged up to here.
+    judged: Timestamp,
+    /// Since when calls reach the store.
+    heard_since: Timestamp,
     /// When it was last looked for silence and for reminders.
     looked: Option<Timestamp>,
     /// Up to when something was due that was fired last.
@@ -64,6 +100,9 @@ impl Owner {
         let health = recalled.health.into_iter().collect();
         let mut owner = Self {
             agenda: Agenda::default(),
+            calls: Agenda::default(),
+            judged: calls::judged_so_far(now),
+            heard_since: now,
             known: HashMap::new(),
             health,
             routes: HashMap::new(),
@@ -102,32 +141,40 @@ impl Owner {
             return;
         }
         let (key, spec) = (row.key, row.spec);
-        if let Some(before) = self.known.remove(&key) {
+        if let Some(Way::Ask(before)) = self.known.remove(&key).map(|known| known.way) {
             self.leave(&before.route);
         }
+        self.agenda.remove(key);
+        self.calls.remove(key);
         if row.removed_at.is_some() {
-            self.agenda.remove(key);
             self.health.remove(&key);
             return;
         }
-        let route = self.enter(&spec.route());
-        if spec.paused {
-            self.agenda.remove(key);
-            // Nobody looks at it, so its silence says nothing.
-        } else {
-            self.agenda.put(key, Grid::new(&row.uuid, spec.every.0), spec.missed, since);
+        let (way, agenda) = match spec.subject {
+            Subject::Check(check) => {
+                let asking = Asking {
+                    route: self.enter(&route_of(&check, spec.on.as_ref())),
+                    check: Arc::new(check),
+                    when: Arc::new(spec.when),
+                    timeout: spec.timeout.0,
+                    retries: spec.retries,
+                    place: spec.on,
+                };
+                (Way::Ask(asking), &mut self.agenda)
+            }
+            Subject::Push(push) => (Way::Call { grace: push.grace(spec.every.0) }, &mut self.calls),
+        };
+        // Of one that is paused nothing is heard, so its silence says nothing.
+        if !spec.paused {
+            agenda.put(key, Grid::new(&row.uuid, spec.every.0), spec.missed, since);
         }
         let known = Known {
-            check: Arc::new(spec.ask),
-            when: Arc::new(spec.when),
+            way,
             every: spec.every.0,
-            timeout: spec.timeout.0,
-            retries: spec.retries,
             thresholds: spec.thresholds,
             maintenance: spec.maintenance,
-            route,
-            place: spec.on,
             revision: row.revision,
+            since,
             paused: spec.paused,
             alerts: spec.alerts,
         };
@@ -155,7 +202,8 @@ impl Owner {
         if self.routes.keys().all(|route| route.matches('.').count() < 2) {
             return BTreeSet::new();
         }
-        self.known.values().filter(|known| !known.paused).filter_map(|known| known.place.clone()).collect()
+        let awake = self.known.values().filter(|known| !known.paused);
+        awake.filter_map(|known| known.asking()?.place.clone()).collect()
     }
 
     /// When something is to be fired next.
@@ -169,16 +217,17 @@ impl Owner {
         let mut parcels: BTreeMap<Arc<str>, Vec<Vec<Ask>>> = BTreeMap::new();
         for firing in self.agenda.due(self.done, now) {
             let Some(known) = self.known.get(&firing.monitor) else { continue };
+            let Some(asking) = known.asking() else { continue };
             let ask = Ask {
                 monitor: firing.monitor,
                 at: firing.at,
                 until: wall.plus(known.every.min(BEGIN_WITHIN)),
-                timeout_ms: known.timeout.as_millis() as u64,
-                retries: known.retries,
-                check: known.check.clone(),
-                when: known.when.clone(),
+                timeout_ms: asking.timeout.as_millis() as u64,
+                retries: asking.retries,
+                check: asking.check.clone(),
+                when: asking.when.clone(),
             };
-            let waiting = parcels.entry(known.route.clone()).or_default();
+            let waiting = parcels.entry(asking.route.clone()).or_default();
             match waiting.last_mut().filter(|parcel| parcel.len() < CHECKS_MAX) {
                 Some(parcel) => parcel.push(ask),
                 None => waiting.push(vec![ask]),
@@ -236,7 +285,9 @@ impl Owner {
         for (key, health) in &mut self.health {
             let Some(known) = self.known.get(key).filter(|known| !known.paused) else { continue };
             let patience = known.every.saturating_mul(known.thresholds.silence.saturating_add(1));
-            if now.since(self.began) > patience
+            // Whoever does not call is late, and judged so.
+            if known.asking().is_some()
+                && now.since(self.began) > patience
                 && let Some(event) = health.look(known.every, &known.thresholds, now)
             {
                 settlement.alerts.extend(rule::raise(&known.alerts, *key, event, now, None, None));
@@ -263,142 +314,4 @@ fn note(settlement: &mut Settlement, monitor: MonitorKey, event: Event, at: Time
 }
 
 #[cfg(test)]
-mod tests {
-    use mutirao_core::ShardId;
-
-    use super::*;
-    use crate::spec::MonitorSpec;
-
-    const T: i64 = 1_800_000_000_000;
-
-    fn row(key: u64, revision: u64, rest: &str) -> MonitorRow {
-        let json = format!(r#"{{"name": "m{key}", "every": "10s", "tcp": {{"address": "x:1"}}{rest}}}"#);
-        let spec: MonitorSpec = serde_json::from_str(&json).unwrap();
-        MonitorRow {
-            key: MonitorKey(key),
-            uuid: format!("uuid-{key}"),
-            shard: ShardId(0),
-            spec,
-            revision,
-            namespace: "default".into(),
-            owner: "ana".into(),
-            created_at: Timestamp(T),
-            changed_at: Timestamp(T),
-            changed_by: "ana".into(),
-            removed_at: None,
-        }
-    }
-
-    fn owner(rows: Vec<MonitorRow>, fired_until: Option<i64>) -> Owner {
-        let fired_until = fired_until.map(Timestamp);
-        Owner::new(Recalled { monitors: rows, health: vec![], fired_until }, Timestamp(T))
-    }
-
-    fn fire(owner: &mut Owner, now: i64) -> usize {
-        let due = owner.due(Timestamp(now), Timestamp(now)).into_values().flatten().flatten().count();
-        owner.fired(Timestamp(now));
-        due
-    }
-
-    fn told(monitor: u64, at: i64, verdict: Verdict) -> Told {
-        let detail = Some("refused".into());
-        Told { monitor: MonitorKey(monitor), at: Timestamp(at), verdict, took_us: None, detail, certificate_days: None }
-    }
-
-    #[test]
-    fn every_interval_fires_each_once_and_a_clock_set_back_fires_nothing_again() {
-        let mut owner = owner((1..=100).map(|key| row(key, key, "")).collect(), None);
-        let fired: usize = (1..=10).map(|second| fire(&mut owner, T + second * 1_000)).sum();
-        assert_eq!(fired, 100);
-        assert_eq!(fire(&mut owner, T + 2_000), 0);
-        assert_eq!(fire(&mut owner, T + 10_000), 0);
-        assert_eq!(fire(&mut owner, T + 12_000) + fire(&mut owner, T + 16_000) + fire(&mut owner, T + 20_000), 100);
-    }
-
-    #[test]
-    fn parcels_are_bounded_and_of_one_kind() {
-        let mut rows: Vec<MonitorRow> = (1..=450).map(|key| row(key, key, "")).collect();
-        for each in rows.iter_mut().skip(400) {
-            each.spec.ask = serde_json::from_str(r#"{"icmp": {"host": "x"}}"#).unwrap();
-        }
-        let owner = owner(rows, None);
-        let due: BTreeMap<Arc<str>, Vec<usize>> = owner
-            .due(Timestamp(T + 4_999), Timestamp(T))
-            .into_iter()
-            .map(|(queue, parcels)| (queue, parcels.iter().map(Vec::len).collect()))
-            .collect();
-        let all: usize = due.values().flatten().sum();
-        assert!(all > 150 && due.values().flatten().all(|len| *len <= CHECKS_MAX), "{due:?}");
-        assert_eq!(due.keys().map(AsRef::as_ref).collect::<Vec<&str>>(), ["checks.icmp", "checks.tcp"]);
-    }
-
-    #[test]
-    fn checks_wait_where_they_are_to_be_made_and_places_are_said_once() {
-        let placed = r#", "on": {"labels": {"zone": "a"}}"#;
-        let mut owner = owner(vec![row(1, 1, ""), row(2, 2, placed), row(3, 3, placed)], None);
-        let place = owner.places().into_iter().next().unwrap();
-        assert_eq!((owner.places().len(), place.to_string().as_str()), (1, "zone=a"));
-        let mut queues = BTreeSet::new();
-        for now in [T + 5_000, T + 10_000].map(Timestamp) {
-            queues.extend(owner.due(now, now).into_keys().map(|queue| queue.to_string()));
-            owner.fired(now);
-        }
-        assert_eq!(queues, BTreeSet::from(["checks.tcp".to_owned(), format!("checks.tcp.{}", place.mark())]));
-        owner.define(row(2, 4, ""), Timestamp(T));
-        assert_eq!(owner.places().len(), 1);
-        owner.define(MonitorRow { removed_at: Some(Timestamp(T)), ..row(3, 5, placed) }, Timestamp(T));
-        assert!(owner.places().is_empty());
-    }
-
-    #[test]
-    fn changes_count_in_the_order_of_their_revisions() {
-        let mut owner = owner(vec![row(1, 5, "")], None);
-        owner.define(row(1, 4, r#", "paused": true"#), Timestamp(T));
-        assert_eq!(fire(&mut owner, T + 10_000), 1, "an older change than what is known");
-        owner.define(row(1, 6, r#", "paused": true"#), Timestamp(T + 10_000));
-        assert_eq!(fire(&mut owner, T + 20_000), 0);
-        owner.define(row(1, 7, ""), Timestamp(T + 20_000));
-        assert_eq!(fire(&mut owner, T + 30_000), 1);
-        owner.define(MonitorRow { removed_at: Some(Timestamp(T)), ..row(1, 8, "") }, Timestamp(T + 30_000));
-        assert!(fire(&mut owner, T + 40_000) == 0 && owner.is_empty());
-        assert!(owner.take(vec![told(1, T, Verdict::Bad)]).outcomes.is_empty(), "what is gone is not spoken of");
-    }
-
-    #[test]
-    fn a_successor_fires_nothing_that_was_fired_and_nothing_stale() {
-        let mut fresh = owner(vec![row(1, 1, "")], Some(T - 3_000));
-        // Those of the last seconds that nobody fired are not lost; `since` is when it was defined, which was later.
-        assert_eq!(fire(&mut fresh, T), 0);
-        let mut stale = owner((1..=50).map(|key| row(key, key, "")).collect(), Some(T - 3_600_000));
-        assert_eq!(fire(&mut stale, T), 0, "an hour is skipped");
-    }
-
-    #[test]
-    fn whoever_takes_over_listens_for_a_while_before_it_calls_anybody_silent() {
-        let mut health = Health::default();
-        health.take(Timestamp(T - 600_000), Verdict::Good, &Thresholds::default());
-        let monitors = vec![row(1, 1, "")];
-        let recalled = Recalled { monitors, health: vec![(MonitorKey(1), health)], fired_until: None };
-        let mut owner = Owner::new(recalled, Timestamp(T));
-        assert!(owner.look(Timestamp(T + 40_000)).health.is_empty());
-        assert_eq!(owner.look(Timestamp(T + 40_001)).health.len(), 1);
-    }
-
-    #[test]
-    fn outcomes_become_beliefs_and_incidents_and_maintenance_excuses() {
-        let mut owner = owner(
-            vec![row(1, 1, ""), row(2, 2, r#", "maintenance": [{"every": "day", "at": "00:00", "for": "23h 59m"}]"#)],
-            None,
-        );
-        let bad = |monitor| (0..3).map(move |n| told(monitor, T + n * 10_000, Verdict::Bad));
-        let settlement = owner.take(bad(1).chain(bad(2)).collect());
-        assert_eq!(settlement.outcomes.len(), 6);
-        assert_eq!(settlement.opened.len(), 1);
-        assert_eq!((settlement.opened[0].monitor, settlement.opened[0].since), (MonitorKey(1), Timestamp(T)));
-        assert_eq!((settlement.opened[0].evidence.as_str(), settlement.health.len()), ("refused", 1));
-        let settlement = owner.take(vec![told(1, T + 30_000, Verdict::Good)]);
-        assert_eq!(settlement.closed, [(MonitorKey(1), Timestamp(T + 30_000))]);
-        assert_eq!(owner.look(Timestamp(T + 70_000)).health.len(), 0);
-        assert_eq!(owner.look(Timestamp(T + 70_001)).health.len(), 1, "silence");
-    }
-}
+mod tests;

@@ -1,5 +1,6 @@
-//! Owners at work: one for each shard of the monitors that this process owns. Two tasks each, so that a store that is away
-//! keeps no check from being made: one fires, the other settles what is told. They share the [`Owner`], never over an await.
+//! Owners at work: one for each shard of the monitors that this process owns. Several tasks each, so that a store that is away
+//! keeps no check from being made: one fires ([`firing`]), one settles what is told ([`settling`]), one judges those that call
+//! by themselves ([`calling`]). They share the [`Owner`], never over an await.
 //!
 //! A store that does not answer for so long that leases run out keeps nobody from checking either: the post goes on firing,
 //! alone, and hears and writes nothing (`Post::lapsed`). Outcomes wait in the broker for whoever owns the shard next. If
@@ -7,8 +8,11 @@
 //!
 //! Time is [`Steady`]: it does not jump when the machine's clock is set, so neither a gap nor a repetition follows from that.
 
+mod calling;
+mod firing;
 mod kept;
 mod notices;
+mod settling;
 pub mod takers;
 
 use std::collections::BTreeMap;
@@ -16,28 +20,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use mutirao_broker::{BrokerError, Shared as Broker};
-use mutirao_core::check::PLACES;
+use mutirao_broker::Shared as Broker;
 use mutirao_core::clock::ClockExt;
-use mutirao_core::envelope::{Version, open, seal};
 use mutirao_core::{Clock, ShardId, Timestamp};
 use mutirao_elastic::Steady;
-use mutirao_shards::{Asked, Fence, Shards};
+use mutirao_shards::{Fence, Shards};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::alerts::courier::{Courier, Round};
-use crate::envelope::{Ask, Checks, Outcomes, Places, Told, outcomes_of};
+use crate::GROUP;
+use crate::alerts::courier::Courier;
 use crate::owner::Owner;
 use crate::roller::{self, Roller};
 use crate::series::Series;
+use crate::store::pushes::SharedPushes;
 use crate::store::{Settlement, Settling, Shared as Store};
-use crate::{GROUP, meters};
 use kept::{Common, Fired, Kept, StoreIs};
 use notices::Notices;
-use takers::{Going, Takers};
+use takers::Takers;
 
 /// How often definitions are looked at though nobody said that they changed: what was not heard is found then.
 const RECONCILE: Duration = Duration::from_secs(10);
@@ -45,26 +47,15 @@ const RECONCILE: Duration = Duration::from_secs(10);
 const GATHER: Duration = Duration::from_millis(50);
 /// Definitions read at once.
 const CHANGES_MAX: u32 = 10_000;
-/// How often it is written up to where instants were fired, if any were.
-const MARK: Duration = Duration::from_secs(2);
-/// How often it is said where checks are wanted.
-const SAY_PLACES: Duration = Duration::from_secs(5);
-/// Places that are said at once.
-const PLACES_MAX: usize = 200;
-/// How often silent monitors are looked for.
-const LOOK: Duration = Duration::from_secs(5);
-/// How often alerts are looked for that are to be tried again.
-const TELL: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(500);
 /// Fired together rather than one by one.
 const BREATH: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_secs(1);
-/// Parcels of outcomes taken and not yet settled.
-const CREDIT: u32 = 32;
 
 #[derive(Clone)]
 pub struct Bench {
     pub store: Store,
+    pub pushes: SharedPushes,
     pub broker: Broker,
     pub clock: Arc<dyn Clock>,
     pub shards: Shards,
@@ -196,6 +187,7 @@ async fn keep(
     let _measured = Measured(post.clone());
     let mut tasks = JoinSet::new();
     tasks.spawn(post.clone().settle());
+    tasks.spawn(post.clone().hear_calls());
     tasks.spawn(post.clone().follow(revision));
     tasks.spawn(post.clone().mark());
     tasks.spawn(post.clone().tell());
@@ -221,102 +213,6 @@ impl Drop for Measured {
 impl Post {
     fn now(&self) -> Timestamp {
         self.steady.now(self.bench.clock.as_ref())
-    }
-
-    /// Fires what is due for as long as the shard is ours and nobody else should have it.
-    async fn fire(&self) -> Ending {
-        let clock = &self.bench.clock;
-        loop {
-            match self.bench.shards.tenure(self.fence.shard).filter(|tenure| tenure.generation == self.fence.generation)
-            {
-                Some(tenure) if tenure.asked == Asked::Stay => {}
-                Some(_) => return self.last_mark().await,
-                // The store does not answer; nobody else can be asked whose turn it is.
-                None if self.lapsed.is_cancelled() => {}
-                // Whether it is that, or the shard has another owner, is known in a moment.
-                None => {
-                    clock.sleep(PAUSE).await;
-                    continue;
-                }
-            }
-            let now = self.now();
-            let due = self.owner.lock().due(now, clock.now());
-            if let Err(error) = self.publish(due).await {
-                tracing::warn!(shard = %self.fence.shard, %error, "checks cannot be handed out; trying again");
-                clock.sleep(PAUSE).await;
-                continue;
-            }
-            let next = {
-                let mut owner = self.owner.lock();
-                owner.fired(now);
-                self.fired.note(self.fence.shard, now);
-                owner.next()
-            };
-            let wait = next.map_or(IDLE, |next| next.since(self.now()).min(IDLE)).max(BREATH);
-            clock.sleep(wait).await;
-        }
-    }
-
-    async fn publish(&self, due: BTreeMap<Arc<str>, Vec<Vec<Ask>>>) -> Result<(), BrokerError> {
-        for (queue, parcels) in due {
-            let many = parcels.iter().map(Vec::len).sum::<usize>() as u64;
-            match self.takers.lock().wanted(&queue, self.bench.clock.monotonic()) {
-                Going::Out => {}
-                Going::Nobody => {
-                    meters::missed(meters::NOBODY, many);
-                    continue;
-                }
-                Going::Full => {
-                    meters::missed(meters::FULL, many);
-                    continue;
-                }
-            }
-            let shard = self.fence.shard.0;
-            let seal = |checks| seal(&Checks { v: Version::default(), shard, checks });
-            let bodies = parcels.into_iter().map(seal).collect();
-            match self.bench.broker.publish(&queue, bodies).await {
-                // Nobody makes them: those that wait are worth more than new ones that would wait behind them.
-                Err(BrokerError::Full { .. }) => meters::missed(meters::FULL, many),
-                other => other?,
-            }
-        }
-        Ok(())
-    }
-
-    async fn last_mark(&self) -> Ending {
-        let until = self.owner.lock().fired_until();
-        self.write(Settlement { fired_until: Some(until), ..Settlement::default() }).await
-    }
-
-    /// Writes now and then up to where instants were fired, unless nothing was or a settlement has said so. A successor
-    /// begins there: what was not fired in between is not due then either.
-    async fn mark(self: Arc<Self>) -> Ending {
-        loop {
-            self.bench.clock.sleep(MARK).await;
-            if self.lapsed.is_cancelled() {
-                continue;
-            }
-            let fired = self.owner.lock().last_firing();
-            if fired.is_some_and(|at| at.0 > self.marked.load(Ordering::Relaxed))
-                && self.last_mark().await == Ending::Fenced
-            {
-                return Ending::Fenced;
-            }
-        }
-    }
-
-    /// Says now and then where checks are wanted, for checkers that stand there. Nothing where none are.
-    async fn say_places(self: Arc<Self>) -> Ending {
-        loop {
-            let places: Vec<_> = self.owner.lock().places().into_iter().take(PLACES_MAX).collect();
-            if !places.is_empty() {
-                let body = seal(&Places { v: Version::default(), places });
-                if let Err(error) = self.bench.broker.announce(PLACES, body).await {
-                    tracing::debug!(%error, "where checks are wanted could not be said; the next round will");
-                }
-            }
-            self.bench.clock.sleep(SAY_PLACES).await;
-        }
     }
 
     /// Takes changes of definitions in: when somebody says that there are some, and now and then.
@@ -345,92 +241,6 @@ impl Post {
             for row in mine().cloned() {
                 owner.define(row, now);
             }
-        }
-    }
-
-    /// Makes beliefs of what is told, and writes them.
-    async fn settle(self: Arc<Self>) -> Ending {
-        loop {
-            let settled = tokio::select! {
-                settled = self.settle_while_it_lasts() => settled,
-                // What was not written goes back into the broker, for whoever is next.
-                () = self.lapsed.cancelled() => std::future::pending().await,
-            };
-            match settled {
-                Ok(ending) => return ending,
-                Err(BrokerError::Closed) => return Ending::Settled,
-                Err(error) => {
-                    tracing::debug!(shard = %self.fence.shard, %error, "outcomes are not heard; trying again")
-                }
-            }
-            self.bench.clock.sleep(PAUSE).await;
-        }
-    }
-
-    async fn settle_while_it_lasts(&self) -> Result<Ending, BrokerError> {
-        let mut consumer = self.bench.broker.consume(&outcomes_of(self.fence.shard), CREDIT).await?;
-        loop {
-            let heard = self.bench.clock.timeout(LOOK, consumer.next()).await;
-            let (mut told, mut last, mut missed): (Vec<Told>, _, u64) = (Vec::new(), None, 0);
-            for delivery in heard.unwrap_or_else(|_nothing| Ok(Vec::new()))? {
-                match open::<Outcomes>(&delivery.body) {
-                    Ok(parcel) => {
-                        told.extend(parcel.outcomes);
-                        missed += u64::from(parcel.missed);
-                        last = Some(delivery.tag);
-                    }
-                    Err(unreadable) => consumer.reject(delivery.tag, &unreadable.to_string()).await?,
-                }
-            }
-            meters::missed(meters::LATE, missed);
-            let now = self.now();
-            let certificates: Vec<_> =
-                told.iter().filter_map(|told| Some((told.monitor, told.certificate_days?))).collect();
-            let settlement = {
-                let mut owner = self.owner.lock();
-                let mut settlement = owner.take(told);
-                let silent = owner.look(now);
-                settlement.health.extend(silent.health);
-                settlement.alerts.extend(silent.alerts);
-                settlement.fired_until = Some(owner.fired_until());
-                settlement
-            };
-            self.bench.series.settled(&settlement, &certificates);
-            let alerts = !settlement.alerts.is_empty();
-            let nothing = settlement.outcomes.is_empty() && settlement.health.is_empty() && !alerts;
-            if !nothing && self.write(settlement).await == Ending::Fenced {
-                return Ok(Ending::Fenced);
-            }
-            if alerts {
-                self.raised.notify_one();
-            }
-            if let Some(tag) = last {
-                consumer.ack_through(tag).await?;
-            }
-        }
-    }
-
-    /// Tells channels what was raised, and tries again those that could not be told.
-    async fn tell(self: Arc<Self>) -> Ending {
-        let mut round = Round::More;
-        loop {
-            if round != Round::More {
-                let _nothing_was_raised = self.bench.clock.timeout(TELL, self.raised.notified()).await;
-            }
-            let (shards, fence) = (self.bench.shards.clone(), self.fence.clone());
-            let owned = move || shards.tenure(fence.shard).is_some_and(|tenure| tenure.generation == fence.generation);
-            if !owned() {
-                round = Round::Done;
-                continue;
-            }
-            round = match self.bench.courier.round(&self.fence, self.now(), owned).await {
-                Ok(Round::Fenced) => return Ending::Fenced,
-                Ok(round) => round,
-                Err(error) => {
-                    tracing::debug!(shard = %self.fence.shard, %error, "alerts cannot be read or written; trying again");
-                    Round::Done
-                }
-            };
         }
     }
 

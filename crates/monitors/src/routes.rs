@@ -1,6 +1,7 @@
 //! Monitors over HTTP.
 
 mod alerts;
+mod push;
 
 use axum::Json;
 use axum::extract::State;
@@ -23,6 +24,12 @@ pub fn routes() -> OpenApiRouter<Monitors> {
         .routes(mutirao_surface::routes!(run))
         .routes(mutirao_surface::routes!(history))
         .merge(alerts::routes())
+        .merge(push::closed())
+}
+
+/// Those that answer anybody.
+pub fn open() -> OpenApiRouter<Monitors> {
+    push::open()
 }
 
 /// Make a monitor. It is checked from its next instant on.

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::grid::MonitorKey;
 use crate::health::{State, Verdict};
+use crate::spec::Subject;
 use crate::store::{MonitorRow, Outcome, Settlement};
 
 const UP: &str = "mutirao_monitor_up";
@@ -74,7 +75,7 @@ impl Known {
         if self.named.len() < NAMED_MAX || self.named.contains_key(&row.key) {
             self.unnamed.remove(&row.key);
             if !self.named.contains_key(&row.key) {
-                begin(&labels, &row.spec.ask);
+                begin(&labels, &row.spec.subject);
             }
             self.named.insert(row.key, labels);
         } else {
@@ -156,9 +157,9 @@ fn one(name: &'static str, labels: &Labels) -> metrics::Gauge {
 }
 
 /// There from the start, so that a graph shows who is not known yet.
-fn begin(labels: &Labels, ask: &Check) {
+fn begin(labels: &Labels, subject: &Subject) {
     one(UP, labels).set(f64::NAN);
-    if matches!(ask, Check::Http(_) | Check::Tls(_)) {
+    if matches!(subject.check(), Some(Check::Http(_) | Check::Tls(_))) {
         one(CERTIFICATE, labels).set(f64::NAN);
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod alerts;
 pub mod postgres;
+pub mod pushes;
 pub mod rolls;
 pub mod sqlite;
 
@@ -177,6 +178,13 @@ fn verdict_of(number: i64) -> Verdict {
     if number == GOOD { Verdict::Good } else { Verdict::Bad }
 }
 
+fn number_of(verdict: Verdict) -> i64 {
+    match verdict {
+        Verdict::Good => GOOD,
+        Verdict::Bad => BAD,
+    }
+}
+
 fn is_excused(number: i64) -> bool {
     number == EXCUSED
 }
@@ -184,10 +192,6 @@ fn is_excused(number: i64) -> bool {
 impl Outcome {
     /// What stands for its verdict.
     fn number(&self) -> i64 {
-        match self.verdict {
-            Verdict::Good => GOOD,
-            Verdict::Bad if self.excused => EXCUSED,
-            Verdict::Bad => BAD,
-        }
+        if self.verdict == Verdict::Bad && self.excused { EXCUSED } else { number_of(self.verdict) }
     }
 }

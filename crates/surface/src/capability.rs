@@ -47,6 +47,8 @@ pub struct Capability {
     pub name: &'static str,
     /// Routes with their full paths, `/v1/…`.
     pub router: axum::Router,
+    /// Those of them that answer anybody.
+    pub open: axum::Router,
     pub openapi: utoipa::openapi::OpenApi,
     /// By key prefix, which ends in `/`.
     pub blob_guards: Vec<(&'static str, Arc<dyn BlobGuard>)>,
@@ -59,7 +61,16 @@ impl Capability {
     /// A capability that is always ready and has no blobs. `routes` has its state already.
     pub fn new(name: &'static str, routes: OpenApiRouter) -> Self {
         let (router, openapi) = routes.split_for_parts();
-        Self { name, router, openapi, blob_guards: Vec::new(), ready: Arc::new(AlwaysReady), meters: &[] }
+        let open = axum::Router::new();
+        Self { name, router, open, openapi, blob_guards: Vec::new(), ready: Arc::new(AlwaysReady), meters: &[] }
+    }
+
+    /// Adds routes that are not behind the gate: their handlers must find out by themselves whom to believe.
+    pub fn open_to_anybody(mut self, routes: OpenApiRouter) -> Self {
+        let (router, document) = routes.split_for_parts();
+        self.open = self.open.merge(router);
+        self.openapi.merge(document);
+        self
     }
 
     pub fn guard_blobs(mut self, prefix: &'static str, guard: Arc<dyn BlobGuard>) -> Self {

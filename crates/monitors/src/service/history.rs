@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{INCIDENTS_SHOWN, IncidentView, Monitors, OutcomeView, PAGE_MAX, refused};
 use crate::grid::{Grid, MonitorKey};
 use crate::rollup::{Roll, Step};
+use crate::spec::Subject;
 use crate::store::MonitorRow;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -130,7 +131,12 @@ impl Monitors {
             return Ok((uptime, None));
         }
         // Whole minutes; a check of the last ones may still be under way.
-        let from = Step::Minute.of(before(now, DAY).max(row.changed_at)).plus(Step::Minute.length());
+        // Whoever calls has some time for its first call.
+        let first = match &row.spec.subject {
+            Subject::Check(_) => row.changed_at,
+            Subject::Push(push) => row.changed_at.plus(row.spec.every.0 + push.grace(row.spec.every.0)),
+        };
+        let from = Step::Minute.of(before(now, DAY).max(first)).plus(Step::Minute.length());
         let until = Step::Minute.of(before(now, UNDER_WAY + row.spec.timeout.0 * (row.spec.retries + 1)));
         if until <= from {
             return Ok((uptime, Some(0)));

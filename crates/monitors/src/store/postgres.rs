@@ -20,6 +20,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "monitors", version: 1, sql: include_str!("001_monitors.postgres.sql") },
     super::alerts::postgres::MIGRATION,
     super::rolls::postgres::MIGRATION,
+    super::pushes::postgres::MIGRATION,
 ];
 
 const COLUMNS: &str =
@@ -219,6 +220,7 @@ impl MonitorStore for PostgresMonitors {
             "DELETE FROM monitor_incidents WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < $1)",
             "DELETE FROM monitor_alerts WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < $1)",
             "DELETE FROM monitor_attention WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < $1)",
+            "DELETE FROM monitor_pushes WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < $1)",
             "DELETE FROM monitor_rolls WHERE step IN (0, 1, 2) AND monitor IN (SELECT key FROM monitors WHERE removed_at < $1)",
             "DELETE FROM monitors WHERE removed_at < $1",
         ] {

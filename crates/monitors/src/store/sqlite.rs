@@ -20,6 +20,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "monitors", version: 1, sql: include_str!("001_monitors.sql") },
     super::alerts::sqlite::MIGRATION,
     super::rolls::sqlite::MIGRATION,
+    super::pushes::sqlite::MIGRATION,
 ];
 
 const COLUMNS: &str =
@@ -261,6 +262,7 @@ fn sweep(db: &Connection, before: Timestamp, rows: u32) -> Result<u64> {
         "DELETE FROM monitor_incidents WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < ?1)",
         "DELETE FROM monitor_alerts WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < ?1)",
         "DELETE FROM monitor_attention WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < ?1)",
+        "DELETE FROM monitor_pushes WHERE monitor IN (SELECT key FROM monitors WHERE removed_at < ?1)",
         "DELETE FROM monitor_rolls WHERE step IN (0, 1, 2) AND monitor IN (SELECT key FROM monitors WHERE removed_at < ?1)",
         "DELETE FROM monitors WHERE removed_at < ?1",
     ] {

@@ -5,6 +5,7 @@ mod alert_store;
 mod alerts;
 mod checkers;
 mod engine;
+mod pushes;
 mod rolls;
 mod running;
 mod store;

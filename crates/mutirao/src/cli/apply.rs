@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::monitor::call_line;
 use super::out::Out;
 use super::{Globals, reach};
 use crate::failure::Failure;
@@ -104,10 +105,18 @@ pub async fn run(globals: &Globals, args: ApplyArgs) -> Result<(), Failure> {
         });
     }
     out.answer(&all, |all| {
-        let line = |Applied { became, thing }: &Applied| match became {
-            Became::Made => format!("{} was made", thing.name()),
-            Became::Changed => format!("{} was changed", thing.name()),
-            Became::Unchanged => format!("{} is as declared already", thing.name()),
+        let line = |Applied { became, thing }: &Applied| {
+            let said = match became {
+                Became::Made => format!("{} was made", thing.name()),
+                Became::Changed => format!("{} was changed", thing.name()),
+                Became::Unchanged => format!("{} is as declared already", thing.name()),
+            };
+            match thing {
+                Made::Monitor(view) => {
+                    [Some(said), call_line(&client, view)].into_iter().flatten().collect::<Vec<_>>().join(": ")
+                }
+                _ => said,
+            }
         };
         all.iter().map(line).collect::<Vec<_>>().join("\n")
     })
@@ -155,12 +164,18 @@ async fn monitor_made_so(client: &Client, mut spec: MonitorSpec, pause: Pause) -
 
 /// Written in any case: what is secret in it is not shown, so nobody here can tell whether it is the same.
 async fn channel_made_so(client: &Client, spec: ChannelSpec) -> Result<Applied, Failure> {
-    let became = match client.channel::<ChannelView>(&spec.name).await {
-        Ok(_) => Became::Changed,
-        Err(error) if error.status() == Some(404) => Became::Made,
+    let there: Option<ChannelView> = match client.channel(&spec.name).await {
+        Ok(there) => Some(there),
+        Err(error) if error.status() == Some(404) => None,
         Err(error) => return Err(error.into()),
     };
     let view: ChannelView = client.put_channel(&spec.name, &spec).await?;
+    // What is secret is not shown, so only the manager can tell whether it is the same; then it writes nothing.
+    let became = match there {
+        None => Became::Made,
+        Some(there) if there.changed_at == view.changed_at => Became::Unchanged,
+        Some(_) => Became::Changed,
+    };
     Ok(Applied { became, thing: Made::Channel(Box::new(view)) })
 }
 

@@ -50,6 +50,8 @@ enum Verb {
     Resume { name: String },
     /// Remove a monitor
     Rm { name: String },
+    /// Give one that calls a new address; the former is good no more
+    Token { name: String },
     /// Make one check now, and show how it ends; nothing of it is written
     Run { name: String },
     /// Show outcomes, incidents and how much of the time it was up
@@ -104,8 +106,9 @@ pub async fn run(globals: &Globals, args: MonitorArgs) -> Result<u8, Failure> {
         Verb::Add { name, subject, changes } => {
             let spec = changes.made_to(subject.new_monitor(name)?)?;
             let view: MonitorView = client.create_monitor(&spec).await?;
-            out.answer(&view, |view| {
-                format!("{}, every {}", said(view, "is checked from now on"), view.definition.every)
+            out.answer(&view, |view| match call_line(&client, view) {
+                Some(line) => format!("{}, every {}\n{line}", said(view, "is to call"), view.definition.every),
+                None => format!("{}, every {}", said(view, "is checked from now on"), view.definition.every),
             })?;
         }
         Verb::List => out.answer(&all(&client).await?, |views| show::monitors(views, SystemClock.now()))?,
@@ -120,7 +123,17 @@ pub async fn run(globals: &Globals, args: MonitorArgs) -> Result<u8, Failure> {
                 return Err(Failure::usage("nothing is to be changed; see `mutirao monitor edit --help`"));
             }
             let view: MonitorView = client.put_monitor(&name, &spec, Some(before.revision)).await?;
-            out.answer(&view, |view| said(view, "is changed"))?;
+            out.answer(&view, |view| {
+                [Some(said(view, "is changed")), call_line(&client, view)]
+                    .into_iter()
+                    .flatten()
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            })?;
+        }
+        Verb::Token { name } => {
+            let view: MonitorView = client.renew_monitor_token(&name).await?;
+            out.answer(&view, |view| call_line(&client, view).unwrap_or_default())?;
         }
         Verb::Pause { name } => {
             let view: MonitorView = client.pause_monitor(&name).await?;
@@ -167,6 +180,15 @@ pub async fn run(globals: &Globals, args: MonitorArgs) -> Result<u8, Failure> {
         Verb::Channel(args) => channel::run(&client, &out, args).await?,
     }
     Ok(0)
+}
+
+/// Where a monitor is to call, when that may be shown: once.
+pub fn call_line(client: &Client, view: &MonitorView) -> Option<String> {
+    let token = view.push_token.as_deref()?;
+    Some(format!(
+        "POST or GET {}/v1/push/{token}\nthis is shown once: keep it where the caller finds it",
+        client.url().trim_end_matches('/')
+    ))
 }
 
 /// Page after page.

@@ -2,10 +2,13 @@
 
 use clap::Args;
 use mutirao_core::quantity::Span;
-use mutirao_monitors::MonitorSpec;
+use mutirao_elastic::packing::Layer;
 use mutirao_monitors::agenda::Missed;
 use mutirao_monitors::alerts::rule::Rule;
 use mutirao_monitors::health::Thresholds;
+use mutirao_monitors::placement::Place;
+use mutirao_monitors::push::Push;
+use mutirao_monitors::{MonitorSpec, spec};
 use mutirao_probes::Check;
 use mutirao_probes::check::{Dns, Exec, Http, Icmp, RecordKind, Tcp, Tls};
 
@@ -33,28 +36,35 @@ pub struct Subject {
     /// Run a program by the convention of Nagios plugins; it is the last thing on the line
     #[arg(long, value_name = "CMD", num_args = 1.., allow_hyphen_values = true, help_heading = "What is checked")]
     exec: Option<Vec<String>>,
+    /// Ask nobody: give it an address that it must call in time
+    #[arg(long, help_heading = "What is checked")]
+    push: bool,
 }
 
 impl Subject {
-    fn check(self) -> Option<Check> {
-        let Self { http, tcp, tls, dns, icmp, exec } = self;
+    fn subject(self) -> Option<spec::Subject> {
+        let Self { http, tcp, tls, dns, icmp, exec, push } = self;
+        if push {
+            return Some(spec::Subject::Push(Push::default()));
+        }
         http.map(|url| Check::Http(Http::new(&url)))
             .or_else(|| tcp.map(|address| Check::Tcp(Tcp { address })))
             .or_else(|| tls.map(|address| Check::Tls(Tls { address, name: None })))
             .or_else(|| dns.map(|name| Check::Dns(Dns { name, record: RecordKind::default(), server: None })))
             .or_else(|| icmp.map(|host| Check::Icmp(Icmp { host })))
             .or_else(|| exec.map(|command| Check::Exec(Exec { command, env: Default::default() })))
+            .map(spec::Subject::Check)
     }
 
     pub fn new_monitor(self, name: String) -> Result<MonitorSpec, Failure> {
-        let ask = self.check().ok_or_else(|| {
-            Failure::usage("what is to be checked? give --http, --tcp, --tls, --dns, --icmp or --exec")
+        let subject = self.subject().ok_or_else(|| {
+            Failure::usage("what is to be checked? give --http, --tcp, --tls, --dns, --icmp, --exec or --push")
         })?;
         Ok(MonitorSpec {
             name,
             every: Span::secs(60),
             timeout: Span::secs(5),
-            ask,
+            subject,
             when: vec![],
             retries: 0,
             thresholds: Thresholds::default(),
@@ -69,10 +79,11 @@ impl Subject {
 
     /// What is not said stays as it is.
     pub fn changed(self, mut spec: MonitorSpec) -> Result<MonitorSpec, Failure> {
-        match (self.check(), &mut spec.ask) {
-            (None, _) => {}
+        use spec::Subject::{Check as Asked, Push as Called};
+        match (self.subject(), &mut spec.subject) {
+            (None, _) | (Some(Called(_)), Called(_)) => {}
             // The rest of a request stays when only its address changes.
-            (Some(Check::Http(new)), Check::Http(there)) => there.url = new.url,
+            (Some(Asked(Check::Http(new))), Asked(Check::Http(there))) => there.url = new.url,
             (Some(new), there) => *there = new,
         }
         Ok(spec)
@@ -87,6 +98,9 @@ pub struct Changes {
     /// How long one check may take [default: 5s]
     #[arg(long, value_name = "SPAN")]
     timeout: Option<Span>,
+    /// How much later than its interval a call may come, of one that calls [default: half of it]
+    #[arg(long, value_name = "SPAN")]
+    grace: Option<Span>,
     /// What must hold of the answer, in CEL; may be repeated: 'status == 200', 'cert.days_left > 14'
     #[arg(long, value_name = "CEL")]
     when: Vec<String>,
@@ -108,6 +122,25 @@ pub struct Changes {
     /// For finding it again; may be repeated
     #[arg(long, value_name = "K=V")]
     label: Vec<String>,
+    /// Have it checked only by checkers of this layer: edge, fog or cloud
+    #[arg(long, value_name = "LAYER", value_parser = layer)]
+    on_layer: Option<Layer>,
+    /// Have it checked only by checkers that have this label; may be repeated
+    #[arg(long, value_name = "K=V")]
+    on_label: Vec<String>,
+    /// Have it checked by any checker again
+    #[arg(long, conflicts_with_all = ["on_layer", "on_label"])]
+    anywhere: bool,
+}
+
+fn layer(text: &str) -> Result<Layer, String> {
+    serde_json::from_value(text.into()).map_err(|_| "choose from edge, fog and cloud".into())
+}
+
+fn pair(flag: &str, text: &str) -> Result<(String, String), Failure> {
+    let (key, value) =
+        text.split_once('=').ok_or_else(|| Failure::usage(format!("{flag} {text}: write it like team=web")))?;
+    Ok((key.into(), value.into()))
 }
 
 impl Changes {
@@ -125,10 +158,21 @@ impl Changes {
             spec.alerts = self.alert.into_iter().map(rule).collect();
         }
         for label in self.label {
-            let (key, value) = label
-                .split_once('=')
-                .ok_or_else(|| Failure::usage(format!("--label {label}: write it like team=web")))?;
-            spec.labels.insert(key.into(), value.into());
+            spec.labels.extend([pair("--label", &label)?]);
+        }
+        match (self.grace, &mut spec.subject) {
+            (None, _) => {}
+            (Some(grace), spec::Subject::Push(push)) => push.grace = Some(grace),
+            (Some(_), spec::Subject::Check(_)) => {
+                return Err(Failure::usage("--grace is for one that calls: give --push, or --timeout for a check"));
+            }
+        }
+        if self.anywhere {
+            spec.on = None;
+        }
+        if self.on_layer.is_some() || !self.on_label.is_empty() {
+            let labels = self.on_label.iter().map(|label| pair("--on-label", label)).collect::<Result<_, _>>()?;
+            spec.on = Some(Place { layer: self.on_layer, labels });
         }
         Ok(spec)
     }

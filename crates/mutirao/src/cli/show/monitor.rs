@@ -1,14 +1,16 @@
 //! How monitors look.
 
 use mutirao_core::Timestamp;
-use mutirao_monitors::State;
+use mutirao_core::quantity::Span;
 use mutirao_monitors::alerts::channel::Way;
 use mutirao_monitors::alerts::rule::Rule;
 use mutirao_monitors::health::Verdict;
 use mutirao_monitors::service::alerts::{AlertView, ChannelView};
 use mutirao_monitors::service::history::{History, SumView, Uptime};
 use mutirao_monitors::service::{IncidentView, MonitorView, OutcomeView, Tried};
+use mutirao_monitors::spec::Subject;
 use mutirao_monitors::store::alerts::Delivery;
+use mutirao_monitors::{MonitorSpec, State};
 use mutirao_probes::{Check, Ended, Phase};
 
 use super::{ago, facts, one_line, or_dash, table};
@@ -18,10 +20,10 @@ pub fn monitors(views: &[MonitorView], now: Timestamp) -> String {
         [
             view.definition.name.clone(),
             state(view),
-            view.definition.ask.word().into(),
+            view.definition.subject.word().into(),
             view.definition.every.to_string(),
             or_dash(view.last_at.map(|at| ago(at, now))),
-            subject(&view.definition.ask),
+            subject(&view.definition),
         ]
     };
     table(["NAME", "STATE", "KIND", "EVERY", "CHECKED", "WHAT"], views.iter().map(row))
@@ -32,7 +34,7 @@ pub fn monitor(view: &MonitorView, now: Timestamp) -> String {
     let mut told = vec![
         ("name", spec.name.clone()),
         ("state", state(view)),
-        ("checks", format!("{} {}", spec.ask.word(), subject(&spec.ask))),
+        ("checks", format!("{} {}", spec.subject.word(), subject(spec))),
         ("every", spec.every.to_string()),
         ("timeout", spec.timeout.to_string()),
         ("when", if spec.when.is_empty() { "-".into() } else { spec.when.join("; ") }),
@@ -44,6 +46,10 @@ pub fn monitor(view: &MonitorView, now: Timestamp) -> String {
     ];
     told.extend(uptimes(&view.uptime));
     told.push(("missed, last day", or_dash(view.missed_day.map(|missed| missed.to_string()))));
+    if matches!(spec.subject, Subject::Push(_)) {
+        told.push(("called", or_dash(view.called_at.map(|at| format!("{} ago", ago(at, now))))));
+        told.push(("address", format!("shown when it was made; `mutirao monitor token {}` makes another", spec.name)));
+    }
     if view.in_maintenance {
         told.push(("maintenance", "now: what is bad opens nothing".into()));
     }
@@ -209,7 +215,11 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-fn subject(check: &Check) -> String {
+fn subject(spec: &MonitorSpec) -> String {
+    let check = match &spec.subject {
+        Subject::Check(check) => check,
+        Subject::Push(push) => return format!("with {} of grace", Span(push.grace(spec.every.0))),
+    };
     one_line(&match check {
         Check::Http(http) if http.method == "GET" => http.url.clone(),
         Check::Http(http) => format!("{} {}", http.method, http.url),

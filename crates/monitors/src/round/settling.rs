@@ -1,0 +1,108 @@
+//! A post makes beliefs of what it is told, writes them, and has people told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutirao_broker::BrokerError;
+use mutirao_core::clock::ClockExt;
+use mutirao_core::envelope::open;
+
+use super::{Ending, PAUSE, Post};
+use crate::alerts::courier::Round;
+use crate::envelope::{Outcomes, Told, outcomes_of};
+use crate::meters;
+
+/// How often silent monitors are looked for.
+const LOOK: Duration = Duration::from_secs(5);
+/// How often alerts are looked for that are to be tried again.
+const TELL: Duration = Duration::from_secs(2);
+/// Parcels of outcomes taken and not yet settled.
+const CREDIT: u32 = 32;
+
+impl Post {
+    /// Makes beliefs of what is told, and writes them.
+    pub(super) async fn settle(self: Arc<Self>) -> Ending {
+        loop {
+            let settled = tokio::select! {
+                settled = self.settle_while_it_lasts() => settled,
+                // What was not written goes back into the broker, for whoever is next.
+                () = self.lapsed.cancelled() => std::future::pending().await,
+            };
+            match settled {
+                Ok(ending) => return ending,
+                Err(BrokerError::Closed) => return Ending::Settled,
+                Err(error) => {
+                    tracing::debug!(shard = %self.fence.shard, %error, "outcomes are not heard; trying again")
+                }
+            }
+            self.bench.clock.sleep(PAUSE).await;
+        }
+    }
+
+    async fn settle_while_it_lasts(&self) -> Result<Ending, BrokerError> {
+        let mut consumer = self.bench.broker.consume(&outcomes_of(self.fence.shard), CREDIT).await?;
+        loop {
+            let heard = self.bench.clock.timeout(LOOK, consumer.next()).await;
+            let (mut told, mut last, mut missed): (Vec<Told>, _, u64) = (Vec::new(), None, 0);
+            for delivery in heard.unwrap_or_else(|_nothing| Ok(Vec::new()))? {
+                match open::<Outcomes>(&delivery.body) {
+                    Ok(parcel) => {
+                        told.extend(parcel.outcomes);
+                        missed += u64::from(parcel.missed);
+                        last = Some(delivery.tag);
+                    }
+                    Err(unreadable) => consumer.reject(delivery.tag, &unreadable.to_string()).await?,
+                }
+            }
+            meters::missed(meters::LATE, missed);
+            let now = self.now();
+            let certificates: Vec<_> =
+                told.iter().filter_map(|told| Some((told.monitor, told.certificate_days?))).collect();
+            let settlement = {
+                let mut owner = self.owner.lock();
+                let mut settlement = owner.take(told);
+                let silent = owner.look(now);
+                settlement.health.extend(silent.health);
+                settlement.alerts.extend(silent.alerts);
+                settlement.fired_until = Some(owner.fired_until());
+                settlement
+            };
+            self.bench.series.settled(&settlement, &certificates);
+            let alerts = !settlement.alerts.is_empty();
+            let nothing = settlement.outcomes.is_empty() && settlement.health.is_empty() && !alerts;
+            if !nothing && self.write(settlement).await == Ending::Fenced {
+                return Ok(Ending::Fenced);
+            }
+            if alerts {
+                self.raised.notify_one();
+            }
+            if let Some(tag) = last {
+                consumer.ack_through(tag).await?;
+            }
+        }
+    }
+
+    /// Tells channels what was raised, and tries again those that could not be told.
+    pub(super) async fn tell(self: Arc<Self>) -> Ending {
+        let mut round = Round::More;
+        loop {
+            if round != Round::More {
+                let _nothing_was_raised = self.bench.clock.timeout(TELL, self.raised.notified()).await;
+            }
+            let (shards, fence) = (self.bench.shards.clone(), self.fence.clone());
+            let owned = move || shards.tenure(fence.shard).is_some_and(|tenure| tenure.generation == fence.generation);
+            if !owned() {
+                round = Round::Done;
+                continue;
+            }
+            round = match self.bench.courier.round(&self.fence, self.now(), owned).await {
+                Ok(Round::Fenced) => return Ending::Fenced,
+                Ok(round) => round,
+                Err(error) => {
+                    tracing::debug!(shard = %self.fence.shard, %error, "alerts cannot be read or written; trying again");
+                    Round::Done
+                }
+            };
+        }
+    }
+}

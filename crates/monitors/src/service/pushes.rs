@@ -1,0 +1,112 @@
+//! Monitors that are called: their tokens, and the calls themselves.
+
+use mutirao_core::auth::Principal;
+use mutirao_core::{Problem, Timestamp};
+use serde::Deserialize;
+
+use super::{MonitorView, Monitors, refused};
+use crate::health::Verdict;
+use crate::push::door::Passing;
+use crate::push::{Call, MESSAGE_CHARS_MAX, Token};
+use crate::spec::Subject;
+use crate::store::MonitorRow;
+use crate::store::pushes::{Given, Known};
+
+/// A day: nothing that calls takes longer than it has time for.
+const TOOK_MS_MAX: u64 = 86_400_000;
+
+/// How a caller says that it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    #[default]
+    Up,
+    Down,
+}
+
+impl Monitors {
+    /// Whoever knows the token says how it is. Written when this returns, whoever owns the monitor.
+    pub async fn called(
+        &self,
+        token: &str,
+        said: Said,
+        message: Option<String>,
+        took_ms: Option<u64>,
+    ) -> Result<(), Problem> {
+        if took_ms.is_some_and(|took| took > TOOK_MS_MAX) {
+            return Err(Problem::invalid("ms", "nothing takes longer than a day"));
+        }
+        let token = Token::read(token).ok_or_else(nobody)?.digest();
+        let passing = self.0.door.lock().pass(token, self.0.clock.monotonic());
+        match passing {
+            Passing::Wait(wait) => {
+                return Err(Problem::busy("called too often", wait.as_secs().saturating_add(1)));
+            }
+            Passing::Stranger => match self.0.pushes.knows_token(token).await.map_err(refused)? {
+                Known::No => return Err(nobody()),
+                Known::Yes => self.0.door.lock().welcome(token, self.0.clock.monotonic()),
+            },
+            Passing::Known => {}
+        }
+        let call = Call {
+            at: self.0.clock.now(),
+            verdict: match said {
+                Said::Up => Verdict::Good,
+                Said::Down => Verdict::Bad,
+            },
+            took_us: took_ms.map(|took| took * 1_000),
+            message: message
+                .map(|text| text.chars().take(MESSAGE_CHARS_MAX).collect())
+                .filter(|text: &String| !text.is_empty()),
+        };
+        match self.0.pushes.call(token, call).await.map_err(refused)? {
+            Known::Yes => Ok(()),
+            Known::No => {
+                self.0.door.lock().forget(&token);
+                Err(nobody())
+            }
+        }
+    }
+
+    /// Another token; the former is good no more.
+    pub async fn renew_token(&self, caller: &Principal, name: &str) -> Result<MonitorView, Problem> {
+        let row = self.row(caller, name).await?;
+        if !matches!(row.spec.subject, Subject::Push(_)) {
+            return Err(Problem::conflict(format!("{name} is asked, it does not call, and so has no token")));
+        }
+        let token = Token::mint();
+        self.0.pushes.renew_token(row.key, token.digest(), self.by(caller)).await.map_err(refused)?;
+        Ok(MonitorView { push_token: Some(token.reveal()), ..self.view(row).await? })
+    }
+
+    /// The token of one that is new, or has just become one that calls.
+    pub(super) async fn token_for(&self, row: &MonitorRow) -> Result<Option<String>, Problem> {
+        match row.spec.subject {
+            Subject::Push(_) => {
+                let token = Token::mint();
+                let given = self.0.pushes.give_token(row.key, token.digest()).await.map_err(refused)?;
+                Ok((given == Given::Taken).then(|| token.reveal()))
+            }
+            // One that was just made has none.
+            Subject::Check(_) if row.created_at == row.changed_at => Ok(None),
+            Subject::Check(_) => {
+                self.0.pushes.drop_token(row.key).await.map_err(refused)?;
+                Ok(None)
+            }
+        }
+    }
+
+    pub(super) async fn called_at(&self, row: &MonitorRow) -> Result<Option<Timestamp>, Problem> {
+        if !matches!(row.spec.subject, Subject::Push(_)) {
+            return Ok(None);
+        }
+        let mut calls = self.0.pushes.calls(vec![row.key]).await.map_err(refused)?;
+        Ok(calls.remove(&row.key).map(|call| call.at))
+    }
+}
+
+/// The same for whatever is wrong with it: nobody learns anything by guessing.
+fn nobody() -> Problem {
+    Problem::not_found("no monitor waits for this call")
+        .remedy("`mutirao monitor token NAME` makes a new address for one that does")
+}
