@@ -279,6 +279,17 @@ impl Owner {
         settlement
     }
 
+    /// A round: what is told, and then who is silent. One belief of each monitor, the last: outcomes that come late may be
+    /// told of one that is silent since.
+    pub fn settle(&mut self, told: Vec<Told>, now: Timestamp) -> Settlement {
+        let mut settlement = self.take(told);
+        let silent = self.look(now);
+        let beliefs = settlement.health.drain(..).chain(silent.health);
+        settlement.health = beliefs.collect::<BTreeMap<MonitorKey, Health>>().into_iter().collect();
+        settlement.alerts.extend(silent.alerts);
+        settlement
+    }
+
     /// Looks for monitors whose outcomes have stopped coming, and for incidents to be reminded of.
     pub fn look(&mut self, now: Timestamp) -> Settlement {
         let mut settlement = Settlement::default();

@@ -135,3 +135,13 @@ fn outcomes_become_beliefs_and_incidents_and_maintenance_excuses() {
     assert_eq!(owner.look(Timestamp(T + 70_000)).health.len(), 0);
     assert_eq!(owner.look(Timestamp(T + 70_001)).health.len(), 1, "silence");
 }
+
+/// PostgreSQL refuses to write a row twice in one statement, and a refused settlement is tried for ever.
+#[test]
+fn what_is_told_late_of_one_that_is_silent_since_is_one_belief() {
+    let mut owner = owner(vec![row(1, 1, "")], None);
+    let late = vec![told(1, T + 1_000, Verdict::Good), told(1, T + 11_000, Verdict::Good)];
+    let settlement = owner.settle(late, Timestamp(T + 90_000));
+    assert_eq!((settlement.outcomes.len(), settlement.health.len()), (2, 1));
+    assert_eq!(settlement.health[0].1.state, crate::health::State::NoData);
+}

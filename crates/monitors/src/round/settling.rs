@@ -60,10 +60,7 @@ impl Post {
                 told.iter().filter_map(|told| Some((told.monitor, told.certificate_days?))).collect();
             let settlement = {
                 let mut owner = self.owner.lock();
-                let mut settlement = owner.take(told);
-                let silent = owner.look(now);
-                settlement.health.extend(silent.health);
-                settlement.alerts.extend(silent.alerts);
+                let mut settlement = owner.settle(told, now);
                 settlement.fired_until = Some(owner.fired_until());
                 settlement
             };

@@ -4,6 +4,7 @@
 //! This file holds what the tests share: a large job whose every task leaves a line in a file, and what must be true of it.
 
 mod asking;
+mod checks;
 mod commands;
 mod disk;
 pub mod distributed;
