@@ -102,6 +102,7 @@ pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
         ready: capabilities.iter().map(|capability| (capability.name, capability.ready.clone())).collect(),
         clock: clock.clone(),
         metrics: metrics.clone(),
+        shown: capabilities.iter().filter_map(|capability| capability.shown.clone()).collect(),
         document: document.clone(),
         links: links.clone(),
         ways,

@@ -33,6 +33,8 @@ pub struct Parts {
     pub ready: Vec<(&'static str, Arc<dyn Ready>)>,
     pub clock: Arc<dyn Clock>,
     pub metrics: metrics_exporter_prometheus::PrometheusHandle,
+    /// Metrics that capabilities show themselves.
+    pub shown: Vec<Arc<dyn Fn() -> String + Send + Sync>>,
     /// The document at `/v1/openapi.json`, as it is sent.
     pub document: bytes::Bytes,
     pub links: TaskTracker,

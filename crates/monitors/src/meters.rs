@@ -12,7 +12,7 @@ pub const FULL: &str = "full";
 /// It was taken up past its deadline.
 pub const LATE: &str = "late";
 
-/// All of them, those of each monitor too. The texts are those of the table in docs/operations.md.
+/// All but those of each monitor, which [`series`] shows itself. The texts are those of the table in docs/operations.md.
 pub const METERS: &[Meter] = &[
     Meter {
         name: MISSED,
@@ -20,11 +20,7 @@ pub const METERS: &[Meter] = &[
         labels: &["why"],
         help: "Checks that were due and not made: nobody takes them (nobody), too many wait (full), or they were taken up too late (late).",
     },
-    series::METERS[0],
-    series::METERS[1],
-    series::METERS[2],
-    series::METERS[3],
-    series::METERS[4],
+    series::UNNAMED_METER,
 ];
 
 /// Each reason is there from the start, at zero: what has not happened yet can be asked for too.

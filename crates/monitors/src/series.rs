@@ -4,6 +4,7 @@
 //! it for as long as they are here. The checks of the others are counted together.
 
 use std::collections::HashMap;
+use std::fmt::Write;
 
 use mutirao_core::ShardId;
 use mutirao_core::meters::{Kind, Meter};
@@ -12,7 +13,6 @@ use parking_lot::Mutex;
 
 use crate::grid::MonitorKey;
 use crate::health::{State, Verdict};
-use crate::spec::Subject;
 use crate::store::{MonitorRow, Outcome, Settlement};
 
 const UP: &str = "mutirao_monitor_up";
@@ -26,8 +26,8 @@ pub const NAMED_MAX: usize = 1_000;
 /// What stands in place of the name of any other.
 const OTHER: &str = "other";
 
-/// All of them. The texts are those of the table in docs/operations.md.
-pub const METERS: [Meter; 5] = [
+/// Those of each monitor. The texts are those of the table in docs/operations.md.
+pub const METERS: [Meter; 4] = [
     gauge(UP, &["namespace", "monitor"], "1 while a monitor is up, 0 while it is down, NaN while nothing is known."),
     gauge(TOOK, &["namespace", "monitor"], "How long the last check of a monitor took that was answered."),
     gauge(CERTIFICATE, &["namespace", "monitor"], "Days until the certificate ends that the last check saw."),
@@ -37,12 +37,14 @@ pub const METERS: [Meter; 5] = [
         labels: &["namespace", "monitor", "outcome"],
         help: "Outcomes of a monitor: good, bad, or excused (bad in maintenance).",
     },
-    gauge(
-        UNNAMED,
-        &[],
-        "Monitors of this manager past the 1,000 that have series of their own; their checks count as other.",
-    ),
 ];
+
+/// How many have none.
+pub const UNNAMED_METER: Meter = gauge(
+    UNNAMED,
+    &[],
+    "Monitors of this manager past the 1,000 that have series of their own; their checks count as other.",
+);
 
 const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Meter {
     Meter { name, kind: Kind::Gauge, labels, help }
@@ -51,11 +53,20 @@ const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'stat
 /// A shard under one generation: whoever comes after in the same process is not confused with it.
 pub type Post = (ShardId, u64);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Labels {
+/// Good, bad and excused ones.
+type Counts = [u64; 3];
+const OUTCOMES: [&str; 3] = ["good", "bad", "excused"];
+
+/// What is shown of one. What is not known yet is NaN, what it never has is not there.
+#[derive(Clone, Debug)]
+struct Figures {
     post: Post,
     namespace: String,
     name: String,
+    up: f64,
+    took: Option<f64>,
+    certificate: Option<f64>,
+    checks: Counts,
 }
 
 /// The monitors of one process, all its shards together.
@@ -64,29 +75,34 @@ pub struct Series(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    named: HashMap<MonitorKey, Labels>,
+    named: HashMap<MonitorKey, Figures>,
     unnamed: HashMap<MonitorKey, Post>,
+    /// Of those without a name.
+    other: Counts,
 }
 
 impl Known {
     /// A name that is free goes to the next who is here.
     fn know(&mut self, post: Post, row: &MonitorRow) {
-        let labels = Labels { post, namespace: row.namespace.clone(), name: row.spec.name.clone() };
-        if self.named.len() < NAMED_MAX || self.named.contains_key(&row.key) {
-            self.unnamed.remove(&row.key);
-            if !self.named.contains_key(&row.key) {
-                begin(&labels, &row.spec.subject);
-            }
-            self.named.insert(row.key, labels);
-        } else {
-            self.unnamed.insert(row.key, post);
+        if let Some(figures) = self.named.get_mut(&row.key) {
+            figures.post = post;
+            return;
         }
+        if self.named.len() >= NAMED_MAX {
+            self.unnamed.insert(row.key, post);
+            return;
+        }
+        self.unnamed.remove(&row.key);
+        // There from the start, so that a graph shows who is not known yet.
+        let certificate = matches!(row.spec.subject.check(), Some(Check::Http(_) | Check::Tls(_))).then_some(f64::NAN);
+        let (namespace, name) = (row.namespace.clone(), row.spec.name.clone());
+        let figures = Figures { post, namespace, name, up: f64::NAN, took: None, certificate, checks: [0; 3] };
+        self.named.insert(row.key, figures);
     }
 
-    /// Those that had series.
-    fn forget(&mut self, gone: impl Fn(MonitorKey, Post) -> bool) -> Vec<Labels> {
+    fn forget(&mut self, gone: impl Fn(MonitorKey, Post) -> bool) {
         self.unnamed.retain(|key, post| !gone(*key, *post));
-        self.named.extract_if(|key, labels| gone(*key, labels.post)).map(|(_, labels)| labels).collect()
+        self.named.retain(|key, figures| !gone(*key, figures.post));
     }
 }
 
@@ -95,7 +111,7 @@ impl Series {
         let mut known = self.0.lock();
         for row in rows {
             if row.removed_at.is_some() {
-                known.forget(|key, _| key == row.key).iter().for_each(silence);
+                known.forget(|key, _| key == row.key);
             } else {
                 known.know(post, row);
             }
@@ -106,69 +122,86 @@ impl Series {
     /// The shard has another owner, who measures it from now on.
     pub fn leave(&self, post: Post) {
         let mut known = self.0.lock();
-        known.forget(|_, of| of == post).iter().for_each(silence);
+        known.forget(|_, of| of == post);
         metrics::gauge!(UNNAMED).set(known.unnamed.len() as f64);
     }
 
     /// What a settlement says, and how many days were left of the certificates that were seen.
     pub fn settled(&self, settlement: &Settlement, certificates: &[(MonitorKey, i64)]) {
         let Settlement { outcomes, health, .. } = settlement;
-        let known = self.0.lock();
+        let mut known = self.0.lock();
         for (key, days) in certificates {
-            if let Some(labels) = known.named.get(key) {
-                one(CERTIFICATE, labels).set(*days as f64);
+            if let Some(figures) = known.named.get_mut(key) {
+                figures.certificate = Some(*days as f64);
             }
         }
         for (key, health) in health {
-            if let Some(labels) = known.named.get(key) {
-                one(UP, labels).set(match health.state {
+            if let Some(figures) = known.named.get_mut(key) {
+                figures.up = match health.state {
                     State::Up => 1.0,
                     State::Down => 0.0,
                     State::New | State::NoData => f64::NAN,
-                });
+                };
             }
         }
         for outcome in outcomes {
-            let Some(labels) = known.named.get(&outcome.monitor) else {
-                metrics::counter!(CHECKS, "namespace" => OTHER, "monitor" => OTHER, "outcome" => word(outcome))
-                    .increment(1);
+            let Some(figures) = known.named.get_mut(&outcome.monitor) else {
+                known.other[place(outcome)] += 1;
                 continue;
             };
-            let (namespace, name) = (labels.namespace.clone(), labels.name.clone());
-            metrics::counter!(CHECKS, "namespace" => namespace, "monitor" => name, "outcome" => word(outcome))
-                .increment(1);
-            if let Some(took) = outcome.took_us {
-                one(TOOK, labels).set(took as f64 / 1e6);
-            }
+            figures.checks[place(outcome)] += 1;
+            figures.took = outcome.took_us.map(|took| took as f64 / 1e6).or(figures.took);
         }
     }
+
+    /// As Prometheus reads it. Those that are gone are not in it.
+    pub fn text(&self) -> String {
+        let known = self.0.lock();
+        let mut all: Vec<&Figures> = known.named.values().collect();
+        all.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        let labels =
+            |namespace: &str, name: &str| format!("namespace=\"{}\",monitor=\"{}\"", escaped(namespace), escaped(name));
+        let mut text = String::new();
+        for meter in &METERS {
+            let kind = if meter.kind == Kind::Counter { "counter" } else { "gauge" };
+            let _ = writeln!(text, "# HELP {} {}\n# TYPE {} {kind}", meter.name, meter.help, meter.name);
+            let mut counts = |namespace: &str, name: &str, counts: &Counts| {
+                for (outcome, many) in OUTCOMES.iter().zip(counts).filter(|(_, many)| **many > 0) {
+                    let labels = labels(namespace, name);
+                    let _ = writeln!(text, "{}{{{labels},outcome=\"{outcome}\"}} {many}", meter.name);
+                }
+            };
+            if meter.name == CHECKS {
+                all.iter().for_each(|one| counts(&one.namespace, &one.name, &one.checks));
+                counts(OTHER, OTHER, &known.other);
+                continue;
+            }
+            for one in &all {
+                let figure = match meter.name {
+                    UP => Some(one.up),
+                    TOOK => one.took,
+                    _ => one.certificate,
+                };
+                if let Some(figure) = figure {
+                    let _ = writeln!(text, "{}{{{}}} {figure}", meter.name, labels(&one.namespace, &one.name));
+                }
+            }
+        }
+        text
+    }
 }
 
-fn word(outcome: &Outcome) -> &'static str {
+/// In [`OUTCOMES`].
+fn place(outcome: &Outcome) -> usize {
     match outcome.verdict {
-        Verdict::Good => "good",
-        Verdict::Bad if outcome.excused => "excused",
-        Verdict::Bad => "bad",
+        Verdict::Good => 0,
+        Verdict::Bad if outcome.excused => 2,
+        Verdict::Bad => 1,
     }
 }
 
-fn one(name: &'static str, labels: &Labels) -> metrics::Gauge {
-    metrics::gauge!(name, "namespace" => labels.namespace.clone(), "monitor" => labels.name.clone())
-}
-
-/// There from the start, so that a graph shows who is not known yet.
-fn begin(labels: &Labels, subject: &Subject) {
-    one(UP, labels).set(f64::NAN);
-    if matches!(subject.check(), Some(Check::Http(_) | Check::Tls(_))) {
-        one(CERTIFICATE, labels).set(f64::NAN);
-    }
-}
-
-/// A series cannot be taken back; it can say that it knows nothing.
-fn silence(labels: &Labels) {
-    for name in [UP, TOOK, CERTIFICATE] {
-        one(name, labels).set(f64::NAN);
-    }
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -192,6 +225,36 @@ mod tests {
             changed_by: "ana".into(),
             removed_at: None,
         }
+    }
+
+    #[test]
+    fn one_that_is_removed_or_has_another_owner_is_shown_no_more() {
+        let (series, here, there) = (Series::default(), (ShardId(0), 1), (ShardId(1), 1));
+        series.know(here, [&row(1), &row(2)]);
+        series.know(there, [&row(3)]);
+        let outcome = |key| Outcome {
+            monitor: MonitorKey(key),
+            at: Timestamp(1),
+            verdict: Verdict::Good,
+            took_us: Some(1_500),
+            detail: None,
+            excused: false,
+        };
+        let outcomes = vec![outcome(1), outcome(2), outcome(3), outcome(9)];
+        series.settled(&Settlement { outcomes, ..Settlement::default() }, &[]);
+        let text = series.text();
+        for line in [
+            "mutirao_monitor_up{namespace=\"default\",monitor=\"m1\"} NaN",
+            "mutirao_monitor_last_seconds{namespace=\"default\",monitor=\"m1\"} 0.0015",
+            "mutirao_monitor_checks_total{namespace=\"default\",monitor=\"m3\",outcome=\"good\"} 1",
+            "mutirao_monitor_checks_total{namespace=\"other\",monitor=\"other\",outcome=\"good\"} 1",
+        ] {
+            assert!(text.lines().any(|told| told == line), "{line} is not in {text}");
+        }
+        series.know(here, [&MonitorRow { removed_at: Some(Timestamp(2)), ..row(1) }]);
+        series.leave(there);
+        let text = series.text();
+        assert!(text.contains("\"m2\"") && !text.contains("\"m1\"") && !text.contains("\"m3\""), "{text}");
     }
 
     #[test]

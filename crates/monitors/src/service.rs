@@ -36,6 +36,7 @@ use crate::placement::Standing;
 use crate::push::door::Door;
 use crate::roller::Roller;
 use crate::round::{self, Bench};
+use crate::series::Series;
 use crate::spec::{MonitorSpec, Subject};
 use crate::store::alerts::SharedAlerts;
 use crate::store::pushes::SharedPushes;
@@ -93,6 +94,7 @@ struct Inner {
     alerts: SharedAlerts,
     pushes: SharedPushes,
     door: Mutex<Door>,
+    series: Arc<Series>,
     courier: Arc<Courier>,
     broker: Broker,
     roller: Roller,
@@ -147,6 +149,7 @@ impl Monitors {
         let mut tasks = JoinSet::new();
         let courier =
             Arc::new(Courier { store: alerts.clone(), probes: probes.clone(), programs, clock: clock.clone(), dice });
+        let series: Arc<Series> = Arc::default();
         let bench = Bench {
             store: store.clone(),
             pushes: pushes.clone(),
@@ -155,7 +158,7 @@ impl Monitors {
             shards: shards.clone(),
             courier: courier.clone(),
             roller: roller.clone(),
-            series: Arc::default(),
+            series: series.clone(),
         };
         tasks.spawn(round::run(bench));
         if let Some(Inside { standing, bounds }) = inside {
@@ -172,6 +175,7 @@ impl Monitors {
             alerts,
             pushes,
             door,
+            series,
             courier,
             roller,
             broker,
@@ -190,9 +194,11 @@ impl Monitors {
     }
 
     pub fn capability(&self) -> Capability {
+        let series = self.0.series.clone();
         Capability::new("monitors", routes::routes().with_state(self.clone()))
             .open_to_anybody(routes::open().with_state(self.clone()))
             .measuring(METERS)
+            .showing(move || series.text())
             .ready_when(Arc::new(self.clone()))
     }
 

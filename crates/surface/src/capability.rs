@@ -55,6 +55,8 @@ pub struct Capability {
     pub ready: Arc<dyn Ready>,
     /// What it measures.
     pub meters: &'static [Meter],
+    /// What it shows of its own among the metrics, as Prometheus reads it.
+    pub shown: Option<Arc<dyn Fn() -> String + Send + Sync>>,
 }
 
 impl Capability {
@@ -62,7 +64,16 @@ impl Capability {
     pub fn new(name: &'static str, routes: OpenApiRouter) -> Self {
         let (router, openapi) = routes.split_for_parts();
         let open = axum::Router::new();
-        Self { name, router, open, openapi, blob_guards: Vec::new(), ready: Arc::new(AlwaysReady), meters: &[] }
+        Self {
+            name,
+            router,
+            open,
+            openapi,
+            blob_guards: Vec::new(),
+            ready: Arc::new(AlwaysReady),
+            meters: &[],
+            shown: None,
+        }
     }
 
     /// Adds routes that are not behind the gate: their handlers must find out by themselves whom to believe.
@@ -80,6 +91,12 @@ impl Capability {
 
     pub fn measuring(mut self, meters: &'static [Meter]) -> Self {
         self.meters = meters;
+        self
+    }
+
+    /// Series that come and go, which a recorder could not take back.
+    pub fn showing(mut self, shown: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.shown = Some(Arc::new(shown));
         self
     }
 

@@ -76,7 +76,9 @@ async fn within(parts: &SharedParts, answer: impl Future<Output = Result<(), Str
 #[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, body = String, content_type = "text/plain")))]
 pub async fn metrics(State(parts): State<SharedParts>, _: only::Viewer) -> impl IntoResponse {
     let kind = "text/plain; version=0.0.4; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], parts.metrics.render())
+    let shown = parts.shown.iter().map(|show| show());
+    let text = std::iter::once(parts.metrics.render()).chain(shown).collect::<String>();
+    ([(header::CONTENT_TYPE, kind)], text)
 }
 
 /// This document.
