@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::QueueName;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckKind {
@@ -97,6 +99,13 @@ impl fmt::Display for Kinds {
         let words: Vec<&str> = self.iter().map(CheckKind::as_str).collect();
         f.write_str(&words.join(","))
     }
+}
+
+/// The name under which checkers come and go by a resource manager, as the workers of a queue do. No queue can have it.
+pub const POOL: &str = "_checkers";
+
+pub fn pool() -> QueueName {
+    POOL.parse().expect("it has the form of a queue's name")
 }
 
 /// What the work queues of checks begin with.

@@ -5,11 +5,13 @@
 //!   that fit are taken too ([`places`]).
 //! - Many are under way at once, as many as this process can do justice to ([`limit`]), hosts in turn ([`hosts`]).
 //! - What is taken up past its deadline is not made, and told as missed: a late check says nothing about then.
-//! - What was taken dies with the process; those instants have no outcome, which is noticed as silence.
+//! - Whoever is told to stop makes what it has taken. What a process that is killed had taken dies with it.
+//! - Now and then it says how it is doing ([`pulse`]).
 
 pub mod hosts;
 pub mod limit;
 mod places;
+mod pulse;
 mod telling;
 
 use std::collections::HashMap;
@@ -18,8 +20,8 @@ use std::time::Duration;
 
 use mutirao_broker::{BrokerError, Shared as Broker};
 use mutirao_core::check::{Kinds, checks_of};
-use mutirao_core::envelope::open;
-use mutirao_core::{Clock, ShardId, WorkerId};
+use mutirao_core::envelope::{Footprint, open};
+use mutirao_core::{Clock, Mono, ShardId, WorkerId};
 use mutirao_probes::{Check, Probes};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -33,12 +35,14 @@ use crate::judge::judge;
 use crate::placement::Standing;
 use hosts::Hosts;
 use limit::Limit;
+use pulse::Tally;
 use telling::{Room, Tellers, Word};
 
 /// Parcels taken at once, of each queue.
 const CREDIT: u32 = 4;
-/// Checks taken and not yet begun. Past it no more are taken, and what waits then waits in the broker.
-const WAITING_MAX: usize = 20_000;
+/// Checks taken and not yet begun, for each that may be under way. Past it no more are taken, and what waits then waits in
+/// the broker, for whoever is there first.
+const WAITING_EACH: usize = 2;
 /// How often it is looked how late this process wakes up.
 const TEND: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(500);
@@ -58,7 +62,11 @@ pub struct CheckerParts {
     /// In whose name outcomes are told; a manager's own checker needs none.
     pub worker: Option<WorkerId>,
     pub bounds: Bounds,
+    pub gauge: Gauge,
 }
+
+/// What measures this process; a manager is measured as a whole, and not by its checker.
+pub type Gauge = Option<Arc<dyn Fn(Mono) -> Footprint + Send + Sync>>;
 
 /// How much a checker may do at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +95,8 @@ struct Shop {
     queue: Mutex<(Hosts<Waiting>, Limit)>,
     /// Rung when something has begun: there may be room for more to wait.
     bell: Notify,
+    tally: Tally,
+    stop: CancellationToken,
     compiled: Mutex<HashMap<Texts, Arc<Conditions>>>,
 }
 
@@ -95,16 +105,27 @@ pub async fn run(parts: CheckerParts, stop: CancellationToken) {
     let mut telling = JoinSet::new();
     let tellers = Tellers::start(&parts.broker, parts.worker.as_ref(), &parts.clock, &mut telling);
     let queue = Mutex::new((Hosts::new(parts.bounds.host_max), Limit::new(parts.bounds.under_way_max)));
-    let shop = Arc::new(Shop { parts, tellers, queue, bell: Notify::new(), compiled: Mutex::default() });
+    let shop = Arc::new(Shop {
+        parts,
+        tellers,
+        queue,
+        bell: Notify::new(),
+        tally: Tally::default(),
+        stop: stop.clone(),
+        compiled: Mutex::default(),
+    });
     let mut taking = JoinSet::new();
     for kind in shop.parts.kinds.iter() {
         taking.spawn(shop.clone().take(checks_of(kind)));
     }
     taking.spawn(places::follow(shop.clone()));
     taking.spawn(shop.clone().tend());
+    let mut living = JoinSet::new();
+    living.spawn(pulse::beat(shop.clone()));
     stop.cancelled().await;
     taking.shutdown().await;
-    shop.queue.lock().0.clear();
+    shop.made_all().await;
+    living.shutdown().await;
     // The tellers end with the last that has something to say.
     drop(shop);
     while telling.join_next().await.is_some() {}
@@ -134,6 +155,7 @@ impl Shop {
                         continue;
                     }
                 };
+                self.tally.taken(parcel.checks.len());
                 for ask in parcel.checks {
                     self.line_up(Waiting { shard: ShardId(parcel.shard), ask });
                 }
@@ -146,7 +168,19 @@ impl Shop {
     async fn room_to_wait(&self) {
         loop {
             let rung = self.bell.notified();
-            if self.queue.lock().0.waiting() < WAITING_MAX {
+            if self.queue.lock().0.waiting() < self.parts.bounds.under_way_max.saturating_mul(WAITING_EACH) {
+                return;
+            }
+            rung.await;
+        }
+    }
+
+    /// Returns when what was taken has begun; what has no time left is told as missed.
+    async fn made_all(self: &Arc<Self>) {
+        self.pump();
+        loop {
+            let rung = self.bell.notified();
+            if self.queue.lock().0.waiting() == 0 {
                 return;
             }
             rung.await;
@@ -176,6 +210,7 @@ impl Shop {
                 self.miss(shard);
                 continue;
             };
+            self.tally.begun(self.parts.clock.now().since(ask.at));
             let shop = self.clone();
             tokio::spawn(async move { shop.make_in_turn(host, room, ask).await });
         }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use mutirao_core::check::OUTCOMES;
-use mutirao_core::envelope::Version;
+use mutirao_core::envelope::{Footprint, Version};
 use mutirao_core::{ShardId, Timestamp, WorkerId};
 use mutirao_probes::Check;
 use serde::{Deserialize, Serialize};
@@ -63,14 +63,47 @@ pub struct Outcomes {
     /// Checks that were taken up too late, and not made.
     #[serde(default)]
     pub missed: u32,
+    /// How the checker itself is doing; to the first shard only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pulse: Option<Pulse>,
 }
 
-/// Owner → checkers, by fanout: checks are wanted in these places.
+/// How a checker is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pulse {
+    /// By the checker's clock.
+    pub at: Timestamp,
+    pub under_way: u32,
+    /// Taken, and not begun.
+    pub waiting: u32,
+    /// How late checks begin that begin now.
+    pub late_ms: u64,
+    /// Parcels taken since it began, and the checks in them.
+    pub parcels: u64,
+    pub checks: u64,
+    #[serde(default)]
+    pub footprint: Footprint,
+}
+
+/// Where every manager hears how checkers are doing: whoever owns the first shard passes it on.
+pub const CREW: &str = "crew.checkers";
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Crewed {
+    #[serde(default)]
+    pub v: Version,
+    pub pulses: Vec<(WorkerId, Pulse)>,
+}
+
+/// Managers → checkers, by fanout: checks are wanted in these places.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Places {
     #[serde(default)]
     pub v: Version,
     pub places: Vec<Place>,
+    /// These are to take nothing more, make what they have taken, and go.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rest: Vec<WorkerId>,
 }
 
 /// Whoever changed definitions → owners, by fanout: look what has changed in this shard.
@@ -93,4 +126,11 @@ pub struct Told {
     /// Of the certificate that was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_days: Option<i64>,
+}
+
+impl Outcomes {
+    /// With nothing in it yet.
+    pub fn of(worker: Option<WorkerId>) -> Self {
+        Self { v: Version::default(), worker, outcomes: Vec::new(), missed: 0, pulse: None }
+    }
 }

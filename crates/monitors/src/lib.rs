@@ -15,6 +15,7 @@
 //! - [`store`] keeps definitions, beliefs, outcomes and incidents; [`envelope`] is what travels.
 //! - [`round`] drives an owner for each shard that this process owns; [`checker`] takes checks from the broker and makes them,
 //!   inside a manager or as a process of its own. [`meters`] counts what was missed, [`series`] shows each monitor.
+//! - [`crew`] hears how checkers are doing, for those who decide how many there should be.
 //! - [`roller`] adds up what is over, and says what a time came to.
 //! - [`service`] is the capability: what is asked of it by people, over [`routes`].
 
@@ -22,6 +23,7 @@ pub mod agenda;
 pub mod alerts;
 pub mod checker;
 pub mod condition;
+pub mod crew;
 pub mod envelope;
 pub mod grid;
 pub mod health;

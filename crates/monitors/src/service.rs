@@ -4,6 +4,7 @@
 pub mod alerts;
 mod definitions;
 pub mod history;
+mod pool;
 pub mod pushes;
 mod sweep;
 pub mod views;
@@ -29,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::alerts::courier::Courier;
 use crate::checker::{self, Bounds, CheckerParts};
+use crate::crew::{self, Crew};
 use crate::grid::MonitorKey;
 use crate::health::{Health, State};
 use crate::meters::{self, METERS};
@@ -95,6 +97,7 @@ struct Inner {
     pushes: SharedPushes,
     door: Mutex<Door>,
     series: Arc<Series>,
+    crew: Arc<Mutex<Crew>>,
     courier: Arc<Courier>,
     broker: Broker,
     roller: Roller,
@@ -164,10 +167,12 @@ impl Monitors {
         if let Some(Inside { standing, bounds }) = inside {
             let (kinds, broker) = (programs.kinds(), broker.clone());
             let (probes, clock) = (probes.clone(), clock.clone());
-            let parts = CheckerParts { broker, probes, clock, kinds, standing, worker: None, bounds };
+            let parts = CheckerParts { broker, probes, clock, kinds, standing, worker: None, bounds, gauge: None };
             tasks.spawn(checker::run(parts, CancellationToken::new()));
         }
         tasks.spawn(sweep::run(store.clone(), alerts.clone(), roller.store.clone(), clock.clone(), keep));
+        let crew: Arc<Mutex<Crew>> = Arc::default();
+        tasks.spawn(crew::listen(crew.clone(), broker.clone(), clock.clone()));
         let tasks = Mutex::new(tasks);
         let door = Mutex::new(Door::new(clock.monotonic()));
         Ok(Self(Arc::new(Inner {
@@ -176,6 +181,7 @@ impl Monitors {
             pushes,
             door,
             series,
+            crew,
             courier,
             roller,
             broker,

@@ -6,34 +6,69 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mutirao_api::{Auth, Ways};
 use mutirao_core::auth::Duty;
+use mutirao_core::check::pool;
 use mutirao_core::job::WorkerView;
+use mutirao_core::quantity::Cpus;
 use mutirao_core::{Problem, QueueName, ShardId, WorkerId};
 use mutirao_elastic::Elastic;
 use mutirao_elastic::packing::Need;
 use mutirao_elastic::protocol::Invitation;
 use mutirao_fleet::{Fleets, Floor, Identities};
 use mutirao_jobs::{Elasticity, Jobs, Roll};
-use mutirao_queues::{QueueSight, QueueSpec, Reason};
+use mutirao_monitors::Monitors;
+use mutirao_monitors::crew::Sight;
+use mutirao_monitors::service::Programs;
+use mutirao_queues::{QueueSight, QueueSpec, Reason, Workers};
 
-/// Jobs, as the fleet asks them.
-pub struct JobsFloor(pub Jobs);
+/// Whoever hands out work, as the fleet asks them: jobs, and monitors, whose checkers are the workers of a pool.
+pub struct Grounds {
+    pub jobs: Jobs,
+    pub monitors: Monitors,
+    /// None where no checkers come and go by themselves.
+    pub pool: Option<Elastic>,
+}
+
+impl Grounds {
+    fn pool_spec(&self) -> Option<QueueSpec> {
+        let elastic = self.pool.clone()?;
+        // What each uses is compared with what it was given, so that must be said.
+        let workers = Workers { cpus: Some(Cpus::ONE), ..Workers::default() };
+        Some(QueueSpec { elastic: Some(elastic), workers, ..QueueSpec::new(pool()) })
+    }
+}
 
 #[async_trait]
-impl Floor for JobsFloor {
+impl Floor for Grounds {
     async fn queues(&self) -> Result<Vec<QueueSpec>, Problem> {
-        self.0.queue_specs().await
+        let mut specs = self.jobs.queue_specs().await?;
+        specs.retain(|spec| spec.name != pool());
+        specs.extend(self.pool_spec());
+        Ok(specs)
     }
 
     async fn look(&self, queues: &[QueueName]) -> Vec<QueueSight> {
-        self.0.sights(queues).await
+        let pool = pool();
+        let of_jobs: Vec<QueueName> = queues.iter().filter(|queue| **queue != pool).cloned().collect();
+        let crew = async { if of_jobs.len() < queues.len() { self.monitors.crew().await } else { None } };
+        let (mut sights, crew) = tokio::join!(self.jobs.sights(&of_jobs), crew);
+        sights.extend(crew.map(|Sight { tasks, sessions, footprints }| QueueSight {
+            queue: pool,
+            tasks,
+            sessions,
+            footprints,
+        }));
+        sights
     }
 
     async fn workers(&self) -> (Vec<WorkerView>, Vec<ShardId>) {
-        self.0.workers().await
+        self.jobs.workers().await
     }
 
     async fn drain(&self, all: &[(WorkerId, QueueName)], news: Option<&QueueName>) {
-        self.0.rest(all, news).await;
+        let pool = pool();
+        let (checkers, workers): (Vec<_>, Vec<_>) = all.iter().cloned().partition(|(_, queue)| *queue == pool);
+        self.monitors.rest(checkers.into_iter().map(|(worker, _)| worker).collect()).await;
+        self.jobs.rest(&workers, news.filter(|queue| **queue != pool)).await;
     }
 }
 
@@ -65,7 +100,9 @@ impl Identities for Gatekeeper {
     }
 
     async fn invite(&self, worker: &WorkerId, queue: &QueueName, by: &str) -> Result<Invitation, Problem> {
-        let enrolment = self.auth.invite_worker(worker, queue, by).await?;
+        // Programs are left to checkers that people start: they would run as whoever runs the nodes.
+        let duty = if *queue == pool() { Duty::Checks(Programs::Refused.kinds()) } else { Duty::Tasks(queue.clone()) };
+        let enrolment = self.auth.invite_worker(worker, duty, by).await?;
         Ok(Invitation { token: enrolment.token, expires_at: enrolment.expires_at })
     }
 
@@ -80,9 +117,9 @@ impl Identities for Gatekeeper {
     }
 
     async fn queue_of(&self, worker: &WorkerId) -> Result<Option<QueueName>, Problem> {
-        Ok(self.auth.enrolled(worker).await?.and_then(|worker| match worker.duty {
-            Duty::Tasks(queue) => Some(queue),
-            Duty::Checks(_) => None,
+        Ok(self.auth.enrolled(worker).await?.map(|worker| match worker.duty {
+            Duty::Tasks(queue) => queue,
+            Duty::Checks(_) => pool(),
         }))
     }
 }

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::ADDRESS_FILE;
 use crate::config::{OwnChecker, Settings};
 use crate::failure::Failure;
-use crate::fleet::{Advice, Enrolments, Gatekeeper, JobsFloor};
+use crate::fleet::{Advice, Enrolments, Gatekeeper, Grounds};
 use crate::membership::{Membership, Reach};
 use crate::up::{Invite, Obituary, Resumed};
 use crate::{broker, checks, database, leavers, machine, tls};
@@ -129,7 +129,7 @@ impl Manager {
         let fleets = Fleets::start(FleetsParts {
             store: store.clone(),
             leases,
-            floor: Arc::new(JobsFloor(jobs.clone())),
+            floor: Arc::new(Grounds { jobs: jobs.clone(), monitors: monitors.clone(), pool: checks::pool(settings) }),
             identities: Arc::new(Gatekeeper { auth: auth.clone(), ways: ways.clone() }),
             clock: clock.clone(),
             keep: settings.jobs_keep.0,

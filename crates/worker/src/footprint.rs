@@ -15,8 +15,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Processes looked at; those beyond are not counted.
 const PROCESSES_MAX: usize = 4_096;
 
+/// Looks at the kernel's figures, not more often than it makes sense.
 #[derive(Debug, Default)]
-pub(crate) struct Gauge(Mutex<Option<Look>>);
+pub struct Gauge(Mutex<Option<Look>>);
 
 /// The last look, and what was concluded from it.
 #[derive(Clone, Copy, Debug)]

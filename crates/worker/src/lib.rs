@@ -25,6 +25,7 @@ mod take;
 mod traces;
 
 pub use config::{Config, CpuLimit, Limits};
+pub use footprint::Gauge;
 pub use keeper::Keeper;
 pub use run::{WorkerError, run};
 pub use stop::{Stop, Stopper, stop};

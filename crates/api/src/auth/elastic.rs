@@ -3,7 +3,7 @@
 //! are given out before the workers exist.
 
 use mutirao_core::auth::{DEFAULT_NAMESPACE, Duty, ElasticEnrolled, ElasticInvitation, Enrol, Enrolment, NewKey};
-use mutirao_core::{Problem, QueueName, WorkerId};
+use mutirao_core::{Problem, WorkerId};
 
 use super::keys::{Added, ElasticKey, KEYS_GOOD_MAX};
 use super::registry::By;
@@ -112,17 +112,17 @@ impl Auth {
 
     /// The one-time token with which the worker of this id comes in. It replaces the one before. A worker that came in already
     /// stays who it is: nobody comes in under its id with another key.
-    pub async fn invite_worker(&self, worker: &WorkerId, queue: &QueueName, by: &str) -> Result<Enrolment, Problem> {
+    pub async fn invite_worker(&self, worker: &WorkerId, duty: Duty, by: &str) -> Result<Enrolment, Problem> {
         let now = self.clock.now();
         let (token, digest) = secret::mint_enrolment();
         let expires_at = now.plus(ENROLMENT_GOOD_FOR);
         let by = By { who: by.into(), at: now };
-        let (duty, worker) = (Duty::Tasks(queue.clone()), Some(worker.clone()));
+        let (queue, worker) = (duty.queue().to_owned(), Some(worker.clone()));
         self.registry
             .add_enrolment(digest, duty, worker, DEFAULT_NAMESPACE, expires_at, by)
             .await
             .map_err(store_problem)?;
-        Ok(Enrolment { token, queue: queue.to_string(), expires_at, url: None })
+        Ok(Enrolment { token, queue, expires_at, url: None })
     }
 }
 

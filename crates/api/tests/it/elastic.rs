@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ed25519_dalek::SigningKey;
 use mutirao_api::Settings;
-use mutirao_core::auth::{ElasticEnrolled, ElasticInvitation, ElasticKeyView, Role};
+use mutirao_core::auth::{Duty, ElasticEnrolled, ElasticInvitation, ElasticKeyView, Role};
 use mutirao_core::clock::ManualClock;
 use mutirao_core::job::Page;
 use mutirao_core::{QueueName, Timestamp};
@@ -181,8 +181,8 @@ async fn a_worker_comes_in_under_the_id_that_was_given_out_and_by_the_last_invit
     let server = Server::start().await;
     let auth = server.api.auth();
     let (id, queue) = (auth.mint_worker(), "gpu".parse::<QueueName>().unwrap());
-    let first = auth.invite_worker(&id, &queue, "e1").await.unwrap();
-    let second = auth.invite_worker(&id, &queue, "e1").await.unwrap();
+    let first = auth.invite_worker(&id, Duty::Tasks(queue.clone()), "e1").await.unwrap();
+    let second = auth.invite_worker(&id, Duty::Tasks(queue.clone()), "e1").await.unwrap();
     let spend = async |token: &str, key: &SigningKey| {
         server.ask("POST", "/v1/workers/enrol").json(&enrol(token, key)).send().await.unwrap()
     };
@@ -191,14 +191,14 @@ async fn a_worker_comes_in_under_the_id_that_was_given_out_and_by_the_last_invit
     let enrolled = spend(&second.token, &old).await;
     assert_eq!(enrolled.json::<serde_json::Value>().await.unwrap()["worker"], id.0);
 
-    let third = auth.invite_worker(&id, &queue, "e1").await.unwrap();
+    let third = auth.invite_worker(&id, Duty::Tasks(queue.clone()), "e1").await.unwrap();
     problem(spend(&third.token, &new).await, 401).await;
     assert_eq!(spend(&third.token, &old).await.status(), 201, "with the key it has it may come again");
     let (old, new) = (SignedClient { id: id.0.clone(), key: old }, SignedClient { id: id.0.clone(), key: new });
     problem(new.send(&server, "POST", "/v1/workers/broker", b"").await, 401).await;
     assert_eq!(old.send(&server, "POST", "/v1/workers/broker", b"").await.status(), 200);
 
-    let last = auth.invite_worker(&id, &queue, "e1").await.unwrap();
+    let last = auth.invite_worker(&id, Duty::Tasks(queue.clone()), "e1").await.unwrap();
     auth.revoke_worker(&id, "e1").await.unwrap();
     problem(spend(&last.token, &new_key()).await, 401).await;
     problem(old.send(&server, "POST", "/v1/workers/broker", b"").await, 401).await;

@@ -51,6 +51,25 @@ impl Preset {
     }
 }
 
+impl Elastic {
+    /// For checkers that make so many checks at once each: SentryWeb's figures for 50 slots, in proportion, and two more. How
+    /// late the checks begin that begin now says at once that there are too few; the cpu they use together says what fewer
+    /// would have to do, which no figure of a queue does: without it the pool would flap.
+    pub fn of_checkers(slots: u32, min: u32, max: u32) -> Self {
+        let slots = f64::from(slots.max(1));
+        let metrics = vec![
+            Metric { source: Source::Ready, target: Target::PerWorker(slots * 200.0 / 50.0) },
+            Metric { source: Source::Unacknowledged, target: Target::PerWorker(slots * 35.0 / 50.0) },
+            Metric { source: Source::OldestWait, target: Target::Wait(Span::secs(1)) },
+            Metric { source: Source::Cpu, target: Target::Percent(70.0) },
+        ];
+        let behaviour = Behaviour { up: Rules::up(), down: Rules::down().window(Span::secs(120)) };
+        let (tolerance, settle) = (Hpa::tolerance(), Span::secs(5));
+        let policy = Policy::Hpa(Hpa { metrics, behaviour: Some(behaviour), tolerance, settle });
+        Self { min, max, stale_after: STALE_AFTER, policy }
+    }
+}
+
 fn sentryweb_workers() -> Policy {
     let minute = Span::secs(60);
     Policy::Hpa(Hpa {

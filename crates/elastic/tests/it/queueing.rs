@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use mutirao_core::quantity::Span;
 use mutirao_core::{Dice, Timestamp};
-use mutirao_elastic::measure::{Tasks, Workers};
+use mutirao_elastic::measure::{Sample, Stage, Tasks, Use, Workers};
 use mutirao_elastic::{Change, Elastic, Load, State, decide};
 
+#[derive(Clone, Copy)]
 pub struct Worker {
     pub slots: f64,
     pub latency_s: f64,
@@ -31,6 +32,8 @@ pub struct Checks<'a> {
     now: Timestamp,
     state: State,
     ready: f64,
+    /// In the last second.
+    done: f64,
     running: u32,
     /// When each that was asked for will be there.
     creating: Vec<Timestamp>,
@@ -49,6 +52,7 @@ impl<'a> Checks<'a> {
             now: Timestamp(1_800_000_000_000),
             state: State::default(),
             ready: 0.0,
+            done: 0.0,
             running,
             creating: Vec::new(),
             history: Vec::new(),
@@ -71,8 +75,9 @@ impl<'a> Checks<'a> {
     /// A second's arrivals, 5 % more or less, against a second's capacity.
     fn work(&mut self, rate_per_s: f64) -> f64 {
         let arrivals = rate_per_s * (0.95 + 0.1 * self.dice.unit());
-        let capacity = self.worker.capacity_per_s() * f64::from(self.running);
+        let capacity = self.capacity_per_s();
         let offered = self.ready + arrivals;
+        self.done = offered.min(capacity);
         self.ready = (offered - capacity).max(0.0);
         self.ready_peak = self.ready_peak.max(self.ready);
         if self.ready > 0.0 {
@@ -88,10 +93,10 @@ impl<'a> Checks<'a> {
             ready: self.ready as u64,
             running: unacknowledged as u64,
             unacknowledged: unacknowledged as u64,
-            oldest_wait: Span::default(),
+            oldest_wait: Span(Duration::from_secs_f64(self.ready / self.capacity_per_s().max(1.0))),
         };
         let workers = Workers { running: self.running, creating: self.creating.len() as u32, draining: 0 };
-        let load = Load { at: self.now, workers, tasks: Some(tasks), ..Load::default() };
+        let load = Load { at: self.now, workers, tasks: Some(tasks), samples: self.samples(), ..Load::default() };
         let (decision, state) = decide(self.elastic, std::mem::take(&mut self.state), &load, self.now);
         self.state = state;
         self.history.extend(decision.change(self.now));
@@ -106,6 +111,20 @@ impl<'a> Checks<'a> {
             }
             self.running -= surplus;
         }
+    }
+
+    fn capacity_per_s(&self) -> f64 {
+        self.worker.capacity_per_s() * f64::from(self.running)
+    }
+
+    /// What each of them uses of a cpu that does `cpu_per_s`.
+    fn samples(&self) -> Vec<Sample> {
+        let share = self.done / (self.worker.cpu_per_s * f64::from(self.running.max(1)));
+        let cpu = Use { asked: 1_000, used: Some((share * 1_000.0) as u64) };
+        let running = Sample { stage: Stage::Running(Span::secs(60)), cpu, memory: Use::default() };
+        let creating = Sample { stage: Stage::Creating, cpu: Use { used: None, ..cpu }, memory: Use::default() };
+        let (there, coming) = (self.running as usize, self.creating.len());
+        std::iter::repeat_n(running, there).chain(std::iter::repeat_n(creating, coming)).collect()
     }
 
     pub fn running(&self) -> u32 {

@@ -90,17 +90,6 @@ impl<T> Hosts<T> {
             self.line.push_back(host.clone());
         }
     }
-
-    /// Nothing that waits is made any more; what is under way goes on.
-    pub fn clear(&mut self) {
-        self.line.clear();
-        self.waiting = 0;
-        self.lanes.retain(|_, lane| {
-            lane.waiting.clear();
-            lane.in_line = false;
-            lane.under_way > 0
-        });
-    }
 }
 
 #[cfg(test)]
@@ -130,15 +119,10 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_one_host_is_bounded_and_what_is_cleared_is_not_made() {
+    fn what_waits_for_one_host_is_bounded() {
         let mut hosts = Hosts::new(1);
         let taken = (0..HOST_WAITING_MAX + 7).filter(|n| hosts.push("a", *n).is_ok()).count();
-        assert_eq!(taken, HOST_WAITING_MAX);
-        let (host, _) = hosts.next(10).unwrap();
-        hosts.clear();
-        assert_eq!((hosts.waiting(), hosts.under_way()), (0, 1));
-        hosts.done(&host);
-        assert!(hosts.next(10).is_none() && hosts.lanes.is_empty(), "nothing is left behind");
+        assert_eq!((taken, hosts.waiting()), (HOST_WAITING_MAX, HOST_WAITING_MAX));
     }
 
     proptest! {

@@ -77,8 +77,12 @@ async fn listen(
         // Nothing is lost with a gap: it is said again.
         let heard = clock.timeout(LOOK_EVERY, ear.next()).await.unwrap_or(Ok(Heard::Gap))?;
         if let Heard::Message(body) = heard
-            && let Ok(Places { places, .. }) = open(&body)
+            && let Ok(Places { places, rest, .. }) = open(&body)
         {
+            if shop.parts.worker.as_ref().is_some_and(|own| rest.contains(own)) {
+                tracing::info!("this checker is not needed any more: making what it has, then going");
+                shop.stop.cancel();
+            }
             for mark in wanted.hear(&places, &shop.parts.standing, clock.monotonic()) {
                 let queues = taking.entry(mark.clone()).or_default();
                 for kind in shop.parts.kinds.iter() {

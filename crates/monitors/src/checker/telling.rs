@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_broker::{BrokerError, Shared as Broker};
-use mutirao_core::envelope::{Version, seal};
+use mutirao_core::envelope::seal;
 use mutirao_core::{Clock, ShardId, WorkerId};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -65,7 +65,7 @@ async fn tell(
                 some.push(one);
             }
         }
-        let mut parcel = Outcomes { v: Version::default(), worker: worker.clone(), outcomes: Vec::new(), missed: 0 };
+        let mut parcel = Outcomes::of(worker.clone());
         for word in some.drain(..) {
             match word {
                 Word::Told(told) => parcel.outcomes.push(told),

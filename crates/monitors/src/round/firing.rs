@@ -111,7 +111,7 @@ impl Post {
         loop {
             let places: Vec<_> = self.owner.lock().places().into_iter().take(PLACES_MAX).collect();
             if !places.is_empty() {
-                let body = seal(&Places { v: Version::default(), places });
+                let body = seal(&Places { v: Version::default(), places, rest: Vec::new() });
                 if let Err(error) = self.bench.broker.announce(PLACES, body).await {
                     tracing::debug!(%error, "where checks are wanted could not be said; the next round will");
                 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_broker::BrokerError;
+use mutirao_core::WorkerId;
 use mutirao_core::clock::ClockExt;
-use mutirao_core::envelope::open;
+use mutirao_core::envelope::{Version, open, seal};
 
 use super::{Ending, PAUSE, Post};
 use crate::alerts::courier::Round;
-use crate::envelope::{Outcomes, Told, outcomes_of};
+use crate::envelope::{CREW, Crewed, Outcomes, Pulse, Told, outcomes_of};
 use crate::meters;
 
 /// How often silent monitors are looked for.
@@ -18,6 +19,8 @@ const LOOK: Duration = Duration::from_secs(5);
 const TELL: Duration = Duration::from_secs(2);
 /// Parcels of outcomes taken and not yet settled.
 const CREDIT: u32 = 32;
+/// Many times the pace of checkers, and some seconds between two clocks.
+const PULSE_FRESH: Duration = Duration::from_secs(30);
 
 impl Post {
     /// Makes beliefs of what is told, and writes them.
@@ -44,9 +47,11 @@ impl Post {
         loop {
             let heard = self.bench.clock.timeout(LOOK, consumer.next()).await;
             let (mut told, mut last, mut missed): (Vec<Told>, _, u64) = (Vec::new(), None, 0);
+            let mut pulses = Vec::new();
             for delivery in heard.unwrap_or_else(|_nothing| Ok(Vec::new()))? {
                 match open::<Outcomes>(&delivery.body) {
                     Ok(parcel) => {
+                        pulses.extend(parcel.worker.zip(parcel.pulse).filter(|(_, pulse)| self.is_fresh(pulse)));
                         told.extend(parcel.outcomes);
                         missed += u64::from(parcel.missed);
                         last = Some(delivery.tag);
@@ -55,6 +60,7 @@ impl Post {
                 }
             }
             meters::missed(meters::LATE, missed);
+            self.pass_on(pulses).await;
             let now = self.now();
             let certificates: Vec<_> =
                 told.iter().filter_map(|told| Some((told.monitor, told.certificate_days?))).collect();
@@ -76,6 +82,22 @@ impl Post {
             if let Some(tag) = last {
                 consumer.ack_through(tag).await?;
             }
+        }
+    }
+
+    /// What lay in the broker while nobody listened says nothing about who is there now.
+    fn is_fresh(&self, pulse: &Pulse) -> bool {
+        self.bench.clock.now().since(pulse.at) < PULSE_FRESH
+    }
+
+    /// Whoever is asked how many checkers there should be has to know how they are doing.
+    async fn pass_on(&self, pulses: Vec<(WorkerId, Pulse)>) {
+        if pulses.is_empty() {
+            return;
+        }
+        let body = seal(&Crewed { v: Version::default(), pulses });
+        if let Err(error) = self.bench.broker.announce(CREW, body).await {
+            tracing::debug!(%error, "how checkers are doing could not be passed on; the next round will");
         }
     }
 

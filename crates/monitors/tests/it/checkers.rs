@@ -48,6 +48,7 @@ fn checker(broker: &Arc<Memory>, standing: Standing, bounds: Bounds) -> Running 
         kinds: "http,tcp".parse().unwrap(),
         standing,
         worker: Some(WorkerId("c1".into())),
+        gauge: None,
         bounds,
     };
     let stop = CancellationToken::new();

@@ -40,7 +40,7 @@ macro_rules! kind {
 kind! {
     Folder = "folder", File = "file", Count = "count", Many = "count", Level = "level",
     Names = "names", LogFormat = "format", WorkerWay = "way", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url", Share = "share",
-    Labels = "labels", InLayer = "layer", Leave = "leave", OwnChecker = "inside|none",
+    Labels = "labels", InLayer = "layer", Leave = "leave", OwnChecker = "inside|none", Crew = "least..most",
 }
 
 /// A path.
@@ -240,6 +240,34 @@ impl FromStr for OwnChecker {
             "inside" => Ok(Self::Inside),
             "none" => Ok(Self::None),
             _ => Err(format!("\"{text}\" is neither: choose inside or none")),
+        }
+    }
+}
+
+/// From the least to the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Between {
+    pub min: u32,
+    pub max: u32,
+}
+
+/// How many there may be of what comes and goes, if anything does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crew(pub Option<Between>);
+
+impl FromStr for Crew {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        let both = text.split_once("..").and_then(|(min, max)| Some((min.parse().ok()?, max.parse().ok()?)));
+        match both {
+            Some((min, max)) if min <= max && (1..=COUNT_MAX).contains(&max) => Ok(Self(Some(Between { min, max }))),
+            _ => Err(format!(
+                "\"{text}\" is not it: write the least and the most, like 1..10 (up to {COUNT_MAX}), or none"
+            )),
         }
     }
 }

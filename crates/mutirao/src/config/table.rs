@@ -6,7 +6,7 @@ use mutirao_core::QueueName;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 
 use super::kinds::{
-    Auto, BrokerUrl, Count, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Leave, Level, LogFormat,
+    Auto, BrokerUrl, Count, Crew, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Leave, Level, LogFormat,
     ManagementUrl, Many, Maybe, Names, OwnChecker, Secret, ServerUrl, Share, WorkerWay,
 };
 use super::{ConfigError, Values};
@@ -152,6 +152,11 @@ settings! {
     "monitors.checker" => monitors_checker: OwnChecker = "inside";
     /// How many checks one checker makes of one host at once, at most.
     "monitors.host_max" => monitors_host_max: Many = "100";
+    /// How many checks one checker makes at once, at most; 64 or more, up to 10,000, and half of the files it may open.
+    "monitors.under_way_max" => monitors_under_way_max: Many = "10000";
+    /// How many checkers a resource manager keeps, from the least to the most, by what there is to check: 1..10; or none, when they
+    /// are started by hand. The same for all managers.
+    "monitors.checkers" => monitors_checkers: Crew = "none";
 }
 
 #[cfg(test)]

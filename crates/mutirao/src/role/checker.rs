@@ -14,11 +14,13 @@ use mutirao_monitors::checker::{self, CheckerParts};
 use mutirao_monitors::placement::Standing;
 use mutirao_monitors::service::Programs;
 use mutirao_store::FolderLock;
+use mutirao_worker::Gauge;
 use tokio_util::sync::CancellationToken;
 
 use super::identity::{self, Identity};
+use super::launched::Parent;
 use super::reach::Reach;
-use super::worker::{Contact, connect, first_contact, manager_of, not_safe};
+use super::worker::{Contact, connect, first_contact, gone, line, manager_of, not_safe};
 use crate::cli::Globals;
 use crate::config::{InLayer, Labels};
 use crate::failure::{Exit, Failure};
@@ -45,23 +47,34 @@ pub struct CheckerArgs {
     /// A name for people [default: the machine's]
     #[arg(long)]
     name: Option<String>,
+    /// Started by a node, which speaks over stdin
+    #[arg(long, hide = true)]
+    launched: bool,
+    /// Where the manager of this machine keeps its certificate
+    #[arg(long, hide = true, value_name = "FILE")]
+    pin: Option<PathBuf>,
 }
 
 pub async fn run(globals: &Globals, args: CheckerArgs) -> Result<(), Failure> {
     let settings = globals.config(vec![])?.settings;
     logs::start(&settings);
     let mut asked = Asked::listen()?;
+    let (mut parent, line_token) = match args.launched {
+        true => Parent::meet(line()?).await.map(|(parent, token)| (Some(parent), token))?,
+        false => (None, None),
+    };
     let dir = std::path::absolute(&args.dir)?;
     let _lock = FolderLock::take(&dir).map_err(|error| Failure::failed(error.to_string()))?;
-    let (url, pin) = manager_of(&settings, None)?;
+    let (url, pin) = manager_of(&settings, args.pin.clone())?;
     let trust = tls::trust(&settings, &url, pin)?;
-    let identity = match (identity::load(&dir)?, std::env::var("MUTIRAO_ENROL_TOKEN")) {
+    let token = line_token.or_else(|| std::env::var("MUTIRAO_ENROL_TOKEN").ok().filter(|token| !token.is_empty()));
+    let identity = match (identity::load(&dir)?, token) {
         (Some(identity), _) => identity,
-        (None, Ok(token)) if !token.is_empty() => {
+        (None, Some(token)) => {
             let name = args.name.clone().unwrap_or_else(machine::host_name);
             identity::enrol(&Client::trusting(&url, Credentials::None, &trust)?, &dir, name, None, token).await?
         }
-        (None, _) => return Err(nobody(&dir)),
+        (None, None) => return Err(nobody(&dir)),
     };
     let kinds = kinds_of(&identity, args.kinds, checks::programs(&settings), &dir)?;
 
@@ -72,6 +85,7 @@ pub async fn run(globals: &Globals, args: CheckerArgs) -> Result<(), Failure> {
     let contact = tokio::select! {
         contact = first_contact(&mut state) => contact,
         () = asked.next() => return Ok(()),
+        () = gone(&mut parent) => return Ok(()),
     };
     match contact {
         Contact::Made => {}
@@ -81,6 +95,7 @@ pub async fn run(globals: &Globals, args: CheckerArgs) -> Result<(), Failure> {
     let client = Client::with_clock(&url, Credentials::Key(signer), &trust, clock.clone(), dice.clone())?;
     let reach = Reach::find(&settings, &client, link, &clock, &dice).await?;
     tracing::info!(%kinds, "makes checks");
+    let gauge = Gauge::default();
     let parts = CheckerParts {
         broker: reach.broker(),
         probes: checks::probes(&settings, &clock)?,
@@ -89,6 +104,11 @@ pub async fn run(globals: &Globals, args: CheckerArgs) -> Result<(), Failure> {
         standing: Standing { layer: args.layer.0, labels: args.labels.0 },
         worker: Some(identity.worker),
         bounds: checks::bounds(&settings),
+        gauge: Some(Arc::new(move |now| gauge.look(now))),
+    };
+    let parted = async {
+        gone(&mut parent).await;
+        tracing::info!("the parent is gone: making what was taken, then going");
     };
     let stop = CancellationToken::new();
     let mut work = tokio::spawn(checker::run(parts, stop.clone()));
@@ -96,7 +116,7 @@ pub async fn run(globals: &Globals, args: CheckerArgs) -> Result<(), Failure> {
     let ended = tokio::select! {
         ended = &mut work => ended.map_err(broke),
         why = reach.refused(&*clock) => Err(turned_away(&dir, &why)),
-        () = asked.next() => {
+        () = async { tokio::select! { () = asked.next() => {} () = parted => {} } } => {
             stop.cancel();
             tokio::select! {
                 // Those that cannot be told by then are lost, and seen as silence.

@@ -29,7 +29,7 @@ use crate::cli::Globals;
 use crate::config::{Auto, Settings};
 use crate::failure::{Exit, Failure};
 use crate::signals::Asked;
-use crate::{logs, machine, tls};
+use crate::{checks, logs, machine, tls};
 use identity::Keys;
 pub use identity::{Identity, load};
 
@@ -181,6 +181,7 @@ impl Running {
                 way: settings.worker_way.as_str().into(),
                 ca: settings.tls_ca.given().map(|file| std::path::absolute(&file.0)).transpose()?,
                 collector: settings.telemetry_otlp.given().map(|url| url.0.clone()),
+                checkers: checks::launched_with(settings),
             },
             clock: clock.clone(),
         }));

@@ -216,6 +216,7 @@ impl Place {
             ca: plan.ca.as_deref(),
             collector: plan.collector.as_deref(),
             idle_end: None,
+            flags: &[],
         };
         let spawned = process.command().and_then(|mut command| command.spawn());
         let mut child = spawned.map_err(|error| error.to_string())?;

@@ -16,6 +16,7 @@ mod merging;
 mod metrics;
 mod monitors;
 mod neighbours;
+mod pool;
 mod pushes;
 mod queues;
 mod rabbit;

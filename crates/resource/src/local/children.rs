@@ -165,6 +165,7 @@ impl Children {
             ca: order.ca.as_deref(),
             collector: order.collector.as_deref(),
             idle_end: Some(order.idle_end),
+            flags: &order.flags,
         };
         let mut child = process.command()?.spawn()?;
         let mut line = child.stdin.take().ok_or_else(|| std::io::Error::other("it has no stdin"))?;

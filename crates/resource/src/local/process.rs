@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use mutirao_core::QueueName;
+use mutirao_core::check::POOL;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 use tokio::process::Command;
 
@@ -27,23 +28,31 @@ pub struct WorkerProcess<'a> {
     /// Where its traces go.
     pub collector: Option<&'a str>,
     pub idle_end: Option<Span>,
+    /// Of a checker: more that it is started with.
+    pub flags: &'a [String],
 }
 
 impl WorkerProcess<'_> {
     /// Its stdin is piped; the token is the first line on it.
     pub fn command(&self) -> std::io::Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
+        if self.queue.as_str() == POOL {
+            command.args(["role", "checker"]).args(self.flags);
+        } else {
+            command
+                .args(["role", "worker", "--queue", self.queue.as_str()])
+                .args(["--set", &format!("worker.cpus={}", self.cpus)])
+                .args(["--set", &format!("worker.memory={}", self.memory)])
+                .args(self.idle_end.iter().flat_map(|span| ["--idle-end".into(), span.to_string()]));
+        }
         command
-            .args(["role", "worker", "--launched", "--url", self.url, "--queue", self.queue.as_str()])
+            .args(["--launched", "--url", self.url])
             .arg("--dir")
             .arg(self.dir)
             .arg("--pin")
             .arg(self.pin)
-            .args(["--set", &format!("worker.cpus={}", self.cpus)])
-            .args(["--set", &format!("worker.memory={}", self.memory)])
             .args(["--set", &format!("worker.way={}", self.way)])
             .args(self.ca.iter().flat_map(|ca| ["--set".into(), format!("tls.ca={}", ca.display())]))
-            .args(self.idle_end.iter().flat_map(|span| ["--idle-end".into(), span.to_string()]))
             .envs(self.collector.iter().map(|url| ("MUTIRAO_TELEMETRY_OTLP", url)))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use mutirao_core::check::POOL;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 use mutirao_core::{Clock, WorkerId};
@@ -37,6 +38,8 @@ pub struct Workers {
     pub way: String,
     pub ca: Option<PathBuf>,
     pub collector: Option<String>,
+    /// Settings that checkers are started with.
+    pub checkers: Vec<String>,
 }
 
 pub struct LocalParts {
@@ -138,7 +141,7 @@ impl Provider for Local {
             return Err(ProviderError::NoSuchNode { node: launch.node.clone() });
         };
         let (cpus, memory) = share(shape, launch);
-        let Workers { url, pin, way, ca, collector } = self.parts.workers.clone();
+        let Workers { url, pin, way, ca, collector, checkers } = self.parts.workers.clone();
         let order = Order {
             worker: launch.worker.clone(),
             queue: launch.queue.clone(),
@@ -151,6 +154,7 @@ impl Provider for Local {
             ca,
             collector,
             idle_end: Span(launch.idle_end),
+            flags: if launch.queue.as_str() == POOL { flags(shape, &checkers) } else { Vec::new() },
         };
         self.tell(&launch.node, Request::Launch(Box::new(order)), generation).await
     }
@@ -170,6 +174,18 @@ impl Provider for Local {
     async fn remove_node(&self, node: &NodeName, _: u64) -> Result<(), ProviderError> {
         Err(ProviderError::Refused(format!("{node} is part of this machine; change elastic.nodes")))
     }
+}
+
+/// A checker stands where its node stands.
+fn flags(shape: &NodeShape, settings: &[String]) -> Vec<String> {
+    let labels: Vec<String> = shape.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let layer = serde_json::to_value(shape.layer).ok().and_then(|layer| layer.as_str().map(str::to_owned));
+    let mut flags: Vec<String> = settings.iter().flat_map(|set| ["--set".to_owned(), set.clone()]).collect();
+    flags.extend(layer.into_iter().flat_map(|layer| ["--layer".to_owned(), layer]));
+    if !labels.is_empty() {
+        flags.extend(["--labels".to_owned(), labels.join(",")]);
+    }
+    flags
 }
 
 /// What the worker gives to tasks. A queue that does not say gets a cpu, and memory in proportion to its cpus.

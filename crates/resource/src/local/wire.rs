@@ -64,6 +64,9 @@ pub struct Order {
     pub ca: Option<PathBuf>,
     pub collector: Option<String>,
     pub idle_end: Span,
+    /// Of a checker: more that it is started with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -82,6 +82,7 @@ pub fn run(options: Options) -> anyhow::Result<Found> {
         standing: Standing { layer: Layer::Cloud, labels: Default::default() },
         worker: None,
         bounds: Bounds { host_max: options.host_max, ..Bounds::default() },
+        gauge: None,
     };
     let stop = CancellationToken::new();
     work.spawn(checker::run(parts, stop.clone()));

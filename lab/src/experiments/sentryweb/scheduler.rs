@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use mutirao_broker::rabbit::{Config, Rabbit};
 use mutirao_broker::{Limits, Memory, Shared as Broker};
 use mutirao_core::check::{CheckKind, checks_of};
-use mutirao_core::envelope::{Version, open, seal};
+use mutirao_core::envelope::{open, seal};
 use mutirao_core::quantity::Span;
 use mutirao_core::shard::{MemberId, shard_of};
 use mutirao_core::{Clock, Dice, ShardId, SystemClock};
@@ -212,7 +212,7 @@ async fn take(broker: Broker, clock: Arc<dyn Clock>, kept: Kept, late: Arc<Late>
                     certificate_days: None,
                 };
                 let outcomes = checks.iter().map(told).collect();
-                let body = seal(&Outcomes { v: Version::default(), worker: None, outcomes, missed: 0 });
+                let body = seal(&Outcomes { outcomes, ..Outcomes::of(None) });
                 broker.publish(&outcomes_of(ShardId(shard)), vec![body]).await?;
             }
         }

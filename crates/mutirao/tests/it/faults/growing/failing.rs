@@ -120,6 +120,7 @@ fn local(up: &Installation, clock: Arc<dyn Clock>) -> Arc<Local> {
             way: "auto".into(),
             ca: None,
             collector: None,
+            checkers: vec![],
         },
         clock,
     }))
