@@ -15,7 +15,7 @@
 //!
 //! # Who may what
 //! A manager makes everything under its prefix and needs `^mutirao\..*` to configure, write and read, and
-//! `amq\.default` to write. A worker has a user of its own, made by [`management`], that can do three things: take from
+//! `amq\.default` to write. A vhost is one installation's ([`mark`]). A worker has a user of its own, made by [`management`], that can do three things: take from
 //! its queue, hear what is announced to it, and report by the exchange `mutirao.results`. That a report is the worker's
 //! own is checked by whoever reads it ([`vouch`]).
 
@@ -28,6 +28,7 @@ mod letters;
 mod line;
 mod logs;
 pub mod management;
+mod mark;
 mod names;
 mod post;
 mod probe;
@@ -43,7 +44,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use mutirao_core::{Clock, Dice};
+use mutirao_core::{Clock, Dice, InstallationId};
 use mutirao_tls::Trust;
 use tokio::sync::Semaphore;
 
@@ -55,6 +56,8 @@ pub use dial::{Renew, check_url, user_in};
 use fanout::RabbitSubscription;
 use line::Line;
 use logs::{LogName, Logs};
+pub use mark::Holder;
+use mark::Mark;
 use names::Names;
 pub use names::PREFIX_DEFAULT;
 use post::Post;
@@ -76,6 +79,8 @@ pub struct Config {
     pub part: Part,
     /// Asked for another URL when the server does not let us in with this one any more.
     pub renew: Option<Arc<dyn Renew>>,
+    /// Whose the vhost is to be, of a manager's. Nothing is done in one that is another's.
+    pub installation: Option<InstallationId>,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<Dice>,
 }
@@ -89,6 +94,7 @@ impl Config {
             trust: Trust::nobody(),
             part: Part::Manager,
             renew: None,
+            installation: None,
             clock,
             dice,
         }
@@ -127,9 +133,10 @@ impl Rabbit {
     /// Connects, and says in one line what is wrong and what to do about it. From then on it stays connected by itself.
     /// Must be called within a tokio runtime.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BrokerError> {
-        let Config { url, prefix, limits, trust, part, renew, clock, dice } = config;
+        let Config { url, prefix, limits, trust, part, renew, installation, clock, dice } = config;
         let names = Names::new(&prefix)?;
-        let dial = Arc::new(Dial::new(&url, &trust, renew, clock.clone(), dice.clone())?);
+        let mark = installation.map(|installation| Mark::new(&names, &installation));
+        let dial = Arc::new(Dial::new(&url, &trust, renew, clock.clone(), dice.clone())?.under(mark));
         let inner = Inner {
             names,
             limits,
@@ -162,16 +169,17 @@ impl Rabbit {
         Dial::new(&config.url, &config.trust, None, config.clock, config.dice)?.look().await
     }
 
+    /// Whose the vhost is, as this installation sees it. Makes nothing.
+    pub async fn holder(config: Config, installation: &InstallationId) -> Result<Holder, BrokerError> {
+        let mark = Mark::new(&Names::new(&config.prefix)?, installation);
+        Dial::new(&config.url, &config.trust, None, config.clock, config.dice)?.holder(&mark).await
+    }
+
     /// Whether everything can be done that a manager does: with queues and an exchange of its own, which go again. Names
     /// every permission that is lacking, and the command that grants them.
     pub async fn probe(config: Config, extent: Extent) -> Result<(), BrokerError> {
         let dial = Dial::new(&config.url, &config.trust, None, config.clock, config.dice)?;
         probe::probe(&dial, &config.prefix, extent).await
-    }
-
-    /// As whom we are known at the server. Other managers believe what we pass on only if they have the same user.
-    pub fn user(&self) -> String {
-        self.0.user()
     }
 
     /// Ends the connections. Everything that waits on this broker, and everything asked later, gets
@@ -193,7 +201,7 @@ fn short_of_room() -> BrokerError {
 }
 
 impl Inner {
-    /// Our user at the server.
+    /// As whom we are known at the server. Other managers believe what we pass on only if they have the same user.
     fn user(&self) -> String {
         self.dial.target().place.user.clone()
     }

@@ -243,6 +243,24 @@ impl fmt::Display for SessionId {
     }
 }
 
+/// One installation: all managers of one database, and what is theirs elsewhere. A restored one is another.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct InstallationId(pub String);
+
+impl InstallationId {
+    pub fn random() -> Self {
+        let mut bytes = [0u8; 8];
+        crate::dice::os_random(&mut bytes);
+        Self(bytes.iter().map(|b| format!("{b:02x}")).collect())
+    }
+}
+
+impl fmt::Display for InstallationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,7 +29,7 @@ pub mod trace;
 
 pub use clock::{Clock, Mono, SystemClock, Timestamp};
 pub use dice::Dice;
-pub use id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId};
+pub use id::{Attempt, InstallationId, JobKey, QueueName, SessionId, TaskKey, WorkerId};
 pub use outcome::{Outcome, Verdict};
 pub use problem::Problem;
 pub use shard::ShardId;

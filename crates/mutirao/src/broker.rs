@@ -12,17 +12,20 @@ use async_trait::async_trait;
 use mutirao_api::auth::registry::Worker;
 use mutirao_api::{OnlyLink, Ways};
 use mutirao_broker::rabbit::management::{Management, default_url};
-use mutirao_broker::rabbit::{Config, Extent, PREFIX_DEFAULT};
+use mutirao_broker::rabbit::{Config, Extent, PREFIX_DEFAULT, user_in};
 use mutirao_broker::{Broker, BrokerError, Limits, Memory, Rabbit, Shared};
 use mutirao_core::auth::{Duty, Way};
 use mutirao_core::check::checks_of;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::envelope::tasks_of;
-use mutirao_core::{Clock, Dice, WorkerId};
+use mutirao_core::{Clock, Dice, InstallationId, WorkerId};
+use mutirao_shards::Shared as Leases;
+use mutirao_store::Database;
 
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::tls;
+use crate::membership::Reach;
+use crate::{installation, tls};
 
 /// How long a worker's queue may take to be made before the worker is sent to the link instead.
 const QUEUE_MAX: Duration = Duration::from_secs(5);
@@ -36,9 +39,16 @@ pub struct Opened {
     pub management: Option<Arc<Management>>,
 }
 
+/// Where it is written whose broker it is, and who else is at work.
+pub struct House<'a> {
+    pub store: &'a Database,
+    pub leases: &'a Leases,
+}
+
 pub async fn open(
     settings: &Settings,
     data: &Path,
+    house: House<'_>,
     clock: &Arc<dyn Clock>,
     dice: &Arc<Dice>,
 ) -> Result<Opened, Failure> {
@@ -48,15 +58,23 @@ pub async fn open(
     };
     let trust = tls::trust(settings, &url.0, None)?;
     let config = || Config { trust: trust.clone(), ..Config::new(&url.0, clock.clone(), dice.clone()) };
-    let rabbit = Rabbit::connect(config()).await.map_err(failed)?;
-    // A user that may not do its work is told now, and not by queues that stand still.
+    // A user that may not do its work is told now, and not by queues that stand still; and before anything is marked.
     Rabbit::probe(config(), Extent::Work).await.map_err(failed)?;
+    let holder = async |id: &InstallationId| Rabbit::holder(config(), id).await;
+    let installation = Some(installation::come_in(house.store, house.leases, holder).await?);
+    let rabbit = Rabbit::connect(Config { installation, ..config() }).await.map_err(failed)?;
     let management = Arc::new(management(settings, &url.0)?);
     if let Err(error) = management.check().await {
         tracing::warn!("{error}; until then workers have no users there and use the link");
     }
     let ways = Arc::new(Users { management: management.clone(), rabbit: rabbit.clone(), clock: clock.clone() });
     Ok(Opened { broker: rabbit.clone(), ways, rabbit: Some(rabbit), management: Some(management) })
+}
+
+/// Whom the broker of these settings reaches.
+pub fn reach(settings: &Settings) -> Result<Reach, Failure> {
+    let Some(url) = settings.broker.set() else { return Ok(Reach::OwnWorkers) };
+    Ok(Reach::Everybody { user: user_in(&url.0).map_err(Failure::failed)? })
 }
 
 /// Where users can be made for workers. Asks nothing yet.

@@ -8,6 +8,7 @@ use mutirao_core::blobs::Blobs;
 use mutirao_shards::Shared;
 use mutirao_shards::store::postgres::CONNECTIONS_MAX as LEASES_CONNECTIONS_MAX;
 use mutirao_store::backup::{JUMP, Place, RESTORING, Tables};
+use mutirao_store::installation::{self, FORGET};
 use mutirao_store::postgres::{BLOBS_MIGRATIONS, CONNECTIONS_MAX as STORE_CONNECTIONS_MAX};
 use mutirao_store::{Database, FileBlobs, FolderLock, Migration, PgBlobs, Postgres, Sqlite, StoreError};
 
@@ -40,12 +41,13 @@ pub fn place(settings: &Settings) -> Place {
 }
 
 /// Whoever hands out attempts, or owns a shard, does so in generations; those of after a backup must not come again. And
-/// whoever owned queues then does not now.
+/// whoever owned queues then does not now. Nor is it the installation any more that the backup was made of.
 fn jumps() -> String {
     format!(
         "UPDATE generations SET n = n + {JUMP};
          UPDATE shard_leases SET owner = NULL, beats = 0, generation = generation + {JUMP};
-         DELETE FROM shard_members;"
+         DELETE FROM shard_members;
+         {FORGET}"
     )
 }
 
@@ -65,14 +67,15 @@ pub fn postgres_steps() -> Vec<Migration> {
     let fleet = mutirao_fleet::POSTGRES_MIGRATIONS;
     let monitors = mutirao_monitors::POSTGRES_MIGRATIONS;
     let kv = mutirao_kv::POSTGRES_MIGRATIONS;
-    [mutirao_api::POSTGRES_MIGRATIONS, shards, mutirao_jobs::POSTGRES_MIGRATIONS, fleet, monitors, kv, BLOBS_MIGRATIONS]
-        .concat()
+    let (jobs, own) = (mutirao_jobs::POSTGRES_MIGRATIONS, installation::POSTGRES_MIGRATIONS);
+    [mutirao_api::POSTGRES_MIGRATIONS, shards, jobs, fleet, monitors, kv, BLOBS_MIGRATIONS, own].concat()
 }
 
 fn sqlite_steps() -> Vec<Migration> {
     let shards = mutirao_shards::store::sqlite::MIGRATIONS;
     let (monitors, kv) = (mutirao_monitors::MIGRATIONS, mutirao_kv::MIGRATIONS);
-    [mutirao_api::MIGRATIONS, shards, mutirao_jobs::MIGRATIONS, mutirao_fleet::MIGRATIONS, monitors, kv].concat()
+    let (fleet, own) = (mutirao_fleet::MIGRATIONS, installation::MIGRATIONS);
+    [mutirao_api::MIGRATIONS, shards, mutirao_jobs::MIGRATIONS, fleet, monitors, kv, own].concat()
 }
 
 /// Whoever forgets to name the server must not get an empty installation in its place, nor a backup of one.

@@ -3,6 +3,7 @@
 mod api;
 mod broker;
 mod database;
+mod installation;
 mod machine;
 mod tls;
 

@@ -12,6 +12,7 @@ mod database;
 mod doctor;
 mod failure;
 mod fleet;
+mod installation;
 mod leavers;
 mod logs;
 mod machine;

@@ -23,11 +23,12 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::broker::House;
 use crate::cli::ADDRESS_FILE;
 use crate::config::{OwnChecker, Settings};
 use crate::failure::Failure;
 use crate::fleet::{Advice, Enrolments, Gatekeeper, Grounds};
-use crate::membership::{Membership, Reach};
+use crate::membership::Membership;
 use crate::up::{Invite, Obituary, Resumed};
 use crate::{broker, checks, database, leavers, machine, tls};
 
@@ -72,11 +73,14 @@ impl Manager {
         let (clock, dice): (Arc<dyn Clock>, _) = (SystemClock::shared(), Arc::new(Dice::from_os()));
         let store = database::open(settings, &data).await.map_err(failed)?;
         let blobs = database::blobs(&store, &data).map_err(failed)?;
-        let broker::Opened { broker, ways, rabbit, management } = broker::open(settings, &data, &clock, &dice).await?;
-        let url = format!("{scheme}://{}", as_reached_from_here(address));
-        let reach = rabbit.as_ref().map_or(Reach::OwnWorkers, |rabbit| Reach::Everybody { user: rabbit.user() });
         let leases = database::leases(settings, &store, &lock).await.map_err(failed)?;
-        let Membership { member, terms } = Membership::take_up(&leases, &store, reach, &data).await?;
+        // Who may not share the queues marks no broker as its installation's either.
+        let Membership { member, terms } =
+            Membership::take_up(&leases, &store, broker::reach(settings)?, &data).await?;
+        let house = House { store: &store, leases: &leases };
+        let broker::Opened { broker, ways, rabbit, management } =
+            broker::open(settings, &data, house, &clock, &dice).await?;
+        let url = format!("{scheme}://{}", as_reached_from_here(address));
         let auth = mutirao_api::auth_of(&store, clock.clone());
         let jobs = Jobs::start(JobsParts {
             store: store.clone(),

@@ -3,12 +3,13 @@
 //! Whoever holds the lock of a data folder knows that whoever held it before is dead. So each manager leaves its name
 //! there, and its successor frees what it owned: a restart waits for no lease. It goes on under the same name, so that it
 //! gets the shards that it had and the others keep theirs: which shard is whose follows from the names. Under another host
-//! name, as another user, or in a copy of the folder it is somebody else.
+//! name, as another user, or where the folder may be a copy ([`before`]) it is somebody else.
 //!
 //! A member's name says as whom it speaks at the broker: `mutirao@host-…`, or `alone-host-…` without a RabbitMQ. So whoever
 //! starts sees whether the others could believe it, and people see it in `shard list`.
 
-use std::os::unix::fs::MetadataExt;
+mod before;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use mutirao_store::{Database, StoreError};
 
 use crate::failure::Failure;
 use crate::machine;
+use before::{Before, Spot};
 
 const MEMBER_FILE: &str = "member";
 /// What the names of those begin with who cannot share queues.
@@ -73,9 +75,9 @@ pub struct Membership {
 
 impl Membership {
     pub async fn take_up(leases: &Shared, database: &Database, reach: Reach, data: &Path) -> Result<Self, Failure> {
-        let (name, folder) = (reach.name_on(&machine::host_name()), std::fs::metadata(data)?.ino());
+        let (name, spot) = (reach.name_on(&machine::host_name()), Spot::of(data)?);
         let file = data.join(MEMBER_FILE);
-        let before = Before::read(&file).filter(|before| before.was_in(folder));
+        let before = Before::read(&file).filter(|before| before.is_dead(&spot));
         if let Some(Before { member, .. }) = &before {
             for group in [GROUP, mutirao_monitors::GROUP, mutirao_kv::GROUP] {
                 bury(leases, group, member).await.map_err(trouble)?;
@@ -91,43 +93,9 @@ impl Membership {
             }
         };
         let beside = data.join(format!("{MEMBER_FILE}.new"));
-        std::fs::write(&beside, Before { member: member.clone(), folder: Some(folder) }.written())?;
+        std::fs::write(&beside, Before { member: member.clone(), spot: Some(spot) }.written())?;
         std::fs::rename(&beside, &file)?;
         Ok(Self { member, terms })
-    }
-}
-
-/// Who held a data folder before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Before {
-    member: MemberId,
-    /// The number of the folder. Older programs wrote none.
-    folder: Option<u64>,
-}
-
-impl Before {
-    fn read(file: &Path) -> Option<Self> {
-        let text = std::fs::read_to_string(file).ok()?;
-        let mut lines = text.lines();
-        let member = MemberId(lines.next()?.trim().into());
-        Some(Self { member, folder: lines.next().and_then(|number| number.trim().parse().ok()) })
-    }
-
-    fn written(&self) -> String {
-        let folder = self.folder.map(|number| format!("{number}\n")).unwrap_or_default();
-        format!("{}\n{folder}", self.member)
-    }
-
-    /// In a copy of its folder its name proves nothing: it may live.
-    fn was_in(&self, folder: u64) -> bool {
-        self.folder.is_none_or(|number| number == folder)
-    }
-
-    /// The same member, if it would be called the same today.
-    fn goes_on_as(self, name: &str) -> Option<MemberId> {
-        let minted = self.member.0.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
-        let same = minted.is_some_and(|minted| minted.len() == 16 && minted.bytes().all(|b| b.is_ascii_hexdigit()));
-        same.then_some(self.member)
     }
 }
 
@@ -135,20 +103,24 @@ impl Before {
 /// another.
 async fn refuse_bad_company(leases: &Shared, reach: &Reach) -> Result<(), Failure> {
     let clashes = |row: &MemberRow| reach.clash_with(&row.member).is_some();
-    let mut before = leases.members(GROUP).await.map_err(trouble)?;
-    before.retain(clashes);
-    if before.is_empty() {
+    if !leases.members(GROUP).await.map_err(trouble)?.iter().any(clashes) {
         return Ok(());
     }
-    // Whoever has died since is still on the list, and gives no sign of life.
-    SystemClock.sleep(LOOK_AGAIN).await;
-    let now = leases.members(GROUP).await.map_err(trouble)?;
-    let alive = |row: &&MemberRow| before.iter().any(|old| old.member == row.member && old.beats != row.beats);
-    let clash = now.iter().filter(alive).find_map(|row| Some((row, reach.clash_with(&row.member)?)));
+    let alive = living(leases).await.map_err(trouble)?;
+    let clash = alive.iter().find_map(|row| Some((row, reach.clash_with(&row.member)?)));
     match clash {
         None => Ok(()),
         Some((other, why)) => Err(Failure::failed(format!("the manager {} at {} {why}", other.member, other.address))),
     }
+}
+
+/// The managers that give signs of life. It takes a while: whoever has died since is still on the list.
+pub async fn living(leases: &Shared) -> Result<Vec<MemberRow>, StoreError> {
+    let before = leases.members(GROUP).await?;
+    SystemClock.sleep(LOOK_AGAIN).await;
+    let mut now = leases.members(GROUP).await?;
+    now.retain(|row| !before.contains(row));
+    Ok(now)
 }
 
 fn trouble(error: StoreError) -> Failure {
@@ -202,18 +174,15 @@ mod tests {
         let owner = async || leases.leases(GROUP).await.unwrap()[0].owner.clone();
         assert_eq!(owner().await, Some(first.clone()), "whoever has the folder itself may live");
 
+        let (file, written) = (data.join(MEMBER_FILE), std::fs::read_to_string(data.join(MEMBER_FILE)).unwrap());
+        let boot = written.lines().last().unwrap();
+        std::fs::write(&file, written.replace(boot, "another")).unwrap();
+        assert_ne!(take_up(&leases, &database, &data).await, first, "a clone of the machine");
+        assert_eq!(owner().await, Some(first.clone()), "whoever works on the original may live");
+        std::fs::write(&file, &written).unwrap();
+
         assert_eq!(take_up(&leases, &database, &data).await, first);
         assert_eq!(owner().await, None, "what it had is free at once");
-    }
-
-    #[test]
-    fn another_host_or_user_is_another_member() {
-        let before = |member: &str| Before { member: MemberId(member.into()), folder: None };
-        assert!(before("ana@host-0123456789abcdef").goes_on_as("ana@host").is_some());
-        for other in ["rui@host", "ana@host-2", "ana", "alone-host"] {
-            assert_eq!(before("ana@host-0123456789abcdef").goes_on_as(other), None, "{other}");
-        }
-        assert_eq!(before("ana@host-1-0123456789abcdef").goes_on_as("ana@host"), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! - [`blobs`]: large byte strings (task logs, later snapshots and modules) as files; [`postgres::PgBlobs`] keeps them in
 //!   the database.
 //! - [`backup`]: an installation as one file, and back.
+//! - [`installation`]: which installation a database belongs to.
 //! - [`lock`]: one process to a data folder.
 //! - [`suite`]: what every implementation of a storage trait must do, for tests (feature `suite`).
 
@@ -17,6 +18,7 @@ pub mod backup;
 pub mod blobs;
 pub mod database;
 mod folder;
+pub mod installation;
 pub mod lock;
 pub mod migrate;
 pub mod postgres;

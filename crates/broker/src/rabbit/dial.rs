@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::greeting::greet;
+use super::mark::{Holder, Mark};
 use super::trouble::Place;
 use super::wire::Plug;
 use crate::BrokerError;
@@ -100,6 +101,8 @@ pub(super) struct Dial {
     /// Several connections may be refused at once, and one new URL is enough for all.
     renewing: Semaphore,
     plug: Plug,
+    /// Where the server must be ours before it is used.
+    mark: Option<Mark>,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<Dice>,
 }
@@ -113,7 +116,12 @@ impl Dial {
         dice: Arc<Dice>,
     ) -> Result<Self, BrokerError> {
         let target = Mutex::new(Target::new(url, 0)?);
-        Ok(Self { target, renew, renewing: Semaphore::new(1), plug: Plug::new(trust), clock, dice })
+        Ok(Self { target, renew, renewing: Semaphore::new(1), plug: Plug::new(trust), mark: None, clock, dice })
+    }
+
+    /// Only to a vhost that has this mark, or gets it now.
+    pub fn under(self, mark: Option<Mark>) -> Self {
+        Self { mark, ..self }
     }
 
     pub fn target(&self) -> Arc<Target> {
@@ -136,7 +144,49 @@ impl Dial {
         if let (Err(BrokerError::Refused { .. }), Some(renew)) = (&dialled, &self.renew) {
             self.renew_after(&target, &**renew).await?;
         }
-        dialled
+        match &self.mark {
+            Some(mark) => self.hold(dialled?, mark, &target.place).await,
+            None => dialled,
+        }
+    }
+
+    /// Whether a connection may go on. A mark that is gone is made again; a server that does not answer is for others to
+    /// notice.
+    pub async fn still_ours(&self, connection: &Connection) -> Result<(), BrokerError> {
+        let (Some(mark), target) = (&self.mark, self.target()) else { return Ok(()) };
+        if connection.status().blocked() {
+            // It reads nothing for now, so whatever is asked would only pile up.
+            return Ok(());
+        }
+        match self.clock.timeout(DIAL_MAX, mark.hold(connection, &target.place)).await {
+            Ok(Err(refused @ BrokerError::Refused { .. })) => Err(refused),
+            _ => Ok(()),
+        }
+    }
+
+    async fn hold(&self, connection: Connection, mark: &Mark, place: &Place) -> Result<Connection, BrokerError> {
+        match self.clock.timeout(DIAL_MAX, mark.hold(&connection, place)).await {
+            Ok(Ok(())) => Ok(connection),
+            Ok(Err(refused)) => {
+                // It is not ours to use; the server would notice by itself.
+                let _ = connection.close(200, "goodbye".into()).await;
+                Err(refused)
+            }
+            Err(_) => Err(place.unreachable(format!("no answer within {} s", DIAL_MAX.as_secs()))),
+        }
+    }
+
+    /// Connects once, to see whose the vhost is.
+    pub async fn holder(&self, mark: &Mark) -> Result<Holder, BrokerError> {
+        let target = self.target();
+        let connection = self.dial_to(&target, "mark").await?;
+        let holder = match self.clock.timeout(DIAL_MAX, mark.look(&connection, &target.place)).await {
+            Ok(holder) => holder,
+            Err(_) => Err(target.place.unreachable(format!("no answer within {} s", DIAL_MAX.as_secs()))),
+        };
+        // It has told what it can.
+        let _ = connection.close(200, "goodbye".into()).await;
+        holder
     }
 
     async fn dial_to(&self, target: &Target, purpose: &str) -> Result<Connection, BrokerError> {

@@ -3,14 +3,14 @@
 //!
 //! Not here: what is done on it.
 
+mod keeping;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use lapin::{Channel, Connection, Event};
-use mutirao_core::Mono;
-use mutirao_core::clock::{Clock, ClockExt};
+use lapin::{Channel, Connection};
+use mutirao_core::clock::ClockExt;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -18,13 +18,12 @@ use tokio::task::AbortHandle;
 use super::dial::Dial;
 use super::trouble::Trouble;
 use crate::BrokerError;
-use crate::backoff::{WAIT_FIRST, WAIT_LONGEST, backoff};
+use crate::backoff::WAIT_FIRST;
+use keeping::keep_up;
 
 /// How long RabbitMQ may take to answer, or to confirm anything at all. A queue without a leader does neither, and
 /// RabbitMQ 3 forgets what was asked of it meanwhile, so waiting longer would be in vain.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// How often a connection's state is looked at, should the news of its end have been missed.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A connection as it was when it was asked for.
 #[derive(Clone)]
@@ -207,49 +206,6 @@ impl Line {
     }
 }
 
-/// Connects, and connects again, until it is aborted.
-async fn keep_up(core: Arc<Core>, mut first: Option<Connection>) {
-    let Dial { clock, dice, .. } = &*core.dial;
-    let purpose = core.purpose;
-    let mut failures = 0;
-    loop {
-        let dialled = match first.take() {
-            Some(connection) => Ok(connection),
-            None => core.dial.dial(purpose).await,
-        };
-        let wait = match dialled {
-            Ok(connection) => {
-                let since = clock.monotonic();
-                let why = hold(&core, Arc::new(connection)).await;
-                let away = core.dial.target().place.unreachable(why);
-                tracing::warn!(purpose, "{away}");
-                core.become_(State::Down(away));
-                // A server that accepts only to hang up is not to be asked ten times a second.
-                failures = if lasted(&**clock, since) > WAIT_LONGEST { 0 } else { failures };
-                backoff(failures)
-            }
-            Err(away @ BrokerError::Unreachable(_)) => {
-                tracing::debug!(purpose, failures, "{away}");
-                core.become_(State::Down(away));
-                backoff(failures)
-            }
-            Err(refused) => {
-                if core.told(&refused) {
-                    tracing::warn!(purpose, "{refused}");
-                }
-                core.become_(State::Down(refused));
-                WAIT_LONGEST
-            }
-        };
-        failures += 1;
-        clock.sleep(dice.jitter(wait)).await;
-    }
-}
-
-fn lasted(clock: &dyn Clock, since: Mono) -> Duration {
-    clock.monotonic().since(since)
-}
-
 impl Core {
     /// Whether it is news: the same is not said every few seconds.
     fn told(&self, why: &BrokerError) -> bool {
@@ -266,37 +222,4 @@ impl Core {
             !shut
         });
     }
-}
-
-/// Offers a connection for as long as it lives; says why it ended.
-async fn hold(core: &Core, connection: Arc<Connection>) -> String {
-    let mut events = std::pin::pin!(connection.events_listener());
-    let generation = {
-        let mut declared = core.declared.lock();
-        *declared = (declared.0 + 1, HashSet::new());
-        declared.0
-    };
-    core.become_(State::Up(Up { connection: connection.clone(), generation }));
-    let again = generation > 1;
-    if again {
-        tracing::info!(purpose = core.purpose, "the broker is reached again");
-    }
-    let mut why = "the connection ended".to_string();
-    while connection.status().connected() {
-        tokio::select! {
-            event = events.next() => match event {
-                Some(Event::Error(error)) => why = error.to_string(),
-                Some(Event::ConnectionBlocked(reason)) => {
-                    tracing::warn!(purpose = core.purpose, reason, "the broker takes nothing until it has room again");
-                }
-                Some(Event::ConnectionUnblocked) => {
-                    tracing::info!(purpose = core.purpose, "the broker has room again");
-                }
-                Some(_) => {}
-                None => break,
-            },
-            () = core.dial.clock.sleep(LOOK_EVERY) => {}
-        }
-    }
-    why
 }

@@ -1,5 +1,5 @@
 //! What things are called inside RabbitMQ. Everything of one installation begins with its prefix, so that a vhost can be
-//! shared, and so that a user's permissions can be given as a pattern.
+//! shared with other programs, and so that a user's permissions can be given as a pattern.
 //!
 //! | ours | RabbitMQ's, with the default prefix |
 //! |---|---|
@@ -11,10 +11,11 @@
 //! | the way of workers to every queue `results.…` | direct exchange `mutirao.results` |
 //! | the way of checkers to every queue `results.monitors.…` | direct exchange `mutirao.outcomes` |
 //! | the way of managers to the queue `checks.http` | routing key `check.http` of the topic exchange `mutirao.checks` |
+//! | the mark of an installation | exchange `mutirao.installation`, its alternate exchange `mutirao.installation.<id>` |
 //! | worker `w1` | user `mutirao.worker.w1` |
 
 use mutirao_core::check::{CHECKS, OUTCOMES};
-use mutirao_core::{Dice, WorkerId};
+use mutirao_core::{Dice, InstallationId, WorkerId};
 
 use crate::memory::{check_name, refused};
 use crate::{BrokerError, Name};
@@ -106,6 +107,16 @@ impl Names {
 
     pub fn exchange(&self) -> String {
         format!("{}fanout", self.prefix)
+    }
+
+    /// By this exchange a vhost is an installation's.
+    pub fn mark(&self) -> String {
+        format!("{}installation", self.prefix)
+    }
+
+    /// What it says. No exchange of this name is ever made.
+    pub fn mark_of(&self, installation: &InstallationId) -> String {
+        format!("{}.{installation}", self.mark())
     }
 
     /// Never the same again: the last one may still be there when its connection was cut.

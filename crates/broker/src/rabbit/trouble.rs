@@ -27,7 +27,7 @@ pub(super) const ACCESS_REFUSED: ReplyCode = 403;
 pub(super) const NOT_FOUND: ReplyCode = 404;
 const CONTENT_TOO_LARGE: ReplyCode = 311;
 const RESOURCE_LOCKED: ReplyCode = 405;
-const PRECONDITION_FAILED: ReplyCode = 406;
+pub(super) const PRECONDITION_FAILED: ReplyCode = 406;
 const NOT_ALLOWED: ReplyCode = 530;
 const NOT_IMPLEMENTED: ReplyCode = 540;
 

@@ -85,6 +85,12 @@ pub async fn run(globals: &Globals, args: BackupArgs) -> Result<(), Failure> {
             let data = place.data.display();
             let database = if place.server.is_some() { " and the same database (MUTIRAO_DATABASE)" } else { "" };
             out.note(format!("restored to {data}; start it with `mutirao up --data {data}`{database}"));
+            if settings.broker.set().is_some() {
+                out.note(
+                    "it is another installation than the one it was made of: give it a vhost of its own, or, when that one \
+                     is gone for good, delete the exchange mutirao.installation in the old one's, as docs/operations.md says",
+                );
+            }
         }
         Verb::Verify { file } => {
             let verified = backup::verify(&file, &bar);

@@ -6,7 +6,7 @@ use mutirao_broker::Rabbit;
 use mutirao_broker::rabbit::{Config, Extent};
 use mutirao_core::{Dice, SystemClock};
 
-use super::{Finding, Mark};
+use super::{Finding, Mark, installation};
 use crate::broker;
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -21,7 +21,12 @@ pub async fn look(settings: &Settings) -> Vec<Finding> {
     let config =
         || Config { trust: trust.clone(), ..Config::new(&url.0, SystemClock::shared(), Arc::new(Dice::from_os())) };
     match Rabbit::look(config()).await {
-        Ok(found) => vec![Finding::ok("broker", found), queues(config()).await, management(settings, &url.0).await],
+        Ok(found) => {
+            let mut findings = vec![Finding::ok("broker", found), queues(config()).await];
+            findings.extend(installation::look(settings, config).await);
+            findings.push(management(settings, &url.0).await);
+            findings
+        }
         Err(error) => vec![finding("broker", Mark::Fail, error.to_string())],
     }
 }

@@ -1,5 +1,6 @@
 //! An installation on RabbitMQ: what is refused, who knows which password, and what workers do without users.
 
+mod installations;
 mod letters;
 mod permitted;
 
@@ -86,7 +87,7 @@ fn a_broker_that_cannot_be_used_is_one_line_with_the_remedy_and_without_the_pass
     let url = vhost.url_of(&user, "s3cret");
     refused(&up_with(&url), 1, &["rabbitmqctl set_permissions -p", &user]);
     vhost.permit(&user, "^nothing$");
-    refused(&up_with(&url), 1, &["mutirao.fanout", "rabbitmqctl set_permissions"]);
+    refused(&up_with(&url), 1, &["no configure permission on queue 'mutirao.…'", "rabbitmqctl set_permissions"]);
     vhost.ask(&format!("DELETE /api/users/{user}"), "");
 }
 

@@ -8,6 +8,7 @@ mod durability;
 mod full_disk;
 mod gate;
 mod groups;
+mod installation;
 mod opening;
 mod postgres;
 mod reading;

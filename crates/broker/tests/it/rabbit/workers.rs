@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lapin::options::{
     BasicConsumeOptions, BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions,
-    QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions, QueuePurgeOptions,
+    ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions, QueuePurgeOptions,
 };
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ErrorKind, ExchangeKind};
@@ -202,6 +202,20 @@ async fn a_worker_s_credentials_open_nothing_else() {
         channel.exchange_declare(name, ExchangeKind::Topic, options, FieldTable::default()).await
     })
     .await;
+    let mark = name("installation");
+    forbidden(&thief, "marking the vhost", |channel| {
+        let options = ExchangeDeclareOptions { durable: true, internal: true, ..Default::default() };
+        channel_declares(channel, mark.clone(), options)
+    })
+    .await;
+    forbidden(&thief, "taking the mark away", |channel| async move {
+        channel.exchange_delete(mark.into(), ExchangeDeleteOptions::default()).await
+    })
+    .await;
+}
+
+async fn channel_declares(channel: Channel, name: String, options: ExchangeDeclareOptions) -> lapin::Result<()> {
+    channel.exchange_declare(name.into(), ExchangeKind::Fanout, options, FieldTable::default()).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
