@@ -120,11 +120,24 @@ pub fn queue(spec: &QueueSpec, facts: &QueueFacts) -> Explanation {
     let (waiting, out) = (facts.waiting, facts.out);
     let summary = match (waiting, out) {
         (0, 0) => format!("queue {} has nothing to do", spec.name),
-        (0, _) => format!("queue {}: every task is with a worker ({out})", spec.name),
+        (0, _) => format!("queue {}: every task is {} ({out})", spec.name, whereabouts(facts)),
         _ => format!("queue {}: {waiting} wait, {out} are with workers", spec.name),
     };
-    let always = || paused(spec).into_iter().chain(facts.broker.as_deref().map(cut_off)).collect();
+    let always = || {
+        // With nobody there, what was handed out is not taken either.
+        let absent = (out > 0 && facts.workers == 0).then(|| nobody(spec, facts)).flatten();
+        paused(spec).into_iter().chain(facts.broker.as_deref().map(cut_off)).chain(absent).collect()
+    };
     Explanation { summary, reasons: if waiting == 0 { always() } else { held(spec, facts) } }
+}
+
+/// Where a task is that was handed out, as far as it can be said.
+fn whereabouts(facts: &QueueFacts) -> &'static str {
+    match (facts.workers, &facts.broker) {
+        (0, _) => "on its way to a worker",
+        (_, Some(_)) => "with a worker or on its way to one",
+        (_, None) => "with a worker",
+    }
 }
 
 fn paused(spec: &QueueSpec) -> Option<Reason> {

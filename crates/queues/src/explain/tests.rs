@@ -20,6 +20,21 @@ fn a_broker_that_is_away_is_named_whether_the_owner_answers_or_not() {
 }
 
 #[test]
+fn what_was_handed_out_is_called_with_a_worker_only_where_it_can_be() {
+    let out = QueueFacts { out: 3, workers: 1, slots: 4, ..QueueFacts::default() };
+    let said = |facts: &QueueFacts| queue(&spec(""), facts).summary;
+    assert_eq!(said(&out), "queue gpu: every task is with a worker (3)");
+    let refused = QueueFacts { broker: Some("it refuses the queue".into()), ..out };
+    assert_eq!(said(&refused), "queue gpu: every task is with a worker or on its way to one (3)");
+    let alone = QueueFacts { workers: 0, slots: 0, ..refused };
+    assert_eq!(said(&alone), "queue gpu: every task is on its way to a worker (3)");
+    assert_eq!(
+        why(&spec(""), &alone),
+        ["nothing is handed out: it refuses the queue", "no worker takes tasks of queue gpu"]
+    );
+}
+
+#[test]
 fn waiting_for_no_known_reason_is_not_met_with_silence() {
     let facts = QueueFacts { waiting: 1, workers: 1, slots: 4, ..QueueFacts::default() };
     assert!(queue(&spec(""), &facts).reasons[0].remedy.as_ref().unwrap().contains("doctor"));
