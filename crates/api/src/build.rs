@@ -100,6 +100,7 @@ pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
         blobs,
         guards: guards(&capabilities)?,
         ready: capabilities.iter().map(|capability| (capability.name, capability.ready.clone())).collect(),
+        shards: capabilities.iter().filter_map(|capability| capability.shards.clone()).collect(),
         clock: clock.clone(),
         metrics: metrics.clone(),
         shown: capabilities.iter().filter_map(|capability| capability.shown.clone()).collect(),

@@ -5,6 +5,7 @@ pub mod blobs;
 pub mod elastic;
 pub mod health;
 pub mod link;
+pub mod shards;
 pub mod tokens;
 pub mod workers;
 
@@ -14,7 +15,7 @@ use mutirao_broker::Shared as Broker;
 use mutirao_core::Clock;
 use mutirao_core::blobs::Blobs;
 use mutirao_core::job::Page;
-use mutirao_surface::{BlobGuard, OpenApiRouter, Ready, paging, routes};
+use mutirao_surface::{BlobGuard, OpenApiRouter, Ready, Shards, paging, routes};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -31,6 +32,7 @@ pub struct Parts {
     pub blobs: Arc<dyn Blobs>,
     pub guards: Vec<(&'static str, Arc<dyn BlobGuard>)>,
     pub ready: Vec<(&'static str, Arc<dyn Ready>)>,
+    pub shards: Vec<Shards>,
     pub clock: Arc<dyn Clock>,
     pub metrics: metrics_exporter_prometheus::PrometheusHandle,
     /// Metrics that capabilities show themselves.
@@ -70,6 +72,7 @@ pub fn closed() -> OpenApiRouter<SharedParts> {
         .routes(routes!(elastic::revoke_key))
         .routes(routes!(blobs::put, blobs::get))
         .routes(routes!(link::link))
+        .routes(routes!(shards::shards))
 }
 
 /// A page of at most `rows` of what was found, each with its number. Whoever asks looks for one more than that, which

@@ -232,7 +232,7 @@ impl Client {
         self.fetch(Call::delete(Target::new("/v1/queues").part(name).part("letters").part(id))).await
     }
 
-    /// Who owns which share of the queues, as the manager that answers sees it.
+    /// Who owns which share of the queues, the monitors and the keys, as the manager that answers sees it.
     pub async fn shards(&self) -> Result<Vec<ShardView>, ClientError> {
         self.fetch(Call::get(Target::new("/v1/shards"))).await
     }

@@ -16,7 +16,6 @@ use mutirao_core::auth::Principal;
 use mutirao_core::id::{JobKey, QueueName};
 use mutirao_core::job::{JobSpec, JobState, JobView, Page};
 use mutirao_core::{Problem, ShardId};
-use mutirao_shards::ShardView;
 use mutirao_surface::{
     Args, Body, IdempotencyKey, OpenApiRouter, PageArgs, Part, Rejection, TraceId, Wish, only, paging,
 };
@@ -50,7 +49,6 @@ pub fn routes(jobs: Jobs) -> OpenApiRouter {
         .routes(mutirao_surface::routes!(letters::count))
         .routes(mutirao_surface::routes!(letters::list, letters::remove_all))
         .routes(mutirao_surface::routes!(letters::remove_one))
-        .routes(mutirao_surface::routes!(shards))
         .with_state(jobs)
 }
 
@@ -184,11 +182,4 @@ async fn cancel(
 ) -> Result<Json<JobView>, Rejection> {
     visible(&jobs, &caller, id).await?;
     Ok(Json(jobs.cancel_job(id).await?))
-}
-
-/// Who owns which share of the queues.
-#[utoipa::path(get, path = "/v1/shards", tag = "shards",
-    responses((status = 200, description = "Every shard, as this manager sees it.", body = Vec<ShardView>)))]
-async fn shards(State(jobs): State<Jobs>, _: only::Operator) -> Json<Vec<ShardView>> {
-    Json(jobs.shards())
 }

@@ -214,6 +214,10 @@ impl Jobs {
         Capability::new("jobs", routes::routes(self.clone()))
             .guard_blobs("logs/", Arc::new(self.clone()))
             .ready_when(Arc::new(self.clone()))
+            .sharded({
+                let jobs = self.clone();
+                move || jobs.shards()
+            })
             .measuring(METERS)
     }
 

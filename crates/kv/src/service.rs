@@ -150,7 +150,10 @@ impl Kv {
     }
 
     pub fn capability(&self) -> Capability {
-        Capability::new("kv", routes::routes().with_state(self.clone())).ready_when(Arc::new(self.clone()))
+        let shards = self.0.shards.clone();
+        Capability::new("kv", routes::routes().with_state(self.clone()))
+            .ready_when(Arc::new(self.clone()))
+            .sharded(move || shards.views())
     }
 
     /// Answered when it is durable.

@@ -200,11 +200,12 @@ impl Monitors {
     }
 
     pub fn capability(&self) -> Capability {
-        let series = self.0.series.clone();
+        let (series, shards) = (self.0.series.clone(), self.0.shards.clone());
         Capability::new("monitors", routes::routes().with_state(self.clone()))
             .open_to_anybody(routes::open().with_state(self.clone()))
             .measuring(METERS)
             .showing(move || series.text())
+            .sharded(move || shards.views())
             .ready_when(Arc::new(self.clone()))
     }
 

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use mutirao_core::Problem;
 use mutirao_core::auth::Principal;
 use mutirao_core::meters::Meter;
+use mutirao_core::shard::ShardView;
 use utoipa_axum::router::OpenApiRouter;
 
 /// Decides over the blobs under one prefix, because only the capability knows whose they are.
@@ -41,6 +42,9 @@ impl Ready for AlwaysReady {
     }
 }
 
+/// Who owns what a capability is cut into, as this process sees it.
+pub type Shards = Arc<dyn Fn() -> Vec<ShardView> + Send + Sync>;
+
 /// One capability, ready to be served.
 #[derive(Clone)]
 pub struct Capability {
@@ -53,6 +57,8 @@ pub struct Capability {
     /// By key prefix, which ends in `/`.
     pub blob_guards: Vec<(&'static str, Arc<dyn BlobGuard>)>,
     pub ready: Arc<dyn Ready>,
+    /// None where it is not cut into shards.
+    pub shards: Option<Shards>,
     /// What it measures.
     pub meters: &'static [Meter],
     /// What it shows of its own among the metrics, as Prometheus reads it.
@@ -71,6 +77,7 @@ impl Capability {
             openapi,
             blob_guards: Vec::new(),
             ready: Arc::new(AlwaysReady),
+            shards: None,
             meters: &[],
             shown: None,
         }
@@ -86,6 +93,11 @@ impl Capability {
 
     pub fn guard_blobs(mut self, prefix: &'static str, guard: Arc<dyn BlobGuard>) -> Self {
         self.blob_guards.push((prefix, guard));
+        self
+    }
+
+    pub fn sharded(mut self, shards: impl Fn() -> Vec<ShardView> + Send + Sync + 'static) -> Self {
+        self.shards = Some(Arc::new(shards));
         self
     }
 

@@ -35,7 +35,7 @@ mod rejection;
 pub use args::{Args, Part};
 pub use body::Body;
 pub use caller::Caller;
-pub use capability::{AlwaysReady, BlobGuard, Capability, Ready};
+pub use capability::{AlwaysReady, BlobGuard, Capability, Ready, Shards};
 pub use headers::{IdempotencyKey, TraceId, Wish};
 pub use paging::PageArgs;
 pub use rejection::Rejection;

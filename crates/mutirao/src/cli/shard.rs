@@ -14,7 +14,7 @@ pub struct ShardArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show which manager owns which share of the queues
+    /// Show which manager owns which share of the queues, the monitors and the keys
     List,
 }
 

@@ -108,8 +108,8 @@ fn letters(count: &LetterCount) -> Finding {
 }
 
 fn shards(views: &[ShardView]) -> Finding {
-    let ownerless: Vec<String> =
-        views.iter().filter(|view| view.owner.is_none()).map(|view| view.shard.to_string()).collect();
+    let ownerless = views.iter().filter(|view| view.owner.is_none());
+    let ownerless: Vec<String> = ownerless.map(|view| format!("{} {}", view.group, view.shard)).collect();
     if ownerless.is_empty() {
         let owners: BTreeSet<_> = views.iter().filter_map(|view| view.owner.as_ref()).collect();
         let managers = if owners.len() == 1 { "one manager".into() } else { format!("{} managers", owners.len()) };
@@ -117,7 +117,7 @@ fn shards(views: &[ShardView]) -> Finding {
     }
     Finding::warn(
         "shards",
-        format!("nobody looks after {}, so their queues wait", ownerless.join(", ")),
+        format!("nobody looks after {}, so what is in them waits", ownerless.join(", ")),
         "if this lasts longer than half a minute, look at the managers' logs",
     )
 }
