@@ -22,6 +22,7 @@ pub mod rabbit;
 mod segments;
 #[cfg(feature = "suite")]
 pub mod suite;
+mod takers;
 
 pub use letters::{DeadLetter, LetterId, Letters};
 pub use memory::{Limits, Memory};
@@ -99,7 +100,8 @@ pub struct Record {
 /// Work queues, fanout and logs.
 ///
 /// Work queues come into being when first named. Delivery is at least once: what a consumer has not acknowledged when
-/// it is dropped, or cut off, goes back to the head of its queue, in order, marked redelivered.
+/// it is dropped, or cut off, goes back to the head of its queue, in order, marked redelivered. From queues `kv.…` one
+/// consumer takes at a time, so that the order stays also while one follows another.
 #[async_trait]
 pub trait Broker: Send + Sync + 'static {
     /// Whether the other side can be reached at this moment; if not, why not. For people: a call just waits.

@@ -129,6 +129,7 @@ macro_rules! broker_suite {
             queues::messages_arrive_in_the_order_of_publication,
             queues::no_more_than_the_credit_is_unacknowledged,
             queues::what_a_dropped_consumer_held_returns_in_order_and_marked,
+            queues::from_a_queue_in_order_one_takes_at_a_time,
             queues::ack_through_settles_everything_up_to_its_tag_and_nothing_after,
             queues::a_rejected_message_becomes_a_dead_letter_and_its_neighbours_go_on,
             queues::dead_letters_stay_in_their_order_however_often_and_how_many_of_them_are_looked_at,

@@ -25,6 +25,22 @@ pub enum OnlyIf {
     At(u64),
 }
 
+/// What a write waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Until {
+    /// That it cannot be lost; where RabbitMQ carries writes it may be applied a little later.
+    #[default]
+    Durable,
+    /// That whoever reads sees it.
+    Applied,
+}
+
+impl Until {
+    fn arg(self) -> Option<u8> {
+        (self == Self::Applied).then_some(1)
+    }
+}
+
 /// A value, and what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
@@ -49,8 +65,9 @@ impl Client {
         content_type: Option<&str>,
         ttl: Option<&str>,
         only_if: OnlyIf,
+        until: Until,
     ) -> Result<T, ClientError> {
-        let call = Call::put(entry(key).arg("ttl", ttl), value).once();
+        let call = Call::put(entry(key).arg("ttl", ttl).arg("sync", until.arg()), value).once();
         let call = match content_type {
             Some(content_type) => call.header("content-type", content_type),
             None => call,
@@ -58,8 +75,13 @@ impl Client {
         self.fetch(conditional(call, only_if)).await
     }
 
-    pub async fn delete_entry<T: DeserializeOwned>(&self, key: &str, only_if: OnlyIf) -> Result<T, ClientError> {
-        self.fetch(conditional(Call::delete(entry(key)).once(), only_if)).await
+    pub async fn delete_entry<T: DeserializeOwned>(
+        &self,
+        key: &str,
+        only_if: OnlyIf,
+        until: Until,
+    ) -> Result<T, ClientError> {
+        self.fetch(conditional(Call::delete(entry(key).arg("sync", until.arg())).once(), only_if)).await
     }
 
     pub async fn entry(&self, key: &str, seen: Seen<'_>) -> Result<Read, ClientError> {
@@ -86,8 +108,13 @@ impl Client {
     }
 
     /// Several writes at once, each for itself.
-    pub async fn write_entries<T: DeserializeOwned>(&self, batch: &impl Serialize) -> Result<T, ClientError> {
-        self.fetch(Call::post(Target::new("/v1/kv"), Repeat::Never).json(batch)?).await
+    pub async fn write_entries<T: DeserializeOwned>(
+        &self,
+        batch: &impl Serialize,
+        until: Until,
+    ) -> Result<T, ClientError> {
+        let target = Target::new("/v1/kv").arg("sync", until.arg());
+        self.fetch(Call::post(target, Repeat::Never).json(batch)?).await
     }
 
     /// What became of a write.

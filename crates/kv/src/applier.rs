@@ -1,27 +1,28 @@
-//! Appliers at work: one for each shard that this process owns. What is given while a batch is being written waits and goes
-//! together into the next, so that a hundred writers share one transaction and one fsync.
-//!
-//! A batch whose answer got lost is tried again under the same number, and the store passes over what it has: so nothing
-//! is applied twice, and whoever waits is told what became of it.
+//! Appliers at work: one for each shard that this process owns. Whatever feeds it ([`direct`], [`queued`]), an applier writes
+//! what waits as one batch, so that a hundred writers share one transaction and one fsync; and it ends what is over and forgets
+//! what is old.
+
+pub mod direct;
+pub mod queued;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mutirao_broker::Shared as Broker;
 use mutirao_core::{Clock, Dice, Mono, ShardId, Timestamp};
 use mutirao_shards::{Asked, Fence, Shards};
 use mutirao_store::StoreError;
-use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::fold::Fate;
-use crate::store::{Applying, Known, Shared as Store};
-use crate::write::{Change, Parcel, Producer, Write, WriteId};
+use crate::fold::Taken;
+use crate::meters;
+use crate::outbox::Outbox;
+use crate::store::{Applying, Shared as Store};
+use crate::write::{Change, Parcel};
 use crate::{GROUP, SHARDS};
 
-/// Writes that wait for one shard; whoever comes then is asked to come again.
-const WAITING_MAX: usize = 4_096;
 /// Writes in one batch, and their bytes together.
 const BATCH_WRITES_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 8 << 20;
@@ -32,59 +33,6 @@ const COMPACT_EVERY: Duration = Duration::from_secs(30);
 const COMPACT_ROWS: u32 = 5_000;
 /// Between two tries of a batch.
 const PAUSE: Duration = Duration::from_millis(200);
-/// For how long a batch is tried while the store does not answer.
-const TRY_FOR: Duration = Duration::from_secs(10);
-
-/// What becomes of a write that was given.
-#[derive(Clone, Debug)]
-pub enum Answer {
-    Settled {
-        id: WriteId,
-        fate: Fate,
-    },
-    /// The shard was taken away first: nothing of it was written, unless the store said so to nobody.
-    Lost,
-    /// Whoever applies broke; whether it was written is not known.
-    Broken,
-    /// The store does not answer; whether it was written is not known.
-    Unknown {
-        id: WriteId,
-        why: String,
-    },
-    /// The store refuses; nothing was written.
-    Refused(Arc<StoreError>),
-}
-
-/// Why a write was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotTaken {
-    /// Too many wait.
-    Full,
-    /// This process does not own the shard now.
-    NotHere,
-}
-
-struct Given {
-    write: Write,
-    answer: oneshot::Sender<Answer>,
-}
-
-/// Where writes are handed in.
-#[derive(Clone)]
-pub struct Intake(Arc<Mutex<BTreeMap<ShardId, mpsc::Sender<Given>>>>);
-
-impl Intake {
-    pub fn give(&self, write: Write) -> Result<oneshot::Receiver<Answer>, NotTaken> {
-        let shard = write.place.shard();
-        let inbox = self.0.lock().get(&shard).cloned().ok_or(NotTaken::NotHere)?;
-        let (answer, answered) = oneshot::channel();
-        inbox.try_send(Given { write, answer }).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => NotTaken::Full,
-            mpsc::error::TrySendError::Closed(_) => NotTaken::NotHere,
-        })?;
-        Ok(answered)
-    }
-}
 
 /// What appliers work with.
 #[derive(Clone)]
@@ -99,20 +47,22 @@ pub struct Bench {
     pub applied: Arc<Vec<watch::Sender<u64>>>,
 }
 
+/// Where an applier's writes come from.
+#[derive(Clone)]
+pub enum Feed {
+    /// From whoever gives them here.
+    Hand(direct::Hands),
+    /// From a queue of each shard. What came from this process's own outbox is told to it at once.
+    Queue { broker: Broker, outbox: Arc<Outbox> },
+}
+
 /// Nothing applied yet.
 pub fn nothing_applied() -> Arc<Vec<watch::Sender<u64>>> {
     Arc::new((0..SHARDS).map(|_| watch::Sender::new(0)).collect())
 }
 
-/// Follows what is owned, until the handle is dropped.
-pub fn start(bench: Bench) -> (Intake, JoinSet<()>) {
-    let intake = Intake(Arc::default());
-    let mut tasks = JoinSet::new();
-    tasks.spawn(follow(bench, intake.clone()));
-    (intake, tasks)
-}
-
-async fn follow(bench: Bench, intake: Intake) {
+/// Follows what is owned, for ever.
+pub async fn follow(bench: Bench, feed: Feed) {
     let mut owned = bench.shards.owned();
     let mut running: BTreeMap<ShardId, u64> = BTreeMap::new();
     let mut tasks: JoinSet<(ShardId, u64)> = JoinSet::new();
@@ -124,21 +74,32 @@ async fn follow(bench: Bench, intake: Intake) {
                 continue;
             }
             running.insert(*shard, tenure.generation);
-            let (give, given) = mpsc::channel(WAITING_MAX);
-            intake.0.lock().insert(*shard, give);
             let fence = Fence { group: GROUP, shard: *shard, generation: tenure.generation };
-            let bench = bench.clone();
-            tasks.spawn(async move {
-                let at = (fence.shard, fence.generation);
-                Applier::new(bench, fence).run(given).await;
-                at
-            });
+            let at = (fence.shard, fence.generation);
+            let applier = Applier::new(bench.clone(), fence);
+            match &feed {
+                Feed::Hand(hands) => {
+                    let given = hands.open(*shard);
+                    let producer = bench.dice.u64();
+                    tasks.spawn(async move {
+                        direct::Direct::new(applier, producer).run(given).await;
+                        at
+                    });
+                }
+                Feed::Queue { broker, outbox } => {
+                    let (broker, outbox) = (broker.clone(), outbox.clone());
+                    tasks.spawn(async move {
+                        queued::Queued::new(applier, broker, outbox).run().await;
+                        at
+                    });
+                }
+            }
         }
         tokio::select! {
             changed = owned.changed() => if changed.is_err() { return },
             Some(Ok((shard, generation))) = tasks.join_next() => {
-                if running.get(&shard) == Some(&generation) {
-                    intake.0.lock().remove(&shard);
+                if running.get(&shard) == Some(&generation) && let Feed::Hand(hands) = &feed {
+                    hands.shut(shard);
                 }
                 bench.shards.release(shard, generation).await;
             }
@@ -146,11 +107,10 @@ async fn follow(bench: Bench, intake: Intake) {
     }
 }
 
-struct Applier {
+/// One shard's, for one tenure.
+pub struct Applier {
     bench: Bench,
     fence: Fence,
-    producer: Producer,
-    number: u64,
     /// When the next entry is over; [`Soonest::Unknown`] until the store has said so.
     soonest: Soonest,
     compacted: Mono,
@@ -170,38 +130,15 @@ enum Go {
 
 impl Applier {
     fn new(bench: Bench, fence: Fence) -> Self {
-        let producer = Producer(bench.dice.u64());
         let now = bench.clock.monotonic();
-        Self { bench, fence, producer, number: 0, soonest: Soonest::Unknown, compacted: now }
+        Self { bench, fence, soonest: Soonest::Unknown, compacted: now }
     }
 
-    /// Until the shard is another's.
-    async fn run(mut self, mut given: mpsc::Receiver<Given>) {
-        loop {
-            // None: it may come back, since a store that does not answer renews nothing for a while. Meanwhile the fence decides.
-            let tenure = self.bench.shards.tenure(self.fence.shard);
-            let stays = tenure.is_none_or(|t| t.generation == self.fence.generation && t.asked == Asked::Stay);
-            if !stays {
-                given.close();
-            }
-            let mut batch = Vec::new();
-            let clock = self.bench.clock.clone();
-            tokio::select! {
-                biased;
-                got = given.recv() => match got {
-                    Some(first) => batch.push(first),
-                    None => return,
-                },
-                () = clock.sleep(self.nap(clock.now())) => {}
-            }
-            self.fill(&mut batch, &mut given);
-            if let Go::Away = self.settle(batch).await {
-                given.close();
-            }
-            if stays && let Go::Away = self.tidy().await {
-                given.close();
-            }
-        }
+    /// Whether the shard is still ours to work for.
+    fn stays(&self) -> bool {
+        // None: it may come back, since a store that does not answer renews nothing for a while. Meanwhile the fence decides.
+        let tenure = self.bench.shards.tenure(self.fence.shard);
+        tenure.is_none_or(|t| t.generation == self.fence.generation && t.asked == Asked::Stay)
     }
 
     fn nap(&self, now: Timestamp) -> Duration {
@@ -211,92 +148,31 @@ impl Applier {
         }
     }
 
-    /// Takes what waits already, as much as goes into one batch.
-    fn fill(&self, batch: &mut Vec<Given>, given: &mut mpsc::Receiver<Given>) {
-        let mut bytes: usize = batch.iter().map(|given| given.write.bytes()).sum();
-        while !batch.is_empty() && batch.len() < BATCH_WRITES_MAX && bytes < BATCH_BYTES_MAX {
-            let Ok(next) = given.try_recv() else { return };
-            bytes += next.write.bytes();
-            batch.push(next);
-        }
-    }
-
-    async fn settle(&mut self, batch: Vec<Given>) -> Go {
-        if batch.is_empty() {
-            return Go::On;
-        }
-        self.number += 1;
-        let (writes, waiting): (Vec<Write>, Vec<_>) =
-            batch.into_iter().map(|given| (given.write, given.answer)).unzip();
-        let lasts = |write: &Write| match &write.change {
-            Change::Put { lasts, .. } => *lasts,
-            Change::Delete => None,
-        };
-        if let Some(shortest) = writes.iter().filter_map(lasts).min() {
-            self.heed(self.bench.clock.now().plus(shortest));
-        }
-        let parcel = Parcel { producer: self.producer, number: self.number, writes };
-        let outcome = self.apply(parcel).await;
-        let gone = matches!(outcome, Outcome::All(Answer::Lost));
-        for (index, answer) in waiting.into_iter().enumerate() {
-            let id = self.id(index as u32);
-            // Whoever asked may have gone.
-            let _ = answer.send(match &outcome {
-                Outcome::Each(fates) => Answer::Settled { id, fate: fates[index] },
-                Outcome::All(Answer::Unknown { why, .. }) => Answer::Unknown { id, why: why.clone() },
-                Outcome::All(all) => all.clone(),
-            });
-        }
-        if gone { Go::Away } else { Go::On }
-    }
-
-    async fn apply(&self, parcel: Parcel) -> Outcome {
+    /// One transaction: all of it, or nothing.
+    async fn apply(&mut self, parcels: Vec<Parcel>) -> Result<Applied, StoreError> {
+        self.heed(&parcels);
         let clock = &self.bench.clock;
         let begun = clock.monotonic();
-        loop {
-            let applying = self.bench.store.apply(self.fence.clone(), vec![parcel.clone()], clock.now()).await;
-            let error = match applying {
-                Ok(Applying::Done { revision, mut taken }) => {
-                    self.applied(revision);
-                    let Some(taken) = taken.pop() else { return self.recall(parcel.writes.len() as u32).await };
-                    return Outcome::Each(taken.fates);
-                }
-                Ok(Applying::Fenced) => return Outcome::All(Answer::Lost),
-                Err(error) => error,
-            };
-            match error {
-                StoreError::Unreachable { .. } | StoreError::Locked | StoreError::Busy { .. }
-                    if clock.monotonic().since(begun) < TRY_FOR =>
-                {
-                    clock.sleep(PAUSE).await;
-                }
-                StoreError::Unreachable { why } => return Outcome::All(Answer::Unknown { id: self.id(0), why }),
-                refused => return Outcome::All(Answer::Refused(Arc::new(refused))),
+        match self.bench.store.apply(self.fence.clone(), parcels, clock.now()).await? {
+            Applying::Fenced => Ok(Applied::Fenced),
+            Applying::Done { revision, taken } => {
+                self.reached(revision);
+                let writes = taken.iter().map(|taken| taken.fates.len()).sum();
+                meters::applied(writes, clock.monotonic().since(begun));
+                Ok(Applied::Done(taken))
             }
         }
     }
 
-    /// It had been applied by a try whose answer got lost.
-    async fn recall(&self, writes: u32) -> Outcome {
-        let mut fates = Vec::new();
-        for index in 0..writes {
-            fates.push(match self.bench.store.known(self.id(index)).await {
-                Ok(Known::Applied { revision, .. }) => Fate::Applied { revision },
-                Ok(Known::Conflict) => Fate::Conflict { there: None },
-                Ok(Known::No | Known::LongAgo) => return Outcome::All(Answer::Lost),
-                Err(error) => {
-                    return Outcome::All(Answer::Unknown { id: self.id(0), why: error.to_string() });
-                }
-            });
-        }
-        Outcome::Each(fates)
-    }
-
-    fn id(&self, index: u32) -> WriteId {
-        WriteId { shard: self.fence.shard, producer: self.producer, number: self.number, index }
-    }
-
-    fn heed(&mut self, at: Timestamp) {
+    /// Remembers when the first of these will be over.
+    fn heed(&mut self, parcels: &[Parcel]) {
+        let lasts = |change: &Change| match change {
+            Change::Put { lasts, .. } => *lasts,
+            Change::Delete => None,
+        };
+        let writes = parcels.iter().flat_map(|parcel| &parcel.writes);
+        let Some(shortest) = writes.filter_map(|write| lasts(&write.change)).min() else { return };
+        let at = self.bench.clock.now().plus(shortest);
         self.soonest = match self.soonest {
             Soonest::Unknown => Soonest::Unknown,
             Soonest::Never => Soonest::At(at),
@@ -304,7 +180,7 @@ impl Applier {
         };
     }
 
-    fn applied(&self, revision: u64) {
+    fn reached(&self, revision: u64) {
         self.bench.applied[self.fence.shard.0 as usize].send_replace(revision);
     }
 
@@ -319,7 +195,7 @@ impl Applier {
         };
         if is_due {
             match store.expire(self.fence.clone(), clock.now(), EXPIRE_ROWS).await {
-                Ok(Applying::Done { revision, .. }) => self.applied(revision),
+                Ok(Applying::Done { revision, .. }) => self.reached(revision),
                 Ok(Applying::Fenced) => return Go::Away,
                 Err(error) => tracing::debug!(%error, "entries that are over stay for now; the next round ends them"),
             }
@@ -330,25 +206,31 @@ impl Applier {
         }
         if now.since(self.compacted) >= COMPACT_EVERY {
             self.compacted = now;
-            let before = Timestamp(clock.now().0.saturating_sub(self.bench.keep.as_millis() as i64));
-            loop {
-                match store.compact(self.fence.clone(), before, COMPACT_ROWS).await {
-                    Ok(gone) if gone >= u64::from(COMPACT_ROWS) => {}
-                    Ok(_) => break,
-                    Err(error) => {
-                        tracing::debug!(%error, "old history stays for now; the next round removes it");
-                        break;
-                    }
+            self.compact().await;
+        }
+        Go::On
+    }
+
+    async fn compact(&self) {
+        let keep = self.bench.keep.as_millis() as i64;
+        let before = Timestamp(self.bench.clock.now().0.saturating_sub(keep));
+        loop {
+            match self.bench.store.compact(self.fence.clone(), before, COMPACT_ROWS).await {
+                Ok(gone) if gone >= u64::from(COMPACT_ROWS) => {}
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::debug!(%error, "old history stays for now; the next round removes it");
+                    return;
                 }
             }
         }
-        Go::On
     }
 }
 
 /// What became of a batch.
-enum Outcome {
-    Each(Vec<Fate>),
-    /// The same for all of it.
-    All(Answer),
+enum Applied {
+    /// Those of its parcels that were new.
+    Done(Vec<Taken>),
+    /// The shard is another's; nothing was written.
+    Fenced,
 }

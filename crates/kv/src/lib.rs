@@ -6,25 +6,35 @@
 //!
 //! All of that is pure. Around it:
 //!
-//! - [`store`] keeps entries, their history and who has been heard; [`applier`] applies what is given, a batch at a time, for
+//! - [`store`] keeps entries, their history and who has been heard; [`applier`] applies what comes, a batch at a time, for
 //!   each shard that this process owns.
+//! - [`intake`] is where writes are handed in; [`outbox`] sends them through a queue of each shard, as parcels that look like
+//!   [`wire`] says, so that any manager takes any write.
 //! - [`service`] is the capability: what is asked of it by people, over [`routes`]; [`view`] is how entries look there.
+//!   `legacy` has the routes of the store that this one takes the place of.
 //!
-//! Not here yet: writes queued at RabbitMQ, a shared cache.
+//! Not here yet: a shared cache.
 
 pub mod applier;
 pub mod fold;
+pub mod intake;
+mod legacy;
+pub mod meters;
+pub mod outbox;
 pub mod point;
+mod problems;
 pub mod routes;
 pub mod service;
 pub mod store;
 pub mod view;
 mod watch;
+pub mod wire;
 pub mod write;
 
 pub use fold::{Entry, Event, Fate, Kind, fold};
+pub use intake::Until;
 pub use point::Point;
-pub use service::{Kv, KvParts};
+pub use service::{Kv, KvParts, Legacy, Path};
 pub use store::postgres::MIGRATIONS as POSTGRES_MIGRATIONS;
 pub use store::sqlite::MIGRATIONS;
 pub use write::{Change, Condition, Key, Place, Value, Write, WriteId};

@@ -12,6 +12,7 @@ use mutirao_core::Problem;
 use mutirao_surface::{Args, Body, OpenApiRouter, PageArgs, Part, Rejection, only, paging};
 use serde::Deserialize;
 
+use crate::intake::Until;
 use crate::point::Point;
 use crate::service::{AtLeast, BATCH_MAX, Kv, WAIT_MAX, WriteState, WriteView};
 use crate::view::{EntriesView, EntryView, Operated, Operation, Values, ttl};
@@ -36,6 +37,8 @@ pub fn routes() -> OpenApiRouter<Kv> {
 struct PutArgs {
     /// How long the value lasts, like `10m`; then the key is gone.
     ttl: Option<String>,
+    /// 1: answer when it is applied, with its revision. A write on a condition always is.
+    sync: Option<String>,
 }
 
 /// Keep a value under a key. Answered when it is durable.
@@ -60,11 +63,20 @@ async fn put(
     let content_type = text(request.headers(), &header::CONTENT_TYPE)?.map(str::to_owned);
     let lasts = args.ttl.as_deref().map(ttl).transpose()?;
     let value = Value::new(body(request).await?, content_type.as_deref())?;
-    Ok(answer(kv.write(&caller, key, Change::Put { value, lasts }, condition).await?))
+    let until = until(args.sync.as_deref())?;
+    Ok(answer(kv.write(&caller, key, Change::Put { value, lasts }, condition, until).await?))
+}
+
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct SyncArgs {
+    /// 1: answer when it is applied, with its revision. A write on a condition always is.
+    sync: Option<String>,
 }
 
 /// Remove a key. Answered when that is durable; removing what is not there is no mistake.
-#[utoipa::path(delete, path = "/v1/kv/{key}", tag = "kv", params(("key" = String, Path),
+#[utoipa::path(delete, path = "/v1/kv/{key}", tag = "kv", params(("key" = String, Path), SyncArgs,
         ("If-Match" = Option<String>, Header, description = "Only if the key is at this revision.")),
     responses((status = 200, description = "Applied.", body = WriteView),
               (status = 202, description = "Durable, and applied soon.", body = WriteView),
@@ -73,9 +85,11 @@ async fn delete(
     State(kv): State<Kv>,
     only::Operator(caller): only::Operator,
     Part(key): Part<String>,
+    Args(args): Args<SyncArgs>,
     headers: HeaderMap,
 ) -> Result<Response, Rejection> {
-    Ok(answer(kv.write(&caller, key.parse()?, Change::Delete, condition(&headers)?).await?))
+    let until = until(args.sync.as_deref())?;
+    Ok(answer(kv.write(&caller, key.parse()?, Change::Delete, condition(&headers)?, until).await?))
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -176,14 +190,16 @@ struct Batch {
 }
 
 /// Several writes at once. Each has an answer of its own, in the same order; if one of them cannot be understood, none is made.
-#[utoipa::path(post, path = "/v1/kv", tag = "kv", request_body = Batch,
+#[utoipa::path(post, path = "/v1/kv", tag = "kv", params(SyncArgs), request_body = Batch,
     responses((status = 200, description = "What became of each.", body = Vec<Operated>),
               (status = 422, description = "One of them is wrong; it is named, and none was made.", body = Problem)))]
 async fn batch(
     State(kv): State<Kv>,
     only::Operator(caller): only::Operator,
+    Args(args): Args<SyncArgs>,
     Body(batch): Body<Batch>,
 ) -> Result<Json<Vec<Operated>>, Rejection> {
+    let until = until(args.sync.as_deref())?;
     if batch.operations.len() > BATCH_MAX {
         let detail = format!("{} are too many at once, the most is {BATCH_MAX}", batch.operations.len());
         return Err(Problem::invalid("operations", detail).into());
@@ -192,7 +208,7 @@ async fn batch(
     for (n, operation) in batch.operations.into_iter().enumerate() {
         operations.push(operation.read().map_err(|problem| problem.under(&format!("operations[{n}]")))?);
     }
-    let done = kv.batch(&caller, operations).await.into_iter().map(|done| match done {
+    let done = kv.batch(&caller, operations, until).await.into_iter().map(|done| match done {
         Ok(view) => Operated::Written(view),
         Err(problem) => Operated::Refused { problem },
     });
@@ -210,7 +226,7 @@ struct WriteArgs {
 /// What became of a write.
 #[utoipa::path(get, path = "/v1/kv/writes/{id}", tag = "kv", params(("id" = String, Path), WriteArgs),
     responses((status = 200, description = "How it stands.", body = WriteView),
-              (status = 404, description = "No such write was applied.", body = Problem)))]
+              (status = 404, description = "No such write is known.", body = Problem)))]
 async fn write(
     State(kv): State<Kv>,
     only::Viewer(_): only::Viewer,
@@ -275,6 +291,10 @@ fn flag(name: &str, value: Option<&str>) -> Result<bool, Problem> {
         Some("1" | "true") => Ok(true),
         Some(_) => Err(Problem::invalid(name, "0 or 1")),
     }
+}
+
+fn until(sync: Option<&str>) -> Result<Until, Problem> {
+    Ok(if flag("sync", sync)? { Until::Applied } else { Until::Durable })
 }
 
 fn wait(text: &str) -> Result<Duration, Problem> {

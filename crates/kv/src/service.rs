@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use mutirao_broker::Shared as Broker;
 use mutirao_core::auth::Principal;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, Dice, Problem, ShardId, Timestamp};
 use mutirao_shards::{MemberId, Shards, ShardsError, ShardsParts, Shared as Leases, Terms};
-use mutirao_store::{Database, StoreError};
+use mutirao_store::Database;
 use mutirao_surface::{Capability, Ready};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -16,12 +17,17 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::applier::{self, Answer, Bench, Intake, NotTaken};
-use crate::fold::{Entry, Fate};
+use crate::applier::direct::Hands;
+use crate::applier::{self, Bench, Feed};
+use crate::fold::Entry;
+use crate::intake::{Answer, Intake, NotTaken, Receipt, Until};
+use crate::meters::METERS;
+use crate::outbox::{Outbox, OutboxParts};
 use crate::point::Point;
+use crate::problems::{compacted, full, missing, not_yet, refused, told, unconfirmed, unknown};
 use crate::store::{self, Known, Page, Past, Range, Shared as Store};
-use crate::write::{Change, Condition, Key, Place, Value, Write, WriteId};
-use crate::{GROUP, SHARDS, routes};
+use crate::write::{Change, Condition, Key, Place, Producer, Value, Write, WriteId};
+use crate::{GROUP, SHARDS, legacy, routes};
 
 /// Operations in one batch.
 pub const BATCH_MAX: usize = 1_000;
@@ -30,9 +36,31 @@ pub const WAIT_MAX: Duration = Duration::from_secs(60);
 /// How long a write waits for its shard to have an owner again.
 const OWNER_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long a write may take to become durable: longer than whoever makes it so tries.
+const DURABLE_WITHIN: Duration = Duration::from_secs(15);
+/// How long its giver waits for a durable write to be applied; then it is told that it is queued.
+const APPLIED_WITHIN: Duration = Duration::from_secs(10);
+
+/// What makes a write durable.
+#[derive(Clone)]
+pub enum Path {
+    /// Its commit, by the one manager that there is.
+    Commit,
+    /// The confirm of a queue that outlives every manager; any of them takes any write. `backlog_max`: writes that may be on
+    /// their way from this manager to one shard.
+    Queue { broker: Broker, backlog_max: usize },
+}
+
+/// Whether the original's routes are there, which ask nobody who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Legacy {
+    Off,
+    On,
+}
 
 pub struct KvParts {
     pub store: Database,
+    pub path: Path,
     pub leases: Leases,
     pub terms: Terms,
     pub member: MemberId,
@@ -53,7 +81,7 @@ struct Inner {
     store: Store,
     clock: Arc<dyn Clock>,
     shards: Shards,
-    intake: Intake,
+    intake: Arc<dyn Intake>,
     applied: Arc<Vec<watch::Sender<u64>>>,
     shutdown: CancellationToken,
     tasks: Mutex<JoinSet<()>>,
@@ -117,7 +145,7 @@ pub struct AtLeast {
 impl Kv {
     /// Joins those who own the keys.
     pub async fn start(parts: KvParts) -> Result<Self, ShardsError> {
-        let KvParts { store, leases, terms, member, address, clock, dice, keep, shutdown } = parts;
+        let KvParts { store, path, leases, terms, member, address, clock, dice, keep, shutdown } = parts;
         let store = store::open(&store);
         let shards = Shards::start(ShardsParts {
             store: leases,
@@ -131,6 +159,21 @@ impl Kv {
         })
         .await?;
         let applied = applier::nothing_applied();
+        let mut tasks = JoinSet::new();
+        let (feed, intake): (Feed, Arc<dyn Intake>) = match path {
+            Path::Commit => {
+                let hands = Hands::default();
+                (Feed::Hand(hands.clone()), Arc::new(hands))
+            }
+            Path::Queue { broker, backlog_max } => {
+                let producer = Producer(dice.u64());
+                store.introduce(producer, clock.now()).await?;
+                let (store, clock, shards) = (store.clone(), clock.clone(), shards.clone());
+                let parts = OutboxParts { broker: broker.clone(), store, clock, producer, backlog_max, shards };
+                let outbox = Outbox::start(parts, &mut tasks);
+                (Feed::Queue { broker, outbox: outbox.clone() }, outbox)
+            }
+        };
         let bench = Bench {
             store: store.clone(),
             clock: clock.clone(),
@@ -139,7 +182,7 @@ impl Kv {
             keep,
             applied: applied.clone(),
         };
-        let (intake, tasks) = applier::start(bench);
+        tasks.spawn(applier::follow(bench, feed));
         Ok(Self(Arc::new(Inner { store, clock, shards, intake, applied, shutdown, tasks: Mutex::new(tasks) })))
     }
 
@@ -149,23 +192,30 @@ impl Kv {
         self.0.tasks.lock().abort_all();
     }
 
-    pub fn capability(&self) -> Capability {
+    pub fn capability(&self, legacy: Legacy) -> Capability {
         let shards = self.0.shards.clone();
-        Capability::new("kv", routes::routes().with_state(self.clone()))
+        let capability = Capability::new("kv", routes::routes().with_state(self.clone()))
+            .measuring(METERS)
             .ready_when(Arc::new(self.clone()))
-            .sharded(move || shards.views())
+            .sharded(move || shards.views());
+        match legacy {
+            Legacy::Off => capability,
+            Legacy::On => capability.open_to_anybody(legacy::routes(self.clone()).into()),
+        }
     }
 
-    /// Answered when it is durable.
+    /// Answered when it is durable, or applied. One on a condition is always answered when it is applied.
     pub async fn write(
         &self,
         caller: &Principal,
         key: Key,
         change: Change,
         condition: Condition,
+        until: Until,
     ) -> Result<WriteView, Problem> {
         let place = Place { namespace: caller.namespace.clone(), key };
-        self.hand_in(Write { place, change, condition }).await
+        let receipt = self.give(Write { place, change, condition }, until).await?;
+        self.answered(receipt).await
     }
 
     /// Each for itself, those of one key in order; the answers in the order of the operations.
@@ -173,37 +223,47 @@ impl Kv {
         &self,
         caller: &Principal,
         operations: Vec<(Key, Change, Condition)>,
+        until: Until,
     ) -> Vec<Result<WriteView, Problem>> {
-        let mut waiting = Vec::new();
+        let mut receipts = Vec::new();
         for (key, change, condition) in operations {
             let place = Place { namespace: caller.namespace.clone(), key };
-            waiting.push(self.give(Write { place, change, condition }).await);
+            receipts.push(self.give(Write { place, change, condition }, until).await);
         }
         let mut answers = Vec::new();
-        for one in waiting {
-            answers.push(match one {
-                Ok(answered) => told(answered.await.unwrap_or(Answer::Broken)),
+        for receipt in receipts {
+            answers.push(match receipt {
+                Ok(receipt) => self.answered(receipt).await,
                 Err(problem) => Err(problem),
             });
         }
         answers
     }
 
-    async fn hand_in(&self, write: Write) -> Result<WriteView, Problem> {
-        let answered = self.give(write).await?;
-        told(answered.await.unwrap_or(Answer::Broken))
+    async fn answered(&self, receipt: Receipt) -> Result<WriteView, Problem> {
+        let Receipt { durable, applied } = receipt;
+        let clock = &self.0.clock;
+        let durable = match clock.timeout(DURABLE_WITHIN, durable).await {
+            Ok(answer) => answer.unwrap_or(Answer::Broken),
+            Err(_) => return Err(unconfirmed(None)),
+        };
+        let (Answer::Queued { id }, Some(applied)) = (&durable, applied) else { return told(durable) };
+        match clock.timeout(APPLIED_WITHIN, applied).await {
+            Ok(Ok(answer)) => told(answer),
+            // It is durable, and will be applied: whoever needs to know asks after it.
+            Ok(Err(_)) | Err(_) => told(Answer::Queued { id: *id }),
+        }
     }
 
     /// Waits for the shard to have an owner, as it has not between two of them.
-    async fn give(&self, write: Write) -> Result<tokio::sync::oneshot::Receiver<Answer>, Problem> {
+    async fn give(&self, write: Write, until: Until) -> Result<Receipt, Problem> {
         let shard = write.place.shard();
+        let until = if write.condition == Condition::None { until } else { Until::Applied };
         let begun = self.0.clock.monotonic();
         loop {
-            match self.0.intake.give(write.clone()) {
-                Ok(answered) => return Ok(answered),
-                Err(NotTaken::Full) => {
-                    return Err(Problem::busy("more writes wait than may", 1).remedy("send them more slowly"));
-                }
+            match self.0.intake.give(write.clone(), until) {
+                Ok(receipt) => return Ok(receipt),
+                Err(NotTaken::Full) => return Err(full()),
                 Err(NotTaken::NotHere) => {}
             }
             if self.0.clock.monotonic().since(begun) >= OWNER_WITHIN {
@@ -233,9 +293,10 @@ impl Kv {
         wait: Duration,
     ) -> Result<(Value, Entry), Problem> {
         let place = Place { namespace: caller.namespace.clone(), key };
-        let until = at_least.write.map(|write| self.settled(write, wait));
-        if let Some(until) = until {
-            until.await?;
+        if let Some(write) = at_least.write
+            && self.settled(write, wait).await?.state == WriteState::Queued
+        {
+            return Err(not_yet(format!("the write {write} is queued")).remedy("wait longer with ?wait=30s"));
         }
         if let Some(revision) = at_least.revision {
             self.reached(place.shard(), revision, wait).await?;
@@ -260,10 +321,13 @@ impl Kv {
                 Known::Applied { revision, .. } => return Ok(view(WriteState::Applied, Some(revision))),
                 Known::Conflict => return Ok(view(WriteState::Conflict, None)),
                 Known::LongAgo => return Ok(view(WriteState::Applied, None)),
-                Known::No => {}
-            }
-            if self.0.clock.monotonic().since(begun) >= wait {
-                return Err(unknown(id));
+                known @ (Known::No | Known::Coming) if self.0.clock.monotonic().since(begun) >= wait => {
+                    return match known {
+                        Known::Coming => Ok(view(WriteState::Queued, None)),
+                        _ => Err(unknown(id)),
+                    };
+                }
+                Known::No | Known::Coming => {}
             }
             self.0.clock.sleep(PAUSE).await;
         }
@@ -278,8 +342,7 @@ impl Kv {
             }
             if self.0.clock.monotonic().since(begun) >= wait {
                 let detail = format!("the key's shard is at revision {at}, before {revision}");
-                return Err(Problem::new(504, "not-yet", "what was asked for has not been applied yet")
-                    .detail(detail)
+                return Err(not_yet(detail)
                     .remedy("wait longer with ?wait=30s, or check the revision: it must be one of this very key"));
             }
             let mut applied = self.0.applied[shard.0 as usize].subscribe();
@@ -348,76 +411,5 @@ impl Kv {
 impl Ready for Kv {
     async fn ready(&self) -> Result<(), String> {
         self.0.shards.trouble().map_or(Ok(()), Err)
-    }
-}
-
-fn told(answer: Answer) -> Result<WriteView, Problem> {
-    match answer {
-        Answer::Settled { id, fate: Fate::Applied { revision } } => {
-            Ok(WriteView { write: id.to_string(), state: WriteState::Applied, revision: Some(revision) })
-        }
-        Answer::Settled { fate: Fate::Conflict { there }, .. } => Err(unfit(there)),
-        Answer::Lost => {
-            Err(Problem::unavailable("the key's writes have gone to another manager; this one was not written")
-                .remedy("send it again"))
-        }
-        Answer::Broken => Err(Problem::unavailable("the manager is stopping; whether this was written is not known")
-            .remedy("read the key when it is back")),
-        Answer::Unknown { id, why } => {
-            tracing::warn!(why, "the database cannot be reached");
-            Err(Problem::unavailable("the server's database cannot be reached; whether this was written is not known")
-                .remedy(format!("ask again after it with `mutirao kv write {id}`")))
-        }
-        Answer::Refused(error) => Err(problem(&error)),
-    }
-}
-
-fn unfit(there: Option<u64>) -> Problem {
-    let detail = match there {
-        Some(revision) => format!("the key is there, at revision {revision}; nothing was written"),
-        None => "the key is not there; nothing was written".into(),
-    };
-    Problem::new(412, "condition-failed", "the condition does not hold")
-        .detail(detail)
-        .remedy("read the key, and decide anew")
-}
-
-fn missing(key: &Key) -> Problem {
-    let key: String = key.as_str().chars().take(100).collect();
-    Problem::not_found(format!("there is nothing under \"{key}\"")).remedy("`mutirao kv list` shows what there is")
-}
-
-fn unknown(id: WriteId) -> Problem {
-    Problem::not_found(format!("no write {id} was applied"))
-        .remedy("it may still be on its way: wait for it with ?wait=30s")
-}
-
-pub fn compacted() -> Problem {
-    Problem::new(410, "compacted", "what happened since that cursor is not known any more")
-        .remedy("begin anew without a cursor; kv.keep says for how long the past is kept")
-}
-
-fn refused(error: StoreError) -> Problem {
-    problem(&error)
-}
-
-fn problem(error: &StoreError) -> Problem {
-    match error {
-        StoreError::DiskFull { .. } => Problem::busy("the server's disk is full, nothing was written", 10)
-            .remedy("free some space there and try again"),
-        StoreError::Busy { waiting } => Problem::busy(format!("{waiting} writes wait for the store"), 1),
-        StoreError::Closed => Problem::unavailable("the server is stopping"),
-        StoreError::Locked => Problem::unavailable(
-            "somebody else has locked what this needs in the server's database; nothing was written",
-        )
-        .remedy("try again; pg_stat_activity in that database shows who has it"),
-        StoreError::Unreachable { why } => {
-            tracing::warn!(why, "the database cannot be reached");
-            Problem::unavailable("the server's database cannot be reached")
-        }
-        other => {
-            tracing::error!(error = %other, "the store failed");
-            Problem::internal()
-        }
     }
 }

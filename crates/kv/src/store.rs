@@ -7,7 +7,7 @@
 pub mod postgres;
 pub mod sqlite;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -16,9 +16,9 @@ use mutirao_core::{ShardId, Timestamp};
 use mutirao_shards::Fence;
 use mutirao_store::{Database, StoreError};
 
-use crate::fold::{Entry, Event, Kind, Taken};
+use crate::fold::{Entry, Event, Fate, Kind, Taken};
 use crate::point::Point;
-use crate::write::{Key, Parcel, Place, Value, WriteId};
+use crate::write::{Key, Parcel, Place, Producer, Value, WriteId};
 
 pub type Shared = Arc<dyn KvStore>;
 
@@ -43,6 +43,8 @@ pub enum Applying {
 pub enum Known {
     /// Not applied, as far as is known.
     No,
+    /// Not applied yet; its sender is known, and nothing that it sent later has been either.
+    Coming,
     Conflict,
     /// `latest`: the key's revision now. Higher than the write's own: something else has taken its place since.
     Applied {
@@ -122,9 +124,34 @@ pub trait KvStore: Send + Sync + 'static {
     /// What happened in a shard after a revision.
     async fn past(&self, shard: ShardId, after: u64, rows: u32) -> Result<Past, StoreError>;
     async fn known(&self, write: WriteId) -> Result<Known, StoreError>;
+    /// Makes somebody known whose parcels are on their way for a while, so that others can tell what it sent from what
+    /// nobody did.
+    async fn introduce(&self, producer: Producer, now: Timestamp) -> Result<(), StoreError>;
+    /// The last parcel of a sender that was applied to a shard.
+    async fn heard(&self, shard: ShardId, producer: Producer) -> Result<Option<u64>, StoreError>;
+    /// What became of a parcel; none if it was not applied. What stood in the way of a condition is not said.
+    async fn taken(&self, shard: ShardId, producer: Producer, number: u64) -> Result<Option<Taken>, StoreError>;
     /// Removes some of a shard's history that is older than a moment, and of what was deleted or heard before it; says
     /// how much.
     async fn compact(&self, fence: Fence, before: Timestamp, rows: u32) -> Result<u64, StoreError>;
+}
+
+/// A parcel as its rows tell it: `conflicts` are the revisions of those whose condition did not hold.
+fn taken_of(producer: Producer, number: u64, first: u64, writes: u32, conflicts: &HashSet<u64>) -> Taken {
+    let fate = |revision: u64| match conflicts.contains(&revision) {
+        true => Fate::Conflict { there: None },
+        false => Fate::Applied { revision },
+    };
+    Taken { producer, number, first, fates: (first..first + u64::from(writes)).map(fate).collect() }
+}
+
+/// Of a write whose parcel is not there: `ends` are the first and the last number of its sender.
+fn without_parcel(number: u64, ends: Option<(u64, u64)>) -> Known {
+    match ends {
+        // The number 0 is an introduction.
+        Some((0, last)) if number > last => Known::Coming,
+        _ => Known::No,
+    }
 }
 
 fn number_of(kind: Kind) -> i64 {

@@ -13,7 +13,7 @@ use mutirao_core::job::{WorkerState, WorkerView};
 use mutirao_core::{Clock, Dice, QueueName, SystemClock};
 use mutirao_fleet::{Fleets, FleetsParts};
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
-use mutirao_kv::{Kv, KvParts};
+use mutirao_kv::{Kv, KvParts, Legacy, Path as KvPath};
 use mutirao_monitors::placement::Standing;
 use mutirao_monitors::service::Inside;
 use mutirao_monitors::{Monitors, MonitorsParts};
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::broker::House;
 use crate::cli::ADDRESS_FILE;
-use crate::config::{OwnChecker, Settings};
+use crate::config::{OwnChecker, Settings, Switch};
 use crate::failure::Failure;
 use crate::fleet::{Advice, Enrolments, Gatekeeper, Grounds};
 use crate::membership::Membership;
@@ -100,6 +100,7 @@ impl Manager {
         let shutdown = CancellationToken::new();
         let kv = Kv::start(KvParts {
             store: store.clone(),
+            path: kv_path(settings, rabbit.as_ref()),
             leases: leases.clone(),
             terms,
             member: member.clone(),
@@ -144,7 +145,12 @@ impl Manager {
             broker,
             blobs,
             clock,
-            capabilities: vec![jobs.capability(), fleets.capability(), monitors.capability(), kv.capability()],
+            capabilities: vec![
+                jobs.capability(),
+                fleets.capability(),
+                monitors.capability(),
+                kv.capability(legacy(settings)),
+            ],
             ways,
             settings: api_settings(settings, shown_url(settings, scheme, address), tls),
             shutdown: shutdown.clone(),
@@ -286,6 +292,19 @@ async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
         }
         _ => Failure::failed(format!("cannot listen on {listen}: {error}")),
     })
+}
+
+/// Only what outlives every manager may stand between a write and the store.
+fn kv_path(settings: &Settings, rabbit: Option<&Arc<Rabbit>>) -> KvPath {
+    let backlog_max = usize::try_from(settings.kv_backlog_max.0).unwrap_or(usize::MAX);
+    rabbit.map_or(KvPath::Commit, |rabbit| KvPath::Queue { broker: rabbit.clone(), backlog_max })
+}
+
+fn legacy(settings: &Settings) -> Legacy {
+    match settings.kv_legacy_routes {
+        Switch::On => Legacy::On,
+        Switch::Off => Legacy::Off,
+    }
 }
 
 fn jobs_settings(settings: &Settings) -> JobsSettings {

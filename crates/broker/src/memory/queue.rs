@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 
 use crate::memory::Limits;
+use crate::takers::Takers;
 use crate::{Counts, DeadLetter, Delivery, Letters};
 
 /// A consumer, as the queue knows it.
@@ -61,6 +62,7 @@ pub(super) struct NoRoom {
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
+    takers: Takers,
     ready: VecDeque<Waiting>,
     members: BTreeMap<MemberId, Member>,
     /// Members with credit to spare, the next to be served first.
@@ -75,6 +77,10 @@ pub(super) struct Queue {
 }
 
 impl Queue {
+    pub fn of(takers: Takers) -> Self {
+        Self { takers, ..Self::default() }
+    }
+
     /// Takes the whole batch or none of it.
     pub fn publish(&mut self, batch: Vec<Bytes>, limits: &Limits) -> Result<(), NoRoom> {
         let held = self.ready.len() + self.unacked;
@@ -109,7 +115,7 @@ impl Queue {
     pub fn deal(&mut self) -> Vec<MemberId> {
         let mut woken = Vec::new();
         while !self.ready.is_empty() {
-            let Some(id) = self.turns.pop_front() else { break };
+            let Some(id) = self.next_in_turn() else { break };
             let Some(member) = self.members.get_mut(&id) else { continue };
             let Some(message) = self.ready.pop_front() else { break };
             if member.seen == member.held.len() {
@@ -125,6 +131,17 @@ impl Queue {
             }
         }
         woken
+    }
+
+    fn next_in_turn(&mut self) -> Option<MemberId> {
+        match self.takers {
+            Takers::Many => self.turns.pop_front(),
+            Takers::OneAtATime => {
+                let first = *self.members.keys().next()?;
+                let at = self.turns.iter().position(|id| *id == first)?;
+                self.turns.remove(at)
+            }
+        }
     }
 
     /// What was dealt to a member and it has not seen yet.

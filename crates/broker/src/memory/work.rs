@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::Limits;
 use super::queue::{MemberId, Queue};
+use crate::takers::Takers;
 use crate::{BrokerError, Consumer, Counts, DeadLetter, Delivery, Letters, Name};
 
 pub(super) struct Lane {
@@ -18,7 +19,6 @@ pub(super) struct Lane {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     queue: Queue,
     bells: BTreeMap<MemberId, Arc<Notify>>,
@@ -36,7 +36,8 @@ impl State {
 
 impl Lane {
     pub fn new(name: &Name, limits: Limits) -> Arc<Self> {
-        Arc::new(Self { name: name.into(), limits, state: Mutex::default() })
+        let state = State { queue: Queue::of(Takers::of(name)), bells: BTreeMap::new() };
+        Arc::new(Self { name: name.into(), limits, state: Mutex::new(state) })
     }
 
     pub fn publish(&self, batch: Vec<Bytes>) -> Result<(), BrokerError> {

@@ -12,12 +12,14 @@
 //! | the way of checkers to every queue `results.monitors.…` | direct exchange `mutirao.outcomes` |
 //! | the way of managers to the queue `checks.http` | routing key `check.http` of the topic exchange `mutirao.checks` |
 //! | the mark of an installation | exchange `mutirao.installation`, its alternate exchange `mutirao.installation.<id>` |
+//! | writes of keys `kv.3` | quorum queue `mutirao.kv.3`, taken from by one at a time |
 //! | worker `w1` | user `mutirao.worker.w1` |
 
 use mutirao_core::check::{CHECKS, OUTCOMES};
 use mutirao_core::{Dice, InstallationId, WorkerId};
 
 use crate::memory::{check_name, refused};
+use crate::takers::Takers;
 use crate::{BrokerError, Name};
 
 pub const PREFIX_DEFAULT: &str = "mutirao.";
@@ -45,6 +47,7 @@ pub(super) struct Work {
     pub entrance: Option<String>,
     /// The topic exchange and the key by which managers reach it; `None` where they name it.
     pub topic: Option<(String, String)>,
+    pub takers: Takers,
 }
 
 impl Names {
@@ -67,7 +70,8 @@ impl Names {
             _ => name.starts_with(REPORTS).then(|| self.entrance()),
         };
         let topic = name.strip_prefix(CHECKS).map(|rest| (self.whole("checks"), format!("{CHECK}{rest}")));
-        Ok(Work { queue: self.whole(name), dead: format!("{}{name}{DEAD}", self.prefix), entrance, topic })
+        let (queue, dead) = (self.whole(name), format!("{}{name}{DEAD}", self.prefix));
+        Ok(Work { queue, dead, entrance, topic, takers: Takers::of(name) })
     }
 
     /// Any name with the prefix before it.
@@ -161,6 +165,15 @@ mod tests {
         assert_eq!(topic("checks.http"), Some(("mutirao.checks".into(), "check.http".into())));
         assert_eq!(topic("checks.http.00ff").unwrap().1, "check.http.00ff");
         assert_eq!((topic("tasks.checks"), topic("results.monitors.0")), (None, None));
+    }
+
+    #[test]
+    fn writes_of_keys_are_taken_in_their_order_and_nothing_else_has_to_be() {
+        let names = Names::new(PREFIX_DEFAULT).unwrap();
+        assert_eq!(names.work("kv.3").unwrap().takers, Takers::OneAtATime);
+        for others in ["tasks.kv", "kvx.0", "results.jobs.0"] {
+            assert_eq!(names.work(others).unwrap().takers, Takers::Many, "{others}");
+        }
     }
 
     #[test]

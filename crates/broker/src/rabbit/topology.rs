@@ -10,11 +10,15 @@ use super::denied::{Access, Asked};
 use super::line::{Line, Up};
 use super::names::Work;
 use super::trouble::{ACCESS_REFUSED, NOT_FOUND, Trouble, about, code, configuring, reading};
+use crate::takers::Takers;
 use crate::{Deletion, Limits};
 
 /// Times a message may come back unacknowledged before it counts as poison and goes to the dead letters. RabbitMQ 4 would
 /// choose the same by itself, RabbitMQ 3 no limit at all.
 const DELIVERIES_MAX: u32 = 20;
+/// The same where the message is the only copy of what somebody was promised: a server that restarts now and then while the
+/// database is away must not use it up.
+const DELIVERIES_OF_PROMISES_MAX: u32 = 10_000;
 /// Looking at a dead letter counts as a delivery, and looking must not remove it.
 const LOOKS_MAX: u32 = i32::MAX as u32;
 
@@ -35,16 +39,24 @@ fn table<const N: usize>(arguments: [(&str, AMQPValue); N]) -> FieldTable {
 }
 
 fn work_arguments(work: &Work, limits: &Limits) -> FieldTable {
-    table([
+    let (deliveries_max, one_at_a_time) = match work.takers {
+        Takers::Many => (DELIVERIES_MAX, None),
+        Takers::OneAtATime => (DELIVERIES_OF_PROMISES_MAX, Some(AMQPValue::Boolean(true))),
+    };
+    let mut arguments = table([
         ("x-queue-type", word("quorum")),
-        ("x-delivery-limit", number(DELIVERIES_MAX)),
+        ("x-delivery-limit", number(deliveries_max)),
         ("x-max-length", number(limits.queue_messages_max)),
         ("x-max-length-bytes", number(limits.queue_bytes_max)),
         ("x-overflow", word("reject-publish")),
         ("x-dead-letter-exchange", word("")),
         ("x-dead-letter-routing-key", word(&work.dead)),
         ("x-dead-letter-strategy", word("at-least-once")),
-    ])
+    ]);
+    if let Some(so) = one_at_a_time {
+        arguments.insert("x-single-active-consumer".into(), so);
+    }
+    arguments
 }
 
 fn dead_arguments(limits: &Limits) -> FieldTable {

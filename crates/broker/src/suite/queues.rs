@@ -51,6 +51,24 @@ pub async fn what_a_dropped_consumer_held_returns_in_order_and_marked(harness: &
     assert_eq!(again.iter().map(|d| d.redelivered).collect::<Vec<_>>(), [true, true, true, true, false]);
 }
 
+/// One consumer follows another while there is more to take: what the first had comes before what nobody had.
+pub async fn from_a_queue_in_order_one_takes_at_a_time(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    let queue = "kv.3";
+    let mut first = broker.consume(queue, 4).await.expect("consume");
+    broker.publish(queue, bodies(0..4)).await.expect("publish");
+    let held = take(&mut first, 4).await;
+    let mut second = broker.consume(queue, 4).await.expect("consume");
+    broker.publish(queue, bodies(4..6)).await.expect("publish");
+    assert!(not_yet(second.next()).await, "the first is still there");
+    first.ack_through(held[0].tag).await.expect("ack");
+    drop(first);
+    let mut got = take(&mut second, 4).await;
+    second.ack_through(got[3].tag).await.expect("ack");
+    got.extend(take(&mut second, 5 - got.len()).await);
+    assert_eq!(numbers(&got), [1, 2, 3, 4, 5]);
+}
+
 pub async fn ack_through_settles_everything_up_to_its_tag_and_nothing_after(harness: &dyn Harness) {
     let broker = harness.broker().await;
     broker.publish("q", bodies(0..5)).await.expect("publish");

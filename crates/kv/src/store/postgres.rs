@@ -9,8 +9,11 @@ use mutirao_shards::Fence;
 use mutirao_store::postgres::{Ask, Row, Transaction};
 use mutirao_store::{Migration, Postgres, StoreError};
 
-use super::{Applying, Found, Known, KvStore, Page, Past, Range, at_point, kind_of, number_of, places, value_of};
-use crate::fold::{Before, Entry, Event, Folded, Kind, expire, fold};
+use super::{
+    Applying, Found, Known, KvStore, Page, Past, Range, at_point, kind_of, number_of, places, taken_of, value_of,
+    without_parcel,
+};
+use crate::fold::{Before, Entry, Event, Folded, Kind, Taken, expire, fold};
 use crate::point::Point;
 use crate::write::{Key, Parcel, Place, Producer, Value, WriteId};
 
@@ -157,15 +160,10 @@ impl KvStore for PostgresKv {
     async fn known(&self, write: WriteId) -> Answer<Known> {
         let WriteId { shard, producer, number, index } = write;
         let connection = self.0.connection().await?;
-        let found = connection
-            .row(
-                "SELECT first, writes FROM kv_parcels WHERE shard = $1 AND producer = $2 AND number = $3",
-                &[&i64::from(shard.0), &(producer.0 as i64), &(number as i64)],
-            )
-            .await?;
-        let Some(row) = found else { return Ok(Known::No) };
-        let (first, writes) = (row.try_get::<_, i64>(0)? as u64, row.try_get::<_, i64>(1)?);
-        if i64::from(index) >= writes {
+        let Some((first, writes)) = parcel(&connection, shard, producer, number).await? else {
+            return Ok(without_parcel(number, numbers(&connection, shard, producer).await?));
+        };
+        if index >= writes {
             return Ok(Known::No);
         }
         let revision = first + u64::from(index);
@@ -183,6 +181,37 @@ impl KvStore for PostgresKv {
             Kind::Conflict => Known::Conflict,
             _ => Known::Applied { revision, latest },
         })
+    }
+
+    async fn introduce(&self, producer: Producer, now: Timestamp) -> Answer<()> {
+        let sql = "INSERT INTO kv_parcels (shard, producer, number, first, writes, at)
+                   SELECT shard, $2::bigint, 0, 0, 0, $3::bigint FROM generate_series(0, $1::bigint) AS shard";
+        let last = i64::from(crate::SHARDS) - 1;
+        self.0.connection().await?.run(sql, &[&last, &(producer.0 as i64), &now.0]).await?;
+        Ok(())
+    }
+
+    async fn heard(&self, shard: ShardId, producer: Producer) -> Answer<Option<u64>> {
+        let connection = self.0.connection().await?;
+        Ok(numbers(&connection, shard, producer).await?.map(|(_, last)| last))
+    }
+
+    async fn taken(&self, shard: ShardId, producer: Producer, number: u64) -> Answer<Option<Taken>> {
+        let connection = self.0.connection().await?;
+        let Some((first, writes)) = parcel(&connection, shard, producer, number).await? else { return Ok(None) };
+        let rows = connection
+            .rows(
+                "SELECT revision FROM kv_history WHERE shard = $1 AND revision BETWEEN $2 AND $3 AND kind = $4",
+                &[
+                    &i64::from(shard.0),
+                    &(first as i64),
+                    &((first + u64::from(writes)) as i64 - 1),
+                    &number_of(Kind::Conflict),
+                ],
+            )
+            .await?;
+        let conflicts = rows.iter().map(|row| Ok(row.try_get::<_, i64>(0)? as u64)).collect::<Answer<_>>()?;
+        Ok(Some(taken_of(producer, number, first, writes, &conflicts)))
     }
 
     async fn compact(&self, fence: Fence, before: Timestamp, rows: u32) -> Answer<u64> {
@@ -207,11 +236,11 @@ impl KvStore for PostgresKv {
             tx.run(deleted, &[&shard, &until]).await?;
             tx.run("UPDATE kv_shards SET compacted = $2 WHERE shard = $1", &[&shard, &until]).await?;
         }
-        // The last of each sender stays: its writes may still be on their way again.
+        // The last of each sender stays, since its writes may still be on their way again; and so does an introduction.
         gone += tx
             .run(
                 "DELETE FROM kv_parcels WHERE (shard, producer, number) IN
-                 (SELECT shard, producer, number FROM kv_parcels p WHERE shard = $1 AND at < $2
+                 (SELECT shard, producer, number FROM kv_parcels p WHERE shard = $1 AND at < $2 AND number > 0
                   AND number < (SELECT max(number) FROM kv_parcels WHERE shard = $1 AND producer = p.producer) LIMIT $3)",
                 &[&shard, &before.0, &rows],
             )
@@ -242,6 +271,22 @@ async fn ends(ask: &impl Ask, shard: ShardId) -> Answer<(u64, u64)> {
     let found = ask.row("SELECT revision, compacted FROM kv_shards WHERE shard = $1", &[&i64::from(shard.0)]).await?;
     let Some(row) = found else { return Ok((0, 0)) };
     Ok((row.try_get::<_, i64>(0)? as u64, row.try_get::<_, i64>(1)? as u64))
+}
+
+/// The first revision of a parcel, and how many writes it has.
+async fn parcel(ask: &impl Ask, shard: ShardId, producer: Producer, number: u64) -> Answer<Option<(u64, u32)>> {
+    let sql = "SELECT first, writes FROM kv_parcels WHERE shard = $1 AND producer = $2 AND number = $3";
+    let found = ask.row(sql, &[&i64::from(shard.0), &(producer.0 as i64), &(number as i64)]).await?;
+    let Some(row) = found else { return Ok(None) };
+    Ok(Some((row.try_get::<_, i64>(0)? as u64, row.try_get::<_, i64>(1)? as u32)))
+}
+
+/// The first and the last number of a sender.
+async fn numbers(ask: &impl Ask, shard: ShardId, producer: Producer) -> Answer<Option<(u64, u64)>> {
+    let sql = "SELECT min(number), max(number) FROM kv_parcels WHERE shard = $1 AND producer = $2";
+    let Some(row) = ask.row(sql, &[&i64::from(shard.0), &(producer.0 as i64)]).await? else { return Ok(None) };
+    let ends = row.try_get::<_, Option<i64>>(0)?.zip(row.try_get::<_, Option<i64>>(1)?);
+    Ok(ends.map(|(first, last)| (first as u64, last as u64)))
 }
 
 async fn heard(tx: &Transaction<'_>, shard: ShardId, parcels: &[Parcel]) -> Answer<HashMap<Producer, u64>> {

@@ -8,8 +8,11 @@ use mutirao_shards::Fence;
 use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
-use super::{Applying, Found, Known, KvStore, Page, Past, Range, at_point, kind_of, number_of, places, value_of};
-use crate::fold::{Before, Entry, Event, Folded, Kind, expire, fold};
+use super::{
+    Applying, Found, Known, KvStore, Page, Past, Range, at_point, kind_of, number_of, places, taken_of, value_of,
+    without_parcel,
+};
+use crate::fold::{Before, Entry, Event, Folded, Kind, Taken, expire, fold};
 use crate::point::Point;
 use crate::write::{Key, Parcel, Place, Producer, WriteId};
 
@@ -84,6 +87,24 @@ impl KvStore for SqliteKv {
 
     async fn known(&self, write: WriteId) -> Answer<Known> {
         self.0.read(move |db| known(db, &write)).await
+    }
+
+    async fn introduce(&self, producer: Producer, now: Timestamp) -> Answer<()> {
+        let work = move |db: &Connection| {
+            let mut row = db.prepare_cached(
+                "INSERT INTO kv_parcels (shard, producer, number, first, writes, at) VALUES (?1, ?2, 0, 0, 0, ?3)",
+            )?;
+            (0..crate::SHARDS).try_for_each(|shard| row.execute(params![shard, producer.0 as i64, now.0]).map(drop))
+        };
+        self.0.write(work).await
+    }
+
+    async fn heard(&self, shard: ShardId, producer: Producer) -> Answer<Option<u64>> {
+        self.0.read(move |db| Ok(numbers(db, shard, producer)?.map(|(_, last)| last))).await
+    }
+
+    async fn taken(&self, shard: ShardId, producer: Producer, number: u64) -> Answer<Option<Taken>> {
+        self.0.read(move |db| taken(db, shard, producer, number)).await
     }
 
     async fn compact(&self, fence: Fence, before: Timestamp, rows: u32) -> Answer<u64> {
@@ -253,13 +274,12 @@ fn past(db: &Connection, shard: ShardId, after: u64, rows: u32) -> Result<Past> 
 
 fn known(db: &Connection, write: &WriteId) -> Result<Known> {
     let WriteId { shard, producer, number, index } = write;
-    let found = db
-        .prepare_cached("SELECT first, writes FROM kv_parcels WHERE shard = ?1 AND producer = ?2 AND number = ?3")?
-        .query_row(params![shard.0, producer.0 as i64, *number as i64], |row| {
-            Ok((row.get::<_, i64>(0)? as u64, row.get::<_, u32>(1)?))
-        })
-        .optional()?;
-    let Some((first, _)) = found.filter(|(_, writes)| index < writes) else { return Ok(Known::No) };
+    let Some((first, writes)) = parcel(db, *shard, *producer, *number)? else {
+        return Ok(without_parcel(*number, numbers(db, *shard, *producer)?));
+    };
+    if *index >= writes {
+        return Ok(Known::No);
+    }
     let revision = first + u64::from(*index);
     let line = db
         .prepare_cached(
@@ -276,6 +296,40 @@ fn known(db: &Connection, write: &WriteId) -> Result<Known> {
         Some((Kind::Conflict, _)) => Known::Conflict,
         Some((_, latest)) => Known::Applied { revision, latest },
     })
+}
+
+/// The first revision of a parcel, and how many writes it has.
+fn parcel(db: &Connection, shard: ShardId, producer: Producer, number: u64) -> Result<Option<(u64, u32)>> {
+    db.prepare_cached("SELECT first, writes FROM kv_parcels WHERE shard = ?1 AND producer = ?2 AND number = ?3")?
+        .query_row(params![shard.0, producer.0 as i64, number as i64], |row| {
+            Ok((row.get::<_, i64>(0)? as u64, row.get::<_, u32>(1)?))
+        })
+        .optional()
+}
+
+/// The first and the last number of a sender.
+fn numbers(db: &Connection, shard: ShardId, producer: Producer) -> Result<Option<(u64, u64)>> {
+    db.prepare_cached("SELECT min(number), max(number) FROM kv_parcels WHERE shard = ?1 AND producer = ?2")?.query_row(
+        params![shard.0, producer.0 as i64],
+        |row| {
+            let ends = row.get::<_, Option<i64>>(0)?.zip(row.get::<_, Option<i64>>(1)?);
+            Ok(ends.map(|(first, last)| (first as u64, last as u64)))
+        },
+    )
+}
+
+fn taken(db: &Connection, shard: ShardId, producer: Producer, number: u64) -> Result<Option<Taken>> {
+    let Some((first, writes)) = parcel(db, shard, producer, number)? else { return Ok(None) };
+    let conflicts = db
+        .prepare_cached(
+            "SELECT revision FROM kv_history WHERE shard = ?1 AND revision BETWEEN ?2 AND ?3 AND kind = ?4",
+        )?
+        .query_map(
+            params![shard.0, first as i64, (first + u64::from(writes)) as i64 - 1, number_of(Kind::Conflict)],
+            |row| Ok(row.get::<_, i64>(0)? as u64),
+        )?
+        .collect::<Result<_>>()?;
+    Ok(Some(taken_of(producer, number, first, writes, &conflicts)))
 }
 
 fn compact(db: &Connection, fence: &Fence, before: Timestamp, rows: u32) -> Result<u64> {
@@ -298,11 +352,11 @@ fn compact(db: &Connection, fence: &Fence, before: Timestamp, rows: u32) -> Resu
             .execute(params![shard, until])?;
         db.prepare_cached("UPDATE kv_shards SET compacted = ?2 WHERE shard = ?1")?.execute(params![shard, until])?;
     }
-    // The last of each sender stays: its writes may still be on their way again.
+    // The last of each sender stays, since its writes may still be on their way again; and so does an introduction.
     gone += db
         .prepare_cached(
             "DELETE FROM kv_parcels WHERE (shard, producer, number) IN
-             (SELECT shard, producer, number FROM kv_parcels p WHERE shard = ?1 AND at < ?2
+             (SELECT shard, producer, number FROM kv_parcels p WHERE shard = ?1 AND at < ?2 AND number > 0
               AND number < (SELECT max(number) FROM kv_parcels WHERE shard = ?1 AND producer = p.producer) LIMIT ?3)",
         )?
         .execute(params![shard, before.0, rows])?;

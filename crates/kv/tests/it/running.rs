@@ -8,7 +8,7 @@ use bytes::Bytes;
 use mutirao_core::auth::{Principal, Role};
 use mutirao_core::{Dice, SystemClock};
 use mutirao_kv::service::{AtLeast, WriteState};
-use mutirao_kv::{Change, Condition, Kv, KvParts, Value};
+use mutirao_kv::{Change, Condition, Kv, KvParts, Path, Until, Value};
 use mutirao_shards::store as leases;
 use mutirao_shards::{MemberId, Terms};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,7 @@ async fn start(engine: &Engine) -> Kv {
     let parts = KvParts {
         leases: leases::open(&database, None).await.unwrap(),
         store: database,
+        path: Path::Commit,
         terms: Terms::alone(),
         member: MemberId::mint("test"),
         address: String::new(),
@@ -37,11 +38,11 @@ async fn start(engine: &Engine) -> Kv {
     Kv::start(parts).await.unwrap()
 }
 
-fn ana() -> Principal {
+pub fn ana() -> Principal {
     Principal { id: "t1".into(), name: "ana".into(), role: Role::Admin, namespace: "default".into() }
 }
 
-fn text(text: &str) -> Change {
+pub fn text(text: &str) -> Change {
     let value = Value::new(Bytes::copy_from_slice(text.as_bytes()), None).unwrap();
     Change::Put { value, lasts: None }
 }
@@ -60,7 +61,8 @@ async fn concurrent_writers_get_one_revision_each_and_the_last_of_them_stays(eng
             for n in 0..25 {
                 let key = format!("k{}", n % 3);
                 let told = format!("{writer}-{n}");
-                let view = kv.write(&ana(), key.parse().unwrap(), text(&told), Condition::None).await.unwrap();
+                let view =
+                    kv.write(&ana(), key.parse().unwrap(), text(&told), Condition::None, Until::Durable).await.unwrap();
                 assert_eq!(view.state, WriteState::Applied);
                 seen.push((key, view.revision.unwrap(), told, view.write));
             }
@@ -94,7 +96,7 @@ async fn concurrent_writers_get_one_revision_each_and_the_last_of_them_stays(eng
 
 async fn counting_by_condition_loses_no_step(engine: &Engine) {
     let kv = start(engine).await;
-    kv.write(&ana(), "n".parse().unwrap(), text("0"), Condition::Absent).await.unwrap();
+    kv.write(&ana(), "n".parse().unwrap(), text("0"), Condition::Absent, Until::Durable).await.unwrap();
     let counters = (0..4).map(|_| {
         let kv = kv.clone();
         tokio::spawn(async move {
@@ -105,7 +107,7 @@ async fn counting_by_condition_loses_no_step(engine: &Engine) {
                     let (now, entry) = kv.read(&ana(), key(), AtLeast::default(), Duration::ZERO).await.unwrap();
                     let n: u32 = std::str::from_utf8(&now.bytes).unwrap().parse().unwrap();
                     let step = text(&(n + 1).to_string());
-                    match kv.write(&ana(), key(), step, Condition::At(entry.revision)).await {
+                    match kv.write(&ana(), key(), step, Condition::At(entry.revision), Until::Durable).await {
                         Ok(_) => break,
                         Err(problem) => assert_eq!(problem.status, 412),
                     }
@@ -126,14 +128,17 @@ async fn what_was_answered_is_there_after_the_manager_is_gone(engine: &Engine) {
     let kv = start(engine).await;
     let mut revisions = Vec::new();
     for n in 0..20 {
-        let view = kv.write(&ana(), "a".parse().unwrap(), text(&n.to_string()), Condition::None).await.unwrap();
+        let view = kv
+            .write(&ana(), "a".parse().unwrap(), text(&n.to_string()), Condition::None, Until::Durable)
+            .await
+            .unwrap();
         revisions.push(view.revision.unwrap());
     }
     kv.stop().await;
     drop(kv);
     let kv = start(engine).await;
     assert_eq!(value(&kv, "a").await, "19");
-    let view = kv.write(&ana(), "a".parse().unwrap(), text("20"), Condition::None).await.unwrap();
+    let view = kv.write(&ana(), "a".parse().unwrap(), text("20"), Condition::None, Until::Durable).await.unwrap();
     assert!(view.revision.unwrap() > *revisions.last().unwrap(), "a key's revision only grows");
     let page = kv.list(&ana(), String::new(), None, 10).await.unwrap();
     assert_eq!((page.entries.len(), page.next.is_none()), (1, true));

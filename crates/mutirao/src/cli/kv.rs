@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use clap::{Args, Subcommand};
 use mutirao_client::Client;
-use mutirao_client::kv::{OnlyIf, Seen};
+use mutirao_client::kv::{OnlyIf, Seen, Until};
 use mutirao_core::{Clock, SystemClock};
 use mutirao_kv::service::{WriteState, WriteView};
 use mutirao_kv::view::{EntriesView, EntryView};
@@ -125,8 +125,9 @@ pub async fn run(globals: &Globals, args: KvArgs) -> Result<(), Failure> {
     match args.verb {
         Verb::Put { key, value, file, content_type, ttl, only } => {
             let value = read_value(value, file)?;
-            let view: WriteView =
-                client.put_entry(&key, value, content_type.as_deref(), ttl.as_deref(), only.if_()).await?;
+            let (content_type, ttl) = (content_type.as_deref(), ttl.as_deref());
+            // Whoever types the next command expects it to see this one.
+            let view: WriteView = client.put_entry(&key, value, content_type, ttl, only.if_(), Until::Applied).await?;
             out.answer(&view, |view| format!("{key} is kept, {}", how(view)))
         }
         Verb::Get { key, min_rev, write, wait } => {
@@ -139,7 +140,7 @@ pub async fn run(globals: &Globals, args: KvArgs) -> Result<(), Failure> {
             }
         }
         Verb::Del { key, only } => {
-            let view: WriteView = client.delete_entry(&key, only.if_()).await?;
+            let view: WriteView = client.delete_entry(&key, only.if_(), Until::Applied).await?;
             out.answer(&view, |view| format!("{key} is gone, {}", how(view)))
         }
         Verb::List { prefix, values } => {

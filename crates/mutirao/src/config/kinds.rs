@@ -40,7 +40,7 @@ macro_rules! kind {
 kind! {
     Folder = "folder", File = "file", Count = "count", Many = "count", Level = "level",
     Names = "names", LogFormat = "format", WorkerWay = "way", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url", Share = "share",
-    Labels = "labels", InLayer = "layer", Leave = "leave", OwnChecker = "inside|none", Crew = "least..most",
+    Labels = "labels", InLayer = "layer", Leave = "leave", OwnChecker = "inside|none", Crew = "least..most", Switch = "on|off",
 }
 
 /// A path.
@@ -219,6 +219,25 @@ impl FromStr for Leave {
             "refused" => Ok(Self::Refused),
             "allowed" => Ok(Self::Allowed),
             _ => Err(format!("\"{text}\" is neither: choose refused or allowed")),
+        }
+    }
+}
+
+/// Whether something is there at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+impl FromStr for Switch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "on" => Ok(Self::On),
+            "off" => Ok(Self::Off),
+            _ => Err(format!("\"{text}\" is neither: choose on or off")),
         }
     }
 }

@@ -7,7 +7,7 @@ use mutirao_core::quantity::{Bytes, Cpus, Span};
 
 use super::kinds::{
     Auto, BrokerUrl, Count, Crew, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Leave, Level, LogFormat,
-    ManagementUrl, Many, Maybe, Names, OwnChecker, Secret, ServerUrl, Share, WorkerWay,
+    ManagementUrl, Many, Maybe, Names, OwnChecker, Secret, ServerUrl, Share, Switch, WorkerWay,
 };
 use super::{ConfigError, Values};
 
@@ -141,6 +141,12 @@ settings! {
     "elastic.key_age" => elastic_key_age: Span = "30days";
     /// How long kv remembers what its keys were: whoever lists or watches may be that far behind.
     "kv.keep" => kv_keep: Span = "1day";
+    /// Writes of keys that may be on their way from one manager to one shard, of which there are 16, where RabbitMQ carries
+    /// them; past it, writing is refused until some are applied.
+    "kv.backlog_max" => kv_backlog_max: Many = "100000";
+    /// Whether the API has the routes /api of the store that kv takes the place of. They ask nobody who it is: switch them on
+    /// only where everybody who reaches the API may read and write every key of the default namespace.
+    "kv.legacy_routes" => kv_legacy_routes: Switch = "off";
     /// How long the outcomes of monitors are kept, and what is left of monitors that were removed.
     "monitors.keep" => monitors_keep: Span = "30days";
     /// Whether monitors may probe link-local addresses and the metadata services of clouds, which hand out credentials.

@@ -110,3 +110,32 @@ fn what_was_exported_can_be_imported_elsewhere() {
     let said = Said::from(other.cli(&["kv", "import", "/nonexistent"]));
     assert!(said.code != Some(0) && said.err.contains("cannot be read"), "{said:?}");
 }
+
+#[test]
+fn the_routes_of_the_original_are_there_when_they_are_switched_on_and_ask_nobody_who_it_is() {
+    let ask = |up: &Installation, line: &str, body: &str| {
+        let headers = [("Content-Type", "application/json")];
+        mutirao_testkit::http::request(up.address(), line, &headers, body.as_bytes()).unwrap()
+    };
+    let closed = Installation::setup().workers(0).start();
+    assert_eq!(ask(&closed, "PUT /api", r#"{"key": "a", "value": "1"}"#).status, 404, "off unless somebody says so");
+
+    let up = Installation::setup().workers(0).set("kv.legacy_routes", "on").start();
+    assert_eq!(json(&ask(&up, "GET /api/all", "").text()), serde_json::json!([]));
+    for (key, value) in [("b", "2"), ("a", "olá \\\"1\\\""), ("c", "3")] {
+        let kept = ask(&up, "PUT /api", &format!(r#"{{"key": "{key}", "value": "{value}"}}"#));
+        assert_eq!((kept.status, kept.text().as_str()), (200, r#"{"status":"queued"}"#));
+    }
+    assert_eq!(json(&ask(&up, "GET /api?key=a", "").text())["value"], "olá \"1\"");
+    assert_eq!(up.ok(&["kv", "get", "b"]), "2", "it is the same store");
+    assert_eq!(ask(&up, "DELETE /api?key=b", "").text(), r#"{"status":"queued"}"#);
+    assert_eq!(ask(&up, "GET /api?key=b", "").status, 404);
+    let all = json(&ask(&up, "GET /api/all", "").text());
+    let keys: Vec<&str> = all.as_array().unwrap().iter().map(|pair| pair["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["a", "c"]);
+    for (line, body) in [("PUT /api", "rubbish"), ("PUT /api", r#"{"key": "", "value": ""}"#), ("GET /api", "")] {
+        let status = ask(&up, line, body).status;
+        assert!((400..500).contains(&status), "{line} {body}: {status}");
+    }
+    assert_eq!(ask(&up, "GET /v1/kv/a", "").status, 401, "everything else asks as before");
+}

@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mutirao_client::Client;
-use mutirao_client::kv::Read;
+use mutirao_client::kv::{Read, Until};
 use mutirao_core::{Clock, SystemClock};
 use mutirao_kv::view::{EntriesView, EntryView, Operated, Operation};
 use serde_json::json;
@@ -95,7 +95,9 @@ async fn send(client: &Client, operations: Vec<Operation>, done: u64) -> Result<
     if operations.is_empty() {
         return Ok(0);
     }
-    let told: Vec<Operated> = client.write_entries(&json!({ "operations": operations })).await?;
+    // As fast as they are applied, so that they never pile up.
+    let batch = json!({ "operations": operations });
+    let told: Vec<Operated> = client.write_entries(&batch, Until::Applied).await?;
     for (operation, told) in operations.iter().zip(&told) {
         if let Operated::Refused { problem } = told {
             let more = format!("{done} before it, and others beside it, were written");

@@ -1,13 +1,15 @@
 //! kill -9 of the manager while many write: what was answered is there, in the order in which it was answered, and a watcher
 //! that begins before it all is told of it once.
 
+mod queued;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mutirao_client::kv::{OnlyIf, Seen};
+use mutirao_client::kv::{OnlyIf, Seen, Until};
 use mutirao_client::{Client, Credentials};
 use mutirao_core::{Clock, SystemClock};
 use mutirao_kv::service::WriteView;
@@ -30,7 +32,10 @@ async fn writes(client: Client, writer: usize, over: Arc<AtomicBool>, count: Arc
         if over.load(Ordering::Relaxed) {
             break;
         }
-        match client.put_entry::<WriteView>(&key, n.to_string().into(), None, None, OnlyIf::Always).await {
+        match client
+            .put_entry::<WriteView>(&key, n.to_string().into(), None, None, OnlyIf::Always, Until::Durable)
+            .await
+        {
             Ok(view) => {
                 answered.push((n, view.revision.unwrap()));
                 count.fetch_add(1, Ordering::Relaxed);

@@ -1,0 +1,203 @@
+//! Writes from a queue: parcels in their order, as many as there are at once, each acknowledged when what came of it is
+//! committed. A parcel that comes again, because its acknowledgement got lost or the shard changed hands, is passed over by
+//! the store.
+//!
+//! Nobody waits here, so a store that is away is tried for ever: what was confirmed to somebody stays in the queue until it is
+//! written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mutirao_broker::{BrokerError, Consumer, Delivery, Shared as Broker};
+use mutirao_core::meters::DEAD_LETTERS_MADE;
+use mutirao_store::StoreError;
+
+use super::{Applied, Applier, BATCH_BYTES_MAX, BATCH_WRITES_MAX, Go, LOOK, PAUSE};
+use crate::outbox::{Outbox, queue_of};
+use crate::wire;
+use crate::write::{Parcel, Write};
+
+/// Parcels that may be here and not acknowledged.
+const CREDIT: u32 = 32;
+/// Between two tries to take from a queue that refuses.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+/// How often a parcel is tried that the store refuses for itself, before it goes to the dead letters.
+const TRIES_MAX: u32 = 20;
+
+pub(super) struct Queued {
+    applier: Applier,
+    broker: Broker,
+    outbox: Arc<Outbox>,
+}
+
+/// A parcel and the delivery that brought it.
+struct Brought {
+    tag: u64,
+    parcel: Parcel,
+}
+
+impl Queued {
+    pub fn new(applier: Applier, broker: Broker, outbox: Arc<Outbox>) -> Self {
+        Self { applier, broker, outbox }
+    }
+
+    /// Until the shard is another's. What is not acknowledged by then goes back to the queue, in its place.
+    pub async fn run(mut self) {
+        while let Some(mut consumer) = self.attach().await {
+            let ended = self.take_from(consumer.as_mut()).await;
+            let Err(error) = ended else { return };
+            tracing::warn!(%error, shard = self.applier.fence.shard.0, "writes cannot be taken from their queue");
+            self.applier.bench.clock.sleep(REFUSED_PAUSE).await;
+        }
+    }
+
+    /// None when the shard went first.
+    async fn attach(&self) -> Option<Box<dyn Consumer>> {
+        let queue = queue_of(self.applier.fence.shard);
+        let clock = &self.applier.bench.clock;
+        while self.applier.stays() {
+            let mut attaching = std::pin::pin!(self.broker.consume(&queue, CREDIT));
+            let refused = loop {
+                tokio::select! {
+                    attached = &mut attaching => match attached {
+                        Ok(consumer) => return Some(consumer),
+                        Err(error) => break error,
+                    },
+                    // A broker that is away is waited for, but not longer than the shard is ours.
+                    () = clock.sleep(LOOK) => if !self.applier.stays() { return None },
+                }
+            };
+            tracing::warn!(error = %refused, queue, "writes cannot be taken from their queue");
+            clock.sleep(REFUSED_PAUSE).await;
+        }
+        None
+    }
+
+    /// `Ok` when the shard is another's.
+    async fn take_from(&mut self, consumer: &mut dyn Consumer) -> Result<(), BrokerError> {
+        let clock = self.applier.bench.clock.clone();
+        while self.applier.stays() {
+            let brought = tokio::select! {
+                biased;
+                brought = consumer.next() => brought?,
+                () = clock.sleep(self.applier.nap(clock.now())) => Vec::new(),
+            };
+            let parcels = self.read(brought, consumer).await?;
+            for batch in batches(parcels) {
+                if let Go::Away = self.settle(batch, consumer).await? {
+                    return Ok(());
+                }
+            }
+            if let Go::Away = self.applier.tidy().await {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// What cannot be read goes to the dead letters, with the reason, and holds up nobody.
+    async fn read(&self, brought: Vec<Delivery>, consumer: &mut dyn Consumer) -> Result<Vec<Brought>, BrokerError> {
+        let mut parcels = Vec::new();
+        for Delivery { tag, body, .. } in brought {
+            match self.decode(&body) {
+                Ok(parcel) => parcels.push(Brought { tag, parcel }),
+                Err(unreadable) => bury(consumer, tag, "unreadable", &unreadable.to_string()).await?,
+            }
+        }
+        Ok(parcels)
+    }
+
+    fn decode(&self, body: &Bytes) -> Result<Parcel, wire::Unreadable> {
+        wire::decode(body, self.applier.fence.shard)
+    }
+
+    async fn settle(&mut self, batch: Vec<Brought>, consumer: &mut dyn Consumer) -> Result<Go, BrokerError> {
+        let Some(last) = batch.last().map(|brought| brought.tag) else { return Ok(Go::On) };
+        let parcels: Vec<Parcel> = batch.iter().map(|brought| brought.parcel.clone()).collect();
+        match self.try_on(parcels).await {
+            Tried::Done => consumer.ack_through(last).await?,
+            Tried::Away => return Ok(Go::Away),
+            Tried::Refused(error) if batch.len() == 1 => {
+                tracing::error!(%error, "the store refuses a parcel of writes; it goes to the dead letters");
+                bury(consumer, last, "rejected", &format!("the store refuses it: {error}")).await?;
+            }
+            // One of them spoils it for the others.
+            Tried::Refused(_) => {
+                for alone in batch {
+                    if let Go::Away = Box::pin(self.settle(vec![alone], consumer)).await? {
+                        return Ok(Go::Away);
+                    }
+                }
+            }
+        }
+        Ok(Go::On)
+    }
+
+    /// Applies it, however long the store is away.
+    async fn try_on(&mut self, parcels: Vec<Parcel>) -> Tried {
+        let mut refusals = 0;
+        loop {
+            let error = match self.applier.apply(parcels.clone()).await {
+                Ok(Applied::Done(taken)) => {
+                    self.outbox.heard(self.applier.fence.shard, &taken);
+                    return Tried::Done;
+                }
+                Ok(Applied::Fenced) | Err(StoreError::Closed) => return Tried::Away,
+                Err(error) => error,
+            };
+            tracing::debug!(%error, "a batch of writes is tried again");
+            if !passes(&error) {
+                refusals += 1;
+            }
+            if refusals >= if parcels.len() == 1 { TRIES_MAX } else { 1 } {
+                return Tried::Refused(error);
+            }
+            self.applier.bench.clock.sleep(PAUSE).await;
+            if !self.applier.stays() {
+                return Tried::Away;
+            }
+        }
+    }
+}
+
+enum Tried {
+    Done,
+    Away,
+    Refused(StoreError),
+}
+
+/// Whether it is the store's own trouble, which says nothing about what it was given.
+fn passes(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Unreachable { .. } | StoreError::Locked | StoreError::Busy { .. } | StoreError::DiskFull { .. }
+    )
+}
+
+async fn bury(consumer: &mut dyn Consumer, tag: u64, what: &'static str, reason: &str) -> Result<(), BrokerError> {
+    metrics::counter!(DEAD_LETTERS_MADE, "reason" => what).increment(1);
+    consumer.reject(tag, reason).await
+}
+
+/// In order, each as large as one transaction may be.
+fn batches(parcels: Vec<Brought>) -> Vec<Vec<Brought>> {
+    let mut batches: Vec<Vec<Brought>> = Vec::new();
+    let (mut writes, mut bytes) = (0, 0);
+    for brought in parcels {
+        let more = brought.parcel.writes.len();
+        let heavier: usize = brought.parcel.writes.iter().map(Write::bytes).sum();
+        let fits = writes + more <= BATCH_WRITES_MAX && bytes + heavier <= BATCH_BYTES_MAX;
+        match batches.last_mut().filter(|_| fits) {
+            Some(batch) => {
+                batch.push(brought);
+                (writes, bytes) = (writes + more, bytes + heavier);
+            }
+            None => {
+                batches.push(vec![brought]);
+                (writes, bytes) = (more, heavier);
+            }
+        }
+    }
+    batches
+}

@@ -1,0 +1,79 @@
+//! Where writes are handed in, and what their givers are told. Two ways lead from there to the store:
+//!
+//! - [`direct`](crate::applier::direct): the applier of this process commits them, and that is what makes them durable. For an
+//!   installation of one manager, whose broker dies with it.
+//! - [`outbox`](crate::outbox): a queue at RabbitMQ confirms them, and that is what makes them durable; whichever manager owns
+//!   their shard applies them from there. So any manager takes any write.
+
+use std::sync::Arc;
+
+use mutirao_store::StoreError;
+use tokio::sync::oneshot;
+
+use crate::fold::Fate;
+use crate::write::{Write, WriteId};
+
+/// What its giver waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    Durable,
+    Applied,
+}
+
+/// What becomes of a write that was given.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// Durable; applied soon.
+    Queued {
+        id: WriteId,
+    },
+    Settled {
+        id: WriteId,
+        fate: Fate,
+    },
+    /// Its condition did not hold; what was there then is not known.
+    Unfit,
+    /// The shard was taken away first: nothing of it was written, unless the store said so to nobody.
+    Lost,
+    /// Whoever applies broke; whether it was written is not known.
+    Broken,
+    /// The store does not answer; whether it was written is not known.
+    Unknown {
+        id: WriteId,
+        why: String,
+    },
+    /// The queue has not confirmed it; whether it will be written is not known.
+    Unconfirmed {
+        id: WriteId,
+        why: String,
+    },
+    /// The queue takes no more.
+    Full,
+    /// The store refuses; nothing was written.
+    Refused(Arc<StoreError>),
+    /// The queue refuses; nothing was written.
+    RefusedByBroker(String),
+}
+
+/// Why a write was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotTaken {
+    /// Too many wait.
+    Full,
+    /// This process does not own the shard now.
+    NotHere,
+}
+
+/// What the giver of a write holds.
+pub struct Receipt {
+    /// Said once it is durable.
+    pub durable: oneshot::Receiver<Answer>,
+    /// Said once it is applied; none where that is the same, or was not asked for.
+    pub applied: Option<oneshot::Receiver<Answer>>,
+}
+
+/// One way to the store.
+pub trait Intake: Send + Sync + 'static {
+    /// Takes a write; those of one key are applied in the order in which they were taken here.
+    fn give(&self, write: Write, until: Until) -> Result<Receipt, NotTaken>;
+}

@@ -1,0 +1,277 @@
+//! Writes on their way to whoever applies them, through a queue of each shard at RabbitMQ. Those that arrive while a parcel is
+//! being confirmed wait and share the next: one message, one confirm.
+//!
+//! Of one outbox one parcel is on its way to a queue at a time. So their numbers grow in the queue, whatever is sent again, and
+//! the last number that was applied says which have been.
+//!
+//! What was not confirmed in time is given up, and never sent again: a write that comes hours late, when its giver has long
+//! made another, would bring an old value back.
+
+mod book;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mutirao_broker::{BrokerError, Shared as Broker};
+use mutirao_core::clock::ClockExt;
+use mutirao_core::{Clock, ShardId};
+use mutirao_shards::Shards;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use crate::fold::{Fate, Taken};
+use crate::intake::{Answer, Intake, NotTaken, Receipt, Until};
+use crate::store::Shared as Store;
+use crate::write::{Parcel, Producer, Write, WriteId};
+use crate::{SHARDS, meters, wire};
+use book::{Book, Bound, Waiter};
+
+/// Writes that wait to be sent to one shard; whoever comes then is asked to come again.
+const WAITING_MAX: usize = 4_096;
+/// Bytes after which a parcel takes no more.
+const PARCEL_BYTES: usize = 512 << 10;
+/// Bytes that may be under way to one shard.
+const BACKLOG_BYTES_MAX: usize = 64 << 20;
+/// How long a queue may take to confirm.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(10);
+/// How often it is looked whether what another manager applies has been, while somebody waits for it and otherwise.
+const LOOK_AWAITED: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(250);
+/// After this long without anything being applied, a full backlog lets one parcel through.
+const STUCK: Duration = Duration::from_secs(15);
+
+/// The queue of a shard's writes.
+pub fn queue_of(shard: ShardId) -> String {
+    format!("kv.{}", shard.0)
+}
+
+pub struct OutboxParts {
+    pub broker: Broker,
+    pub store: Store,
+    pub clock: Arc<dyn Clock>,
+    /// Of this life of this process.
+    pub producer: Producer,
+    /// Writes that may be under way to one shard.
+    pub backlog_max: usize,
+    pub shards: Shards,
+}
+
+struct Given {
+    write: Write,
+    durable: oneshot::Sender<Answer>,
+    applied: Option<oneshot::Sender<Answer>>,
+}
+
+/// One shard's.
+struct Lane {
+    inbox: mpsc::Sender<Given>,
+    book: Mutex<Book>,
+    /// Rung when there is something to follow.
+    bell: Notify,
+}
+
+pub struct Outbox {
+    lanes: Vec<Lane>,
+    broker: Broker,
+    store: Store,
+    clock: Arc<dyn Clock>,
+    producer: Producer,
+    bound: Bound,
+    shards: Shards,
+}
+
+impl Outbox {
+    /// Sends and follows for as long as the tasks live.
+    pub fn start(parts: OutboxParts, tasks: &mut JoinSet<()>) -> Arc<Self> {
+        let OutboxParts { broker, store, clock, producer, backlog_max, shards } = parts;
+        let (lanes, inboxes): (Vec<Lane>, Vec<_>) = (0..SHARDS)
+            .map(|_| {
+                let (inbox, given) = mpsc::channel(WAITING_MAX);
+                (Lane { inbox, book: Mutex::default(), bell: Notify::new() }, given)
+            })
+            .unzip();
+        let bound = Bound { writes: backlog_max, bytes: BACKLOG_BYTES_MAX };
+        let outbox = Arc::new(Self { lanes, broker, store, clock, producer, bound, shards });
+        for (shard, given) in (0..SHARDS).map(ShardId).zip(inboxes) {
+            tasks.spawn(send(outbox.clone(), shard, given));
+            tasks.spawn(follow(outbox.clone(), shard));
+        }
+        outbox
+    }
+
+    fn lane(&self, shard: ShardId) -> &Lane {
+        &self.lanes[shard.0 as usize]
+    }
+
+    /// These were applied by this very process.
+    pub fn heard(&self, shard: ShardId, taken: &[Taken]) {
+        for taken in taken.iter().filter(|taken| taken.producer == self.producer) {
+            let waiters = self.lane(shard).book.lock().waiters_of(taken.number);
+            for (index, waiter) in waiters {
+                let id = self.id(shard, taken.number, index);
+                let fate = taken.fates.get(index as usize).copied();
+                // Whoever asked may have gone.
+                let _ = waiter.send(fate.map_or(Answer::Broken, |fate| Answer::Settled { id, fate }));
+            }
+            self.reach(shard, taken.number);
+        }
+    }
+
+    fn reach(&self, shard: ShardId, number: u64) {
+        let gone = self.lane(shard).book.lock().reach(number, self.clock.monotonic());
+        meters::backlog(-(gone as f64));
+    }
+
+    fn id(&self, shard: ShardId, number: u64, index: u32) -> WriteId {
+        WriteId { shard, producer: self.producer, number, index }
+    }
+}
+
+impl Intake for Outbox {
+    fn give(&self, write: Write, until: Until) -> Result<Receipt, NotTaken> {
+        let lane = self.lane(write.place.shard());
+        let now = self.clock.monotonic();
+        if lane.book.lock().is_full(self.bound, now, STUCK) {
+            return Err(NotTaken::Full);
+        }
+        let (durable, durably) = oneshot::channel();
+        let (applied, applying) = match until {
+            Until::Durable => (None, None),
+            Until::Applied => {
+                let (tell, told) = oneshot::channel();
+                (Some(tell), Some(told))
+            }
+        };
+        lane.inbox.try_send(Given { write, durable, applied }).map_err(|_| NotTaken::Full)?;
+        Ok(Receipt { durable: durably, applied: applying })
+    }
+}
+
+async fn send(outbox: Arc<Outbox>, shard: ShardId, mut given: mpsc::Receiver<Given>) {
+    let mut number = 0;
+    while let Some(first) = given.recv().await {
+        let mut batch = vec![first];
+        fill(&mut batch, &mut given);
+        // Who has given up waiting was told that it is not known; better that it is not made.
+        batch.retain(|given| !given.durable.is_closed());
+        if batch.is_empty() {
+            continue;
+        }
+        number += 1;
+        outbox.send_one(shard, number, batch).await;
+    }
+}
+
+/// Takes what waits already, as much as goes into one parcel.
+fn fill(batch: &mut Vec<Given>, given: &mut mpsc::Receiver<Given>) {
+    let mut bytes: usize = batch.iter().map(|given| given.write.bytes()).sum();
+    while batch.len() < wire::PARCEL_WRITES_MAX && bytes < PARCEL_BYTES {
+        let Ok(next) = given.try_recv() else { return };
+        bytes += next.write.bytes();
+        batch.push(next);
+    }
+}
+
+impl Outbox {
+    async fn send_one(&self, shard: ShardId, number: u64, batch: Vec<Given>) {
+        let lane = self.lane(shard);
+        let (mut writes, mut durable, mut waiters): (Vec<Write>, Vec<_>, Vec<Waiter>) = Default::default();
+        for (index, given) in batch.into_iter().enumerate() {
+            writes.push(given.write);
+            durable.push(given.durable);
+            waiters.extend(given.applied.map(|applied| (index as u32, applied)));
+        }
+        let many = writes.len();
+        let body = wire::encode(&Parcel { producer: self.producer, number, writes });
+        {
+            let (mut book, now) = (lane.book.lock(), self.clock.monotonic());
+            book.note_probe_if_full(self.bound, now);
+            book.begin(number, many, body.len(), waiters, now);
+        }
+        meters::backlog(many as f64);
+        lane.bell.notify_one();
+        let answer = self.publish(shard, number, body).await;
+        if let Answer::Queued { .. } = answer {
+            meters::accepted(many);
+            meters::confirmed_parcel();
+        } else {
+            let gone = lane.book.lock().abandon(number);
+            meters::backlog(-(gone as f64));
+        }
+        for (index, durable) in durable.into_iter().enumerate() {
+            let _ = durable.send(of_write(answer.clone(), index as u32));
+        }
+    }
+
+    async fn publish(&self, shard: ShardId, number: u64, body: Bytes) -> Answer {
+        let (id, queue) = (self.id(shard, number, 0), queue_of(shard));
+        match self.clock.timeout(CONFIRM_WITHIN, self.broker.publish(&queue, vec![body])).await {
+            Ok(Ok(())) => Answer::Queued { id },
+            Ok(Err(BrokerError::Full { .. })) => Answer::Full,
+            Ok(Err(error @ (BrokerError::Refused { .. } | BrokerError::TooLarge { .. }))) => {
+                Answer::RefusedByBroker(error.to_string())
+            }
+            Ok(Err(error)) => Answer::Unconfirmed { id, why: error.to_string() },
+            Err(_) => Answer::Unconfirmed { id, why: "it has not confirmed in time".into() },
+        }
+    }
+}
+
+/// Each write has a name of its own.
+fn of_write(answer: Answer, index: u32) -> Answer {
+    match answer {
+        Answer::Queued { id } => Answer::Queued { id: WriteId { index, ..id } },
+        Answer::Unconfirmed { id, why } => Answer::Unconfirmed { id: WriteId { index, ..id }, why },
+        same => same,
+    }
+}
+
+/// Looks what has been applied of what this outbox sent: another manager applies it, and tells nobody here.
+async fn follow(outbox: Arc<Outbox>, shard: ShardId) {
+    let lane = outbox.lane(shard);
+    loop {
+        if lane.book.lock().is_empty() {
+            lane.bell.notified().await;
+        }
+        // Whoever applies in this process says so itself; then this is for what its predecessor applied.
+        let here = outbox.shards.tenure(shard).is_some();
+        let a_while = if lane.book.lock().is_awaited() && !here { LOOK_AWAITED } else { LOOK };
+        tokio::select! {
+            // Somebody may wait from now on.
+            () = lane.bell.notified(), if a_while == LOOK && !here => continue,
+            () = outbox.clock.sleep(a_while) => {}
+        }
+        if lane.book.lock().is_empty() {
+            continue;
+        }
+        if let Err(error) = outbox.look(shard).await {
+            tracing::debug!(%error, "what was applied is not known for now");
+            outbox.clock.sleep(LOOK).await;
+        }
+    }
+}
+
+impl Outbox {
+    async fn look(&self, shard: ShardId) -> Result<(), mutirao_store::StoreError> {
+        let Some(last) = self.store.heard(shard, self.producer).await? else { return Ok(()) };
+        let awaited = self.lane(shard).book.lock().awaited_through(last);
+        for number in awaited {
+            let taken = self.store.taken(shard, self.producer, number).await?;
+            let waiters = self.lane(shard).book.lock().waiters_of(number);
+            for (index, waiter) in waiters {
+                let id = self.id(shard, number, index);
+                let fate = taken.as_ref().and_then(|taken| taken.fates.get(index as usize).copied());
+                let _ = waiter.send(match fate {
+                    Some(fate @ Fate::Applied { .. }) => Answer::Settled { id, fate },
+                    Some(Fate::Conflict { .. }) => Answer::Unfit,
+                    // A later one was applied and this one was not: it is with the dead letters.
+                    None => Answer::Broken,
+                });
+            }
+        }
+        self.reach(shard, last);
+        Ok(())
+    }
+}
