@@ -225,11 +225,12 @@ mod tests {
     fn what_no_client_could_have_asked_for_is_refused() {
         let parcel = |line: &str| head(&format!(r#"{{"v": 1, "producer": 1, "number": 1, "writes": [{line}]}}"#));
         assert!(parcel(r#"{"namespace": "default", "key": "a"}"#).is_ok());
+        let elsewhere = (0..).map(|n| format!("k{n}")).find(|key| place(key).shard() != place("a").shard()).unwrap();
         for bad in [
             "",
             r#"{"namespace": "default", "key": ""}"#,
             r#"{"namespace": "a/b", "key": "a"}"#,
-            r#"{"namespace": "default", "key": "of another shard"}"#,
+            &format!(r#"{{"namespace": "default", "key": "{elsewhere}"}}"#),
             r#"{"namespace": "default", "key": "a", "put": {"bytes": 1, "content_type": ""}}"#,
             r#"{"namespace": "default", "key": "a", "put": {"bytes": 0, "content_type": "a\u0000"}}"#,
         ] {

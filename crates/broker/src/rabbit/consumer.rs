@@ -1,7 +1,9 @@
 //! Taking from a work queue. Behind each consumer runs a task with a channel of its own: it receives, and after a loss
 //! attaches again. What the user holds is a window on its inbox.
 //!
-//! A channel is the unit that RabbitMQ takes messages back from, so dropping the consumer closes its channel.
+//! A channel is the unit that RabbitMQ takes messages back from, so dropping the consumer closes its channel. It is not cancelled
+//! first, as the client library would: RabbitMQ would then let the next consumer take what comes after, before it has back
+//! what this one held.
 //!
 //! From a queue of reports a manager hears only what somebody [vouches](super::vouch) for; the rest goes to the dead
 //! letters before anybody sees it.
@@ -19,7 +21,7 @@ use lapin::{Channel, Consumer as Deliveries};
 use mutirao_core::meters::DEAD_LETTERS_MADE;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::line::Up;
 use super::names::Work;
@@ -30,6 +32,9 @@ use super::vouch::vouched;
 use super::{Inner, Part};
 use crate::inbox::Inbox;
 use crate::{BrokerError, Consumer, Delivery};
+
+/// AMQP's code for a channel that is closed because it has served.
+const CLOSED_BY_US: u16 = 200;
 
 /// What is needed to settle a delivery: RabbitMQ's tag, and the body for the dead letters.
 struct Theirs {
@@ -54,11 +59,16 @@ pub(super) struct Desk {
     books: Mutex<Books>,
     /// Rung when the phase changed or something arrived.
     bell: Notify,
+    /// Nobody listens any more.
+    over: CancellationToken,
 }
 
 impl Desk {
     fn change(&self, phase: Phase) {
         let mut books = self.books.lock();
+        if matches!(books.phase, Phase::Ended(_)) {
+            return;
+        }
         if !matches!(phase, Phase::On(_)) {
             books.inbox.lost();
             books.unvouched.clear();
@@ -106,16 +116,15 @@ pub(super) struct RabbitConsumer {
     rabbit: Arc<Inner>,
     work: Work,
     desk: Arc<Desk>,
-    task: AbortHandle,
     /// How many messages nobody vouched for.
     buried: u64,
 }
 
 impl Drop for RabbitConsumer {
     fn drop(&mut self) {
-        self.task.abort();
-        // The task may take a moment to go; what it held is nobody's from now on.
+        // The task takes a moment to go; what it held is nobody's from now on.
         self.desk.change(Phase::Ended(BrokerError::Closed));
+        self.desk.over.cancel();
     }
 }
 
@@ -123,10 +132,10 @@ impl RabbitConsumer {
     /// Waits until the queue is attached, over reconnects if need be.
     pub async fn open(rabbit: Arc<Inner>, work: Work, credit: u16) -> Result<Self, BrokerError> {
         let books = Books { phase: Phase::Attaching, inbox: Inbox::default(), unvouched: VecDeque::new() };
-        let desk = Arc::new(Desk { books: Mutex::new(books), bell: Notify::new() });
+        let desk = Arc::new(Desk { books: Mutex::new(books), bell: Notify::new(), over: CancellationToken::new() });
         rabbit.holders.add(&work.queue, &desk);
-        let task = tokio::spawn(keep_on(rabbit.clone(), work.clone(), credit, desk.clone())).abort_handle();
-        let consumer = Self { rabbit, work, desk, task, buried: 0 };
+        tokio::spawn(keep_on(rabbit.clone(), work.clone(), credit, desk.clone()));
+        let consumer = Self { rabbit, work, desk, buried: 0 };
         loop {
             match &consumer.desk.books.lock().phase {
                 Phase::Attaching => {}
@@ -141,19 +150,28 @@ impl RabbitConsumer {
     }
 }
 
-/// Attaches, receives, and attaches again, until it is aborted or refused.
+/// Attaches, receives, and attaches again, until it is over or refused.
 async fn keep_on(rabbit: Arc<Inner>, work: Work, credit: u16, desk: Arc<Desk>) {
-    loop {
-        let up = match rabbit.taking.up().await {
-            Ok(up) => up,
-            Err(closed) => return desk.change(Phase::Ended(closed)),
+    while !desk.over.is_cancelled() {
+        let up = tokio::select! {
+            up = rabbit.taking.up() => match up {
+                Ok(up) => up,
+                Err(closed) => return desk.change(Phase::Ended(closed)),
+            },
+            () = desk.over.cancelled() => return,
         };
         match rabbit.taking.answered(&up, attach(&rabbit, &up, &work, credit)).await {
             Ok((channel, deliveries)) => {
                 rabbit.refusals.done(Deed::Take, &work.queue);
-                desk.change(Phase::On(channel));
+                desk.change(Phase::On(channel.clone()));
+                let leaving = async {
+                    desk.over.cancelled().await;
+                    // While the deliveries are still held: letting go of them would cancel first.
+                    let _ = channel.close(CLOSED_BY_US, "".into()).await;
+                };
                 tokio::select! {
                     () = receive(&rabbit, &work, deliveries, &desk) => {}
+                    () = leaving => return,
                     () = rabbit.taking.until_shut() => return desk.change(Phase::Ended(BrokerError::Closed)),
                 }
                 desk.change(Phase::Attaching);
@@ -166,7 +184,10 @@ async fn keep_on(rabbit: Arc<Inner>, work: Work, credit: u16, desk: Arc<Desk>) {
         }
         // The queue itself may be gone; the next attempt looks.
         rabbit.taking.forget_declared(&work.queue);
-        rabbit.taking.after_loss(up.generation).await;
+        tokio::select! {
+            () = rabbit.taking.after_loss(up.generation) => {}
+            () = desk.over.cancelled() => return,
+        }
     }
 }
 
