@@ -8,6 +8,7 @@
 //!
 //! Time is [`Steady`]: it does not jump when the machine's clock is set, so neither a gap nor a repetition follows from that.
 
+mod beat;
 mod calling;
 mod firing;
 mod kept;
@@ -48,8 +49,6 @@ const GATHER: Duration = Duration::from_millis(50);
 /// Definitions read at once.
 const CHANGES_MAX: u32 = 10_000;
 const PAUSE: Duration = Duration::from_millis(500);
-/// Fired together rather than one by one.
-const BREATH: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use mutirao_core::Mono;
 
-use super::{BREATH, Ending, IDLE, PAUSE, Post};
+use super::beat::{BREATH, to_the_beat};
+use super::{Ending, IDLE, PAUSE, Post};
 use crate::agenda::LATE_MAX;
 
 impl Post {
@@ -49,8 +50,8 @@ impl Post {
                 owner.judged(now);
                 owner.next_call()
             };
-            let wait = next.map_or(IDLE, |next| next.since(self.now()).min(IDLE)).max(BREATH);
-            clock.sleep(wait).await;
+            let wait = next.map_or(IDLE, |next| next.since(self.now()).min(IDLE));
+            to_the_beat(clock.as_ref(), wait, BREATH).await;
         }
     }
 

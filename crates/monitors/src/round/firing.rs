@@ -10,8 +10,9 @@ use mutirao_core::check::PLACES;
 use mutirao_core::envelope::{Version, seal};
 use mutirao_shards::Asked;
 
+use super::beat::{BREATH, to_the_beat};
 use super::takers::Going;
-use super::{BREATH, Ending, IDLE, PAUSE, Post};
+use super::{Ending, IDLE, PAUSE, Post};
 use crate::envelope::{Ask, Checks, Places};
 use crate::meters;
 use crate::store::Settlement;
@@ -53,8 +54,8 @@ impl Post {
                 self.fired.note(self.fence.shard, now);
                 owner.next()
             };
-            let wait = next.map_or(IDLE, |next| next.since(self.now()).min(IDLE)).max(BREATH);
-            clock.sleep(wait).await;
+            let wait = next.map_or(IDLE, |next| next.since(self.now()).min(IDLE));
+            to_the_beat(clock.as_ref(), wait, BREATH).await;
         }
     }
 

@@ -8,6 +8,7 @@ use mutirao_core::WorkerId;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::envelope::{Version, open, seal};
 
+use super::beat::{SETTLE, to_the_beat};
 use super::{Ending, PAUSE, Post};
 use crate::alerts::courier::Round;
 use crate::envelope::{CREW, Crewed, Outcomes, Pulse, Told, outcomes_of};
@@ -48,7 +49,9 @@ impl Post {
             let heard = self.bench.clock.timeout(LOOK, consumer.next()).await;
             let (mut told, mut last, mut missed): (Vec<Told>, _, u64) = (Vec::new(), None, 0);
             let mut pulses = Vec::new();
-            for delivery in heard.unwrap_or_else(|_nothing| Ok(Vec::new()))? {
+            let deliveries = heard.unwrap_or_else(|_nothing| Ok(Vec::new()))?;
+            let parcels = deliveries.len();
+            for delivery in deliveries {
                 match open::<Outcomes>(&delivery.body) {
                     Ok(parcel) => {
                         pulses.extend(parcel.worker.zip(parcel.pulse).filter(|(_, pulse)| self.is_fresh(pulse)));
@@ -81,6 +84,10 @@ impl Post {
             }
             if let Some(tag) = last {
                 consumer.ack_through(tag).await?;
+            }
+            // Whoever has taken as much as it may is behind, and does not wait for more.
+            if parcels < CREDIT as usize {
+                to_the_beat(self.bench.clock.as_ref(), Duration::ZERO, SETTLE).await;
             }
         }
     }

@@ -80,6 +80,9 @@ fn rows(report: &mut Report, monitors: u32, kept: Kept, found: &Found) {
     } else {
         report.row(what, found.millicores, "millicores");
     }
+    for (thread, millicores) in found.threads.iter().filter(|(_, millicores)| *millicores >= 0.5) {
+        report.row(format!("  {monitors}, {with}: threads \"{thread}\""), *millicores, "millicores of it");
+    }
     report.row(format!("  {monitors}, {with}: memory of the whole process"), found.memory_mib, "MiB");
     report.row(format!("  {monitors}, {with}: fired"), found.checks_per_s, "checks/s");
     report.row(format!("  {monitors}, {with}: lateness, half are below"), found.late_p50_ms as f64, "ms");

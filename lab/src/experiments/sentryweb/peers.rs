@@ -57,10 +57,14 @@ pub fn blackbox(endpoint: u16, seconds: u64) -> anyhow::Result<Done> {
     let done = Arc::new(AtomicU64::new(0));
     runtime.block_on(async {
         SystemClock.sleep(Duration::from_secs(1)).await;
+        let mut askers = tokio::task::JoinSet::new();
         for _ in 0..ASKERS {
-            tokio::spawn(ask(port, endpoint, done.clone()));
+            askers.spawn(ask(port, endpoint, done.clone()));
         }
-        measured(seconds, || proc::cpu(running.0.id()), || done.load(Ordering::Relaxed)).await
+        tokio::select! {
+            done = measured(seconds, || proc::cpu(running.0.id()), || done.load(Ordering::Relaxed)) => done,
+            Some(broke) = askers.join_next() => Err(broke?.expect_err("nobody stops asking by itself")),
+        }
     })
 }
 
@@ -77,7 +81,7 @@ async fn ask(port: u16, endpoint: u16, done: Arc<AtomicU64>) -> anyhow::Result<(
             anyhow::ensure!(stream.read_buf(&mut answer).await? > 0, "{BLACKBOX} hung up");
         }
         let text = String::from_utf8_lossy(&answer);
-        anyhow::ensure!(text.contains("probe_success 1"), "{BLACKBOX} found the endpoint to be down");
+        anyhow::ensure!(!text.contains("probe_success 0"), "{BLACKBOX} found the endpoint to be down");
         done.fetch_add(1, Ordering::Relaxed);
     }
 }

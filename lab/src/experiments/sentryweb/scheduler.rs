@@ -69,6 +69,8 @@ pub struct Found {
     pub late_p99_ms: u64,
     pub late_max_ms: u64,
     pub seeded_in_s: f64,
+    /// Millicores by name of thread, those that matter.
+    pub threads: Vec<(String, f64)>,
 }
 
 pub fn run(options: Options) -> anyhow::Result<Found> {
@@ -121,14 +123,19 @@ pub fn run(options: Options) -> anyhow::Result<Found> {
         let (after, took) = (spent(), clock.monotonic().since(from).as_secs_f64());
         let mut late = std::mem::take(&mut *late.ms.lock());
         late.sort_unstable();
+        let millicores = |cpu: Duration| cpu.as_secs_f64() / took * 1_000.0;
+        let was = |thread: &str| before.iter().find(|(name, _)| name == thread).map_or(Duration::ZERO, |(_, cpu)| *cpu);
+        let threads: Vec<(String, f64)> =
+            after.into_iter().map(|(name, cpu)| (name.clone(), millicores(cpu.saturating_sub(was(&name))))).collect();
         Found {
-            millicores: (after - before).as_secs_f64() / took * 1_000.0,
+            millicores: threads.iter().map(|(_, millicores)| millicores).sum(),
             memory_mib: proc::memory(std::process::id()).0 as f64 / f64::from(1 << 20),
             checks_per_s: late.len() as f64 / took,
             late_p50_ms: percentile(&late, 0.5),
             late_p99_ms: percentile(&late, 0.99),
             late_max_ms: late.last().copied().unwrap_or(0),
             seeded_in_s,
+            threads,
         }
     });
     scheduler.block_on(monitors.stop());
@@ -141,8 +148,8 @@ fn settling(monitors: u32) -> Duration {
     Duration::from_secs(5 + u64::from(monitors) / 50_000)
 }
 
-fn spent() -> Duration {
-    proc::cpu_by_thread().into_iter().filter(|(name, _)| name != TAKER).map(|(_, cpu)| cpu).sum()
+fn spent() -> Vec<(String, Duration)> {
+    proc::cpu_by_thread().into_iter().filter(|(name, _)| name != TAKER).collect()
 }
 
 async fn database(options: &Options, folder: &std::path::Path) -> anyhow::Result<Database> {
