@@ -2,16 +2,19 @@
 
 pub mod batch;
 pub mod budget;
+pub mod kv;
 pub mod overhead;
 pub mod sentryweb;
 pub mod spawn;
 
-pub const ALL: [(&str, &str); 6] = [
+pub const ALL: [(&str, &str); 8] = [
     (
         "batch",
         "10,000 processes, no-op tasks and a million of them, beside xargs, GNU parallel, HyperQueue, Celery, Dramatiq",
     ),
     ("budget", "what a task costs each process in CPU, as a ratio to the committed budget"),
+    ("kv-1", "PUTs from 255 clients, how fast they are applied, every key read back; beside the original"),
+    ("kv-2", "GETs that the cache has and has not, beside the original"),
     ("overhead", "no-op tasks end to end: tasks/s, CPU ledger, memory with a million waiting, cost of logging"),
     ("sentryweb-1", "one scheduler from 100 to 1,000,000 monitors: CPU, memory, lateness"),
     ("sentryweb-3", "one checker on fast, slow and varied endpoints, beside blackbox_exporter and threads in Python"),

@@ -35,6 +35,12 @@ enum What {
     Batch(experiments::batch::Options),
     /// What a task costs each process in CPU, as a ratio to the committed budget.
     Budget(experiments::budget::Options),
+    /// PUTs from 255 clients, how fast they are applied, every key read back; beside a re-creation of the original.
+    #[command(name = "kv-1")]
+    Kv1(experiments::kv::Options),
+    /// GETs that the cache has and has not, beside a re-creation of the original.
+    #[command(name = "kv-2")]
+    Kv2(experiments::kv::Options),
     /// No-op tasks end to end: tasks/s, CPU by process, memory with a million waiting, the cost of logging.
     Overhead(experiments::overhead::Options),
     /// One scheduler from 100 to 1,000,000 monitors: CPU, memory and lateness, with the document's figures.
@@ -78,6 +84,8 @@ fn main() -> anyhow::Result<()> {
         }
         What::Batch(options) => experiments::batch::run(options)?,
         What::Budget(options) => experiments::budget::run(options)?,
+        What::Kv1(options) => experiments::kv::one::run(options)?,
+        What::Kv2(options) => experiments::kv::two::run(options)?,
         What::Overhead(options) => experiments::overhead::run(options)?,
         What::Part(part) => return run_part(part),
         What::Sentryweb1(options) => experiments::sentryweb::one::run(options)?,

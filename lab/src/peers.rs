@@ -8,8 +8,17 @@ use std::time::Duration;
 use anyhow::Context;
 use mutirao_core::{Clock, SystemClock};
 
-const PACKAGES: [&str; 5] =
-    ["celery==5.7.0", "dramatiq[rabbitmq]==2.2.1", "hyperqueue==0.27.0", "pika==1.4.4", "requests==2.34.2"];
+const PACKAGES: [&str; 9] = [
+    "celery==5.7.0",
+    "dramatiq[rabbitmq]==2.2.1",
+    "fastapi==0.162.4",
+    "hyperqueue==0.27.0",
+    "pika==1.4.4",
+    "psycopg2-binary==2.9.13",
+    "redis==8.1.0",
+    "requests==2.34.2",
+    "uvicorn[standard]==0.54.0",
+];
 pub const FOLDER: &str = "target/lab-peers";
 /// Long enough for the slowest peer on a slow machine; then it is an error, not a figure.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -91,6 +100,13 @@ impl Peers {
     pub fn python(&self, program: &str) -> Command {
         let mut command = Command::new(self.environment.join("bin/python"));
         command.arg(self.programs.join(program)).env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    }
+
+    /// A program that is a module of Python's, in the folder of the lab's.
+    pub fn module(&self, module: &str) -> Command {
+        let mut command = Command::new(self.environment.join("bin/python"));
+        command.args(["-m", module]).current_dir(&self.programs).env("PYTHONDONTWRITEBYTECODE", "1");
         command
     }
 

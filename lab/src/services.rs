@@ -36,6 +36,11 @@ impl Backend {
 pub struct Backing(Option<Servers>);
 
 impl Backing {
+    /// Where PostgreSQL is, if that is what was started.
+    pub fn postgres_url(&self) -> Option<&str> {
+        self.0.as_ref().map(|servers| servers.postgres.url())
+    }
+
     pub fn fit(&self, setup: Setup) -> Setup {
         match &self.0 {
             None => setup,

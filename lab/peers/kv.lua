@@ -1,0 +1,35 @@
+-- What wrk asks. KIND is put, hit or miss; TOKEN is set for ours, whose values are bodies and whose keys are in the path.
+-- Keys are never repeated within a put run, so that every answer can be looked up afterwards: the value is the key after a "v".
+local threads = 0
+function setup(thread)
+  thread:set("id", threads)
+  threads = threads + 1
+end
+
+local kind, token, keys = os.getenv("KIND"), os.getenv("TOKEN"), tonumber(os.getenv("KEYS") or "1000")
+local n = 0
+
+local function ours(method, key, body)
+  return wrk.format(method, "/v1/kv/" .. key, { ["authorization"] = "Bearer " .. token }, body)
+end
+
+function request()
+  n = n + 1
+  if kind == "put" then
+    local key = string.format("k%d-%d", id, n)
+    if token then return ours("PUT", key, "v" .. key) end
+    local body = string.format('{"key":"%s","value":"v%s"}', key, key)
+    return wrk.format("PUT", "/api", { ["content-type"] = "application/json" }, body)
+  end
+  local key = kind == "hit" and string.format("k0-%d", n % keys + 1) or string.format("absent%d-%d", id, n)
+  if token then return ours("GET", key) end
+  return wrk.format("GET", "/api?key=" .. key)
+end
+
+function done(summary, latency)
+  local errors = summary.errors
+  io.write(string.format(
+    '\n{"requests":%d,"us":%d,"refused":%d,"broken":%d,"p50_us":%d,"p99_us":%d,"max_us":%d}\n',
+    summary.requests, summary.duration, errors.status, errors.connect + errors.read + errors.write + errors.timeout,
+    latency:percentile(50), latency:percentile(99), latency.max))
+end

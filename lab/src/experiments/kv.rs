@@ -1,0 +1,49 @@
+//! The experiments of the key-value document: its run of PUTs from 255 clients, reads that the cache has and has not, and how
+//! fast what was accepted is applied. Ours stands beside a re-creation of the original ([`original`]) in the same run, with
+//! the same client (`wrk`), on the same servers.
+
+pub mod load;
+pub mod one;
+pub mod original;
+pub mod two;
+
+use clap::Args;
+use mutirao_testkit::Installation;
+use mutirao_testkit::services::Service;
+
+use crate::services::{Backend, Backing};
+
+#[derive(Args)]
+pub struct Options {
+    /// Clients at once.
+    #[arg(long, default_value_t = 255)]
+    clients: u32,
+    /// How long each system is asked.
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+    /// What ours runs on.
+    #[arg(long, value_enum, default_value_t = Backend::Distributed)]
+    backend: Backend,
+}
+
+/// Ours, with what it runs on.
+struct Ours {
+    up: Installation,
+    backing: Backing,
+    _redis: Option<(Service, tempfile::TempDir)>,
+}
+
+impl Ours {
+    fn start(backend: Backend) -> anyhow::Result<Self> {
+        let backing = backend.start()?;
+        let mut setup = backing.fit(Installation::setup().workers(0).env("MUTIRAO_LOG", "warn"));
+        let mut redis = None;
+        if backend == Backend::Distributed {
+            let folder = tempfile::tempdir()?;
+            let service = Service::redis(folder.path())?;
+            setup = setup.env("MUTIRAO_REDIS", service.url());
+            redis = Some((service, folder));
+        }
+        Ok(Self { up: setup.start(), backing, _redis: redis })
+    }
+}

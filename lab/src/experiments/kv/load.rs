@@ -1,0 +1,122 @@
+//! `wrk` as the client, and what it saw; and what is in a table afterwards, by `psql`.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+use mutirao_core::{Clock, SystemClock};
+use serde::Deserialize;
+
+const THREADS: u32 = 2;
+/// Keys that are read over and over.
+pub const HOT: u32 = 1_000;
+/// Long enough for the slowest to catch up; then it is an error, not a figure.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+#[derive(Clone, Copy)]
+pub enum Kind {
+    Put,
+    /// Keys that are there, and were read before.
+    Hit,
+    /// Keys that nobody has written.
+    Miss,
+}
+
+/// Whom to ask.
+pub struct Address {
+    pub url: String,
+    /// Ours wants one, and has other routes.
+    pub token: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub struct Seen {
+    pub requests: u64,
+    us: u64,
+    /// Answers that were not 2xx or 3xx.
+    pub refused: u64,
+    /// No answer at all.
+    pub broken: u64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    pub max_us: f64,
+}
+
+impl Seen {
+    pub fn good(&self) -> u64 {
+        self.requests - self.refused
+    }
+
+    pub fn good_per_s(&self) -> f64 {
+        self.good() as f64 / (self.us as f64 / 1e6)
+    }
+
+    pub fn per_s(&self) -> f64 {
+        self.requests as f64 / (self.us as f64 / 1e6)
+    }
+}
+
+pub fn run(address: &Address, kind: Kind, clients: u32, seconds: u64) -> anyhow::Result<Seen> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/kv.lua");
+    let word = match kind {
+        Kind::Put => "put",
+        Kind::Hit => "hit",
+        Kind::Miss => "miss",
+    };
+    let mut command = Command::new("wrk");
+    command.args(["--threads", &THREADS.to_string(), "--connections", &clients.to_string()]);
+    command.args(["--duration", &format!("{seconds}s"), "--timeout", "10s", "--latency", "--script"]);
+    command.arg(script).arg(&address.url).env("KIND", word).env("KEYS", HOT.to_string()).stdin(Stdio::null());
+    match &address.token {
+        Some(token) => command.env("TOKEN", token),
+        None => command.env_remove("TOKEN"),
+    };
+    let out = command.output().context("cannot run wrk (Debian: apt-get install wrk)")?;
+    let said = String::from_utf8_lossy(&out.stdout);
+    let last = said.lines().rev().find(|line| line.starts_with('{'));
+    let last = last.with_context(|| format!("wrk failed: {said}{}", String::from_utf8_lossy(&out.stderr)))?;
+    Ok(serde_json::from_str(last)?)
+}
+
+/// One number of a query.
+pub fn number(postgres: &str, query: &str) -> anyhow::Result<u64> {
+    let out = Command::new("psql").args([postgres, "-AtXc", query]).stdin(Stdio::null()).output()?;
+    anyhow::ensure!(out.status.success(), "psql: {}", String::from_utf8_lossy(&out.stderr).trim());
+    Ok(String::from_utf8_lossy(&out.stdout).trim().parse()?)
+}
+
+/// How long it takes until a query has come to rest at no less than this.
+pub fn until(postgres: &str, query: &str, least: u64) -> anyhow::Result<Duration> {
+    let begin = SystemClock.monotonic();
+    let (mut before, mut rest) = (0, 0);
+    loop {
+        let now = number(postgres, query)?;
+        let took = SystemClock.monotonic().since(begin);
+        // What was under way when the clients left may come on top of what they saw answered.
+        rest = if now == before { rest + 1 } else { 0 };
+        if now >= least && rest >= 3 {
+            return Ok(took.saturating_sub(3 * LOOK));
+        }
+        anyhow::ensure!(took < PATIENCE, "{now} of {least} were applied within {} s", PATIENCE.as_secs());
+        before = now;
+        pause(LOOK);
+    }
+}
+
+const LOOK: Duration = Duration::from_millis(300);
+
+fn pause(span: Duration) {
+    #[allow(clippy::disallowed_methods, reason = "waits for another program's effects")]
+    std::thread::sleep(span);
+}
+
+/// Until something listens there.
+pub fn until_there(address: std::net::SocketAddr) -> anyhow::Result<()> {
+    let begin = SystemClock.monotonic();
+    while std::net::TcpStream::connect(address).is_err() {
+        anyhow::ensure!(SystemClock.monotonic().since(begin) < Duration::from_secs(30), "nobody listens at {address}");
+        pause(Duration::from_millis(50));
+    }
+    Ok(())
+}

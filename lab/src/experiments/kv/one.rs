@@ -1,0 +1,95 @@
+//! `kv-1` and `kv-3`: PUTs from 255 clients as fast as they are answered, each of a key of its own; then how long it takes
+//! until all that was accepted is applied; then every key is read back from PostgreSQL and compared.
+
+use super::load::{self, Address, Kind, Seen};
+use super::original::Original;
+use super::{Options, Ours};
+use crate::report::{Goal, Report};
+use crate::services::Backend;
+
+/// Of the document, by `siege`, on its machine.
+const DOCUMENT: f64 = 2_352.0;
+const ORIGINAL_ROWS: &str = "SELECT count(*) FROM kv_store";
+const ORIGINAL_WRONG: &str = "SELECT count(*) FROM kv_store WHERE value <> 'v' || key";
+const OUR_ROWS: &str = "SELECT count(*) FROM kv_entries";
+const OUR_WRONG: &str = "SELECT count(*) FROM kv_entries WHERE value IS DISTINCT FROM convert_to('v' || key, 'UTF8')";
+const OUR_HISTORY: &str = "SELECT count(*) FROM kv_history";
+
+/// What a system did.
+struct Did {
+    accepted_per_s: f64,
+    /// All that was accepted, over the time until the last of it was applied.
+    applied_per_s: f64,
+}
+
+pub fn run(options: Options) -> anyhow::Result<Report> {
+    let mut report = Report::new(options.backend.named("kv-1", "kv-1-distributed"));
+    report
+        .note("every PUT is of a key of its own; ours is answered once durable, the original asks for no confirmation");
+    report.note("applied: all that was accepted, over the time from the first PUT until the last was in the table");
+    report.row("the document, on its machine", DOCUMENT, "PUT/s");
+    let original = Original::start()?;
+    let postgres = original.servers.postgres.url().to_owned();
+    let theirs = one(
+        &mut report,
+        "the original",
+        &original.address(),
+        Some((&postgres, ORIGINAL_ROWS, ORIGINAL_WRONG)),
+        &options,
+    )?;
+    drop(original);
+    let ours = Ours::start(options.backend)?;
+    let address = Address { url: ours.up.url(), token: Some(ours.up.token()) };
+    let table = ours.backing.postgres_url().map(|url| (url, OUR_ROWS, OUR_WRONG));
+    let did = one(&mut report, "mutirao", &address, table, &options)?;
+    report.goal(
+        "mutirao, accepted, as a multiple",
+        did.accepted_per_s / theirs.accepted_per_s,
+        "×",
+        Goal::AtLeast(12.0),
+    );
+    if options.backend == Backend::Distributed {
+        let drained = did.applied_per_s / theirs.applied_per_s;
+        report.goal("mutirao, applied, as a multiple", drained, "×", Goal::AtLeast(25.0));
+    }
+    if let Some((url, ..)) = table {
+        report.row("mutirao, rows of history", load::number(url, OUR_HISTORY)? as f64, "rows");
+    }
+    Ok(report)
+}
+
+fn one(
+    report: &mut Report,
+    who: &str,
+    address: &Address,
+    table: Option<(&str, &str, &str)>,
+    options: &Options,
+) -> anyhow::Result<Did> {
+    let seen: Seen = load::run(address, Kind::Put, options.clients, options.seconds)?;
+    anyhow::ensure!(seen.good() > 0, "{who} accepted nothing");
+    let accepted_per_s = seen.good_per_s();
+    report.row(format!("{who}, accepted"), accepted_per_s, "PUT/s");
+    report.row(format!("  {who}: half are answered within"), seen.p50_us / 1_000.0, "ms");
+    report.row(format!("  {who}: 99 % are answered within"), seen.p99_us / 1_000.0, "ms");
+    let longest = seen.max_us / 1e6;
+    if who == "mutirao" {
+        report.goal(format!("  {who}: longest answer"), longest, "s", Goal::AtMost(0.34));
+    } else {
+        report.row(format!("  {who}: longest answer"), longest, "s");
+    }
+    report.row(format!("  {who}: refused or unanswered"), (seen.refused + seen.broken) as f64, "PUTs");
+    let Some((postgres, rows, wrong)) = table else { return Ok(Did { accepted_per_s, applied_per_s: accepted_per_s }) };
+    let behind = load::until(postgres, rows, seen.good())?.as_secs_f64();
+    let applied_per_s = seen.good() as f64 / (options.seconds as f64 + behind);
+    report.row(format!("{who}, applied"), applied_per_s, "PUT/s");
+    report.row(format!("  {who}: behind when the last was accepted"), behind, "s");
+    let lost = seen.good().saturating_sub(load::number(postgres, rows)?);
+    report.goal(format!("  {who}: accepted and not there"), lost as f64, "PUTs", Goal::AtMost(0.0));
+    report.goal(
+        format!("  {who}: there with another value"),
+        load::number(postgres, wrong)? as f64,
+        "PUTs",
+        Goal::AtMost(0.0),
+    );
+    Ok(Did { accepted_per_s, applied_per_s })
+}

@@ -1,0 +1,34 @@
+//! `kv-2`: GETs of a thousand keys that are read over and over, and of keys that nobody has written.
+
+use super::load::{self, Address, Kind};
+use super::original::Original;
+use super::{Options, Ours};
+use crate::report::{Goal, Report};
+
+pub fn run(options: Options) -> anyhow::Result<Report> {
+    let mut report = Report::new(options.backend.named("kv-2", "kv-2-distributed"));
+    report.note("a thousand keys are read over and over; those that are not there are never asked for twice");
+    let original = Original::start()?;
+    let theirs = one(&mut report, "the original", &original.address(), &options)?;
+    drop(original);
+    let ours = Ours::start(options.backend)?;
+    let address = Address { url: ours.up.url(), token: Some(ours.up.token()) };
+    let did = one(&mut report, "mutirao", &address, &options)?;
+    report.goal("mutirao, keys that are read over and over, as a multiple", did / theirs, "×", Goal::AtLeast(10.0));
+    Ok(report)
+}
+
+/// Hits per second.
+fn one(report: &mut Report, who: &str, address: &Address, options: &Options) -> anyhow::Result<f64> {
+    // Brings the keys that are read.
+    load::run(address, Kind::Put, options.clients, 5)?;
+    load::run(address, Kind::Hit, options.clients, 5)?;
+    let hit = load::run(address, Kind::Hit, options.clients, options.seconds)?;
+    anyhow::ensure!(hit.good() == hit.requests, "{who} did not know {} keys that were written", hit.refused);
+    report.row(format!("{who}, keys that are read over and over"), hit.good_per_s(), "GET/s");
+    report.row(format!("  {who}: 99 % are answered within"), hit.p99_us / 1_000.0, "ms");
+    let miss = load::run(address, Kind::Miss, options.clients, options.seconds)?;
+    report.row(format!("{who}, keys that are not there"), miss.per_s(), "GET/s");
+    report.row(format!("  {who}, not there: 99 % are answered within"), miss.p99_us / 1_000.0, "ms");
+    Ok(hit.good_per_s())
+}
