@@ -36,7 +36,9 @@ struct Ours {
 impl Ours {
     fn start(backend: Backend) -> anyhow::Result<Self> {
         let backing = backend.start()?;
-        let mut setup = backing.fit(Installation::setup().workers(0).env("MUTIRAO_LOG", "warn"));
+        // All of wrk is one caller.
+        let setup = Installation::setup().workers(0).env("MUTIRAO_LOG", "warn").env("MUTIRAO_API_RATE", "1000000");
+        let mut setup = backing.fit(setup);
         let mut redis = None;
         if backend == Backend::Distributed {
             let folder = tempfile::tempdir()?;
