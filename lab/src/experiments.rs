@@ -7,7 +7,7 @@ pub mod overhead;
 pub mod sentryweb;
 pub mod spawn;
 
-pub const ALL: [(&str, &str); 8] = [
+pub const ALL: [(&str, &str); 9] = [
     (
         "batch",
         "10,000 processes, no-op tasks and a million of them, beside xargs, GNU parallel, HyperQueue, Celery, Dramatiq",
@@ -17,6 +17,7 @@ pub const ALL: [(&str, &str); 8] = [
     ("kv-2", "GETs that the cache has and has not, beside the original"),
     ("overhead", "no-op tasks end to end: tasks/s, CPU ledger, memory with a million waiting, cost of logging"),
     ("sentryweb-1", "one scheduler from 100 to 1,000,000 monitors: CPU, memory, lateness"),
+    ("sentryweb-2", "a second scheduler joins, leaves, is killed, is frozen: probes and outcomes doubled and missing"),
     ("sentryweb-3", "one checker on fast, slow and varied endpoints, beside blackbox_exporter and threads in Python"),
     ("spawn", "real /bin/true processes: tasks/s as a share of the raw posix_spawn rate"),
 ];

@@ -46,6 +46,9 @@ enum What {
     /// One scheduler from 100 to 1,000,000 monitors: CPU, memory and lateness, with the document's figures.
     #[command(name = "sentryweb-1")]
     Sentryweb1(experiments::sentryweb::one::Options),
+    /// A second scheduler joins, leaves, is killed and is frozen: probes and outcomes, doubled and missing.
+    #[command(name = "sentryweb-2")]
+    Sentryweb2(experiments::sentryweb::two::Options),
     /// One checker on fast, slow and varied endpoints, beside blackbox_exporter and 50 threads in Python.
     #[command(name = "sentryweb-3")]
     Sentryweb3(experiments::sentryweb::three::Options),
@@ -89,6 +92,7 @@ fn main() -> anyhow::Result<()> {
         What::Overhead(options) => experiments::overhead::run(options)?,
         What::Part(part) => return run_part(part),
         What::Sentryweb1(options) => experiments::sentryweb::one::run(options)?,
+        What::Sentryweb2(options) => experiments::sentryweb::two::run(options)?,
         What::Sentryweb3(options) => experiments::sentryweb::three::run(options)?,
         What::Spawn(options) => experiments::spawn::run(options)?,
     };

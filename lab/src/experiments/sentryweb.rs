@@ -2,6 +2,7 @@
 //! Kubernetes; where its machine matters the rows say "the document".
 //!
 //! - [`one`]: what a scheduler costs by the number of monitors, and how late it fires.
+//! - [`two`]: a second scheduler that joins, leaves, is killed and is frozen: probes and outcomes, doubled and missing.
 //! - [`three`]: what a checker costs by the number of checks, on fast, slow and varied endpoints, beside its peers.
 //!
 //! What is measured is the product's own code in a process of its own ([`scheduler`], [`checker`]), which this program
@@ -13,6 +14,7 @@ pub mod one;
 mod peers;
 pub mod scheduler;
 pub mod three;
+pub mod two;
 
 use std::process::{Child, Command, Stdio};
 

@@ -1,10 +1,16 @@
 //! What is checked: a web server on every address of the loopback that answers after as long as its path says. `/` answers at
-//! once, `/slow` after two seconds, `/varied/N` after the N-th of a table of latencies.
+//! once, `/slow` after two seconds, `/varied/N` after the N-th of a table of latencies. `/monitor/N` is counted, and `/report`
+//! says how often it was asked for, and how often twice within half an interval.
 
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use mutirao_core::{Clock, SystemClock};
+use mutirao_core::{Clock, Mono, SystemClock};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -14,6 +20,41 @@ use super::{Running, part};
 pub const VARIED: u32 = 100;
 const SLOW: Duration = Duration::from_secs(2);
 const HEAD_MAX: usize = 8_192;
+/// Two probes of one monitor within this are one too many: monitors that are counted are checked every 60 s.
+const DOUBLED_WITHIN: Duration = Duration::from_secs(30);
+
+/// What was counted since the endpoint began.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Counted {
+    pub probes: u64,
+    pub doubled: u64,
+}
+
+#[derive(Default)]
+struct Book {
+    counted: Counted,
+    last: HashMap<u64, Mono>,
+}
+
+impl Book {
+    fn note(&mut self, monitor: u64, now: Mono) {
+        self.counted.probes += 1;
+        if self.last.insert(monitor, now).is_some_and(|before| now.since(before) < DOUBLED_WITHIN) {
+            self.counted.doubled += 1;
+        }
+    }
+}
+
+/// What the endpoint at this port has counted.
+pub fn counted(port: u16) -> anyhow::Result<Counted> {
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
+    stream.write_all(b"GET /report HTTP/1.1\r\n\r\n")?;
+    stream.shutdown(std::net::Shutdown::Write)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
+    Ok(serde_json::from_str(body)?)
+}
 
 /// What is asked, and how long the answer takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -79,14 +120,15 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind(("0.0.0.0", options.port)).await?;
+        let book = Arc::new(Mutex::new(Book::default()));
         loop {
             let Ok((stream, _)) = listener.accept().await else { continue };
-            tokio::spawn(answer(stream));
+            tokio::spawn(answer(stream, book.clone()));
         }
     })
 }
 
-async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
+async fn answer(mut stream: TcpStream, book: Arc<Mutex<Book>>) -> std::io::Result<()> {
     let mut head = Vec::new();
     loop {
         let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") else {
@@ -105,6 +147,14 @@ async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
         if !wait.is_zero() {
             SystemClock.sleep(wait).await;
         }
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok\n").await?;
+        if let Some(monitor) = path.strip_prefix("/monitor/").and_then(|n| n.parse().ok()) {
+            book.lock().note(monitor, SystemClock.monotonic());
+        }
+        let body = match path.as_str() {
+            "/report" => serde_json::to_string(&book.lock().counted)?,
+            _ => "ok\n".to_owned(),
+        };
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(answer.as_bytes()).await?;
     }
 }

@@ -12,14 +12,13 @@ use mutirao_broker::rabbit::{Config, Rabbit};
 use mutirao_broker::{Limits, Memory, Shared as Broker};
 use mutirao_core::check::{CheckKind, checks_of};
 use mutirao_core::envelope::{open, seal};
-use mutirao_core::quantity::Span;
 use mutirao_core::shard::{MemberId, shard_of};
 use mutirao_core::{Clock, Dice, ShardId, SystemClock};
 use mutirao_monitors::envelope::{Checks, Outcomes, Told, outcomes_of};
 use mutirao_monitors::health::Verdict;
 use mutirao_monitors::service::Programs;
 use mutirao_monitors::store::{self, By, Expected, Newcomer};
-use mutirao_monitors::{Monitors, MonitorsParts, SHARDS};
+use mutirao_monitors::{MonitorSpec, Monitors, MonitorsParts, SHARDS};
 use mutirao_probes::{Probes, Reach, Strangers};
 use mutirao_shards::{Terms, store as leases};
 use mutirao_store::{Database, FolderLock, Postgres, Sqlite};
@@ -92,7 +91,7 @@ pub fn run(options: Options) -> anyhow::Result<Found> {
     };
     let begin = clock.monotonic();
     let store = scheduler.block_on(database(&options, folder.path()))?;
-    scheduler.block_on(seed(&store, options.monitors, clock.as_ref()))?;
+    scheduler.block_on(seed(&store, options.monitors, |_| "http://127.0.0.1:9/".into(), clock.as_ref()))?;
     let seeded_in_s = clock.monotonic().since(begin).as_secs_f64();
 
     let late = Arc::new(Late::default());
@@ -165,18 +164,21 @@ async fn database(options: &Options, folder: &std::path::Path) -> anyhow::Result
     })
 }
 
-async fn seed(database: &Database, monitors: u32, clock: &dyn Clock) -> anyhow::Result<()> {
+/// Writes so many monitors, each every minute, the n-th of the URL for n.
+pub async fn seed(
+    database: &Database,
+    monitors: u32,
+    url: impl Fn(u32) -> String,
+    clock: &dyn Clock,
+) -> anyhow::Result<()> {
     let store = store::open(database);
-    let spec: mutirao_monitors::MonitorSpec = serde_json::from_value(
-        serde_json::json!({ "name": "m", "every": "60s", "http": { "url": "http://127.0.0.1:9/" } }),
-    )?;
-    anyhow::ensure!(spec.every == Span(Duration::from_secs(60)));
     let by = By { namespace: "default".into(), who: "lab".into(), at: clock.now() };
     let mut writing = tokio::task::JoinSet::new();
     for n in 0..monitors {
         let uuid = format!("{n:032x}");
         let shard = shard_of(&uuid, SHARDS);
-        let spec = mutirao_monitors::MonitorSpec { name: format!("m{n}"), ..spec.clone() };
+        let written = serde_json::json!({ "name": format!("m{n}"), "every": "60s", "http": { "url": url(n) } });
+        let spec: MonitorSpec = serde_json::from_value(written)?;
         let (store, by) = (store.clone(), by.clone());
         writing.spawn(async move { store.put(Newcomer { uuid, shard, spec }, Expected::Absent, by).await.map(drop) });
         if writing.len() >= WRITING
