@@ -8,6 +8,7 @@
 
 pub mod amounts;
 mod leavers;
+pub mod sharing;
 
 use std::collections::BTreeMap;
 use std::fmt;

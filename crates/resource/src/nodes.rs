@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use mutirao_core::{Timestamp, WorkerId};
+use mutirao_core::{QueueName, Timestamp, WorkerId};
+use mutirao_elastic::packing::sharing::{Party, Shares, share};
 use mutirao_elastic::packing::{Amounts, Door, Kind, Need, NoPlace, Node, NodeName, Place, pack};
 use mutirao_elastic::protocol::{Balance, Wish};
 
@@ -18,6 +19,8 @@ pub struct Rooms {
     kinds: Vec<Kind>,
     /// Nodes that are being made: there is room, and nobody to fill it yet.
     coming: BTreeSet<NodeName>,
+    /// Room that is set aside.
+    shares: Shares,
 }
 
 /// Where workers of one queue go.
@@ -62,12 +65,34 @@ impl Rooms {
             coming: coming.map(|n| n.node.name.clone()).collect(),
             nodes: have.nodes.iter().map(node).collect(),
             kinds,
+            shares: Shares::default(),
         }
     }
 
-    /// Takes room for up to `count` workers. What waits for a node that is coming is not placed, and not said to be without
-    /// a place.
-    pub fn place(&mut self, need: &Need, count: u32) -> Placed {
+    /// Sets room aside for those who come first. Says which idle workers are to go for it.
+    pub fn share(&mut self, parties: &[Party], leaving: &[(NodeName, Amounts)]) -> BTreeSet<WorkerId> {
+        self.shares = share(parties, &mut self.nodes, &self.kinds, leaving);
+        std::mem::take(&mut self.shares.yielding)
+    }
+
+    /// Takes room for up to `count` workers, first what was set aside for them. What waits for a node that is coming is not
+    /// placed, and not said to be without a place.
+    pub fn place(&mut self, queue: &QueueName, need: &Need, count: u32) -> Placed {
+        let mut aside = self.shares.places.remove(queue).unwrap_or_default();
+        aside.truncate(count as usize);
+        let rest = count - u32::try_from(aside.len()).unwrap_or(count);
+        let mut placed = self.pack(need, rest);
+        aside.retain(|name| !self.coming.contains(name));
+        placed.nodes.splice(..0, aside);
+        if self.shares.making.contains(queue)
+            && let Some(without) = &mut placed.without
+        {
+            without.push_str("; idle workers of other queues go to make room");
+        }
+        placed
+    }
+
+    fn pack(&mut self, need: &Need, count: u32) -> Placed {
         let workers: Vec<(WorkerId, Need)> = (0..count).map(|n| (WorkerId(n.to_string()), need.clone())).collect();
         let packing = pack(&workers, &self.nodes, &self.kinds);
         let mut placed = Placed::default();

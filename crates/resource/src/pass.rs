@@ -4,13 +4,16 @@
 //! Before each step that changes anything the lease is looked at: whoever was frozen stops where it was.
 //!
 //! - [`listing`] is what the provider says it has.
+//! - [`sharing`] is who comes first where room is short.
 //! - [`tending`] is one queue's turn.
 //! - [`leftovers`] is what nobody needs any more.
 
 mod leftovers;
 mod listing;
+mod sharing;
 mod tending;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -127,10 +130,12 @@ impl Active {
             Ok(listed) => Rooms::of(&listed.have, &balance, kinds),
             Err(_) => Rooms::of(&nothing.have, &balance, Vec::new()),
         };
+        let yielding = self.share(&balance, &mut rooms);
         self.queues.retain(|name, _| balance.queues.iter().any(|queue| queue.queue == *name));
         let mut next = Next::InAWhile;
         for queue in in_turn(&balance) {
-            let view = View { balance: &balance, queue, listed: listed.as_ref().ok(), drained: &drained };
+            let view =
+                View { balance: &balance, queue, listed: listed.as_ref().ok(), drained: &drained, yielding: &yielding };
             if let Err(error) = &listed {
                 self.note_failure(queue, error);
             }
@@ -163,12 +168,14 @@ impl Active {
     }
 }
 
-/// Where room is short, floors come first, then those who have the fewest.
+/// Those whose tasks wait for a first worker come first, then floors, then those who have the fewest. Where room is short it
+/// is set aside before; this is the order in which nodes are made.
 fn in_turn(balance: &Balance) -> Vec<&QueueBalance> {
     let mut queues: Vec<&QueueBalance> = balance.queues.iter().collect();
     queues.sort_by_key(|queue| {
         let standing = queue.fleet.counts().standing();
-        (standing >= queue.elastic.as_ref().map_or(0, |elastic| elastic.min), standing)
+        let wait = queue.load.tasks.filter(|tasks| tasks.ready > 0 && standing == 0).map(|tasks| tasks.oldest_wait.0);
+        (Reverse(wait), standing >= queue.elastic.as_ref().map_or(0, |elastic| elastic.min), standing)
     });
     queues
 }

@@ -4,6 +4,8 @@
 //!
 //! Not here: calls ([`pass`](crate::pass)), places ([`nodes`](crate::nodes)).
 
+mod leaving;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -28,6 +30,8 @@ pub struct Scene<'a> {
     pub listed: Option<&'a BTreeMap<WorkerId, NodeName>>,
     /// Nodes that are to be empty.
     pub drained: &'a BTreeSet<NodeName>,
+    /// Idle workers that are to make room for queues whose tasks wait.
+    pub yielding: &'a BTreeSet<WorkerId>,
     /// Nodes that are there and say nothing now.
     pub silent: &'a BTreeSet<NodeName>,
     pub answering: &'a BTreeSet<NodeName>,
@@ -105,13 +109,14 @@ impl Queue {
         let seen = self.see(scene)?;
         self.fleet.follow(&scene.balance.fleet.members);
         self.fleet.look(&seen, scene.now);
-        let (mut decision, state) = self.decide(scene);
+        let (mut decision, state) = self.decide(scene.balance, scene.balance_at, scene.now);
         decision.because.0.extend(self.unplaced.clone());
         let max = scene.balance.elastic.as_ref().map_or(0, |elastic| elastic.max);
         let aim = Aim { wanted: decision.wanted, max, removal: decision.removal };
 
         let mut fleet = self.fleet.clone();
         self.leave_nodes(scene, &mut fleet);
+        decision.because.0.extend(leaving::make_room(scene, &mut fleet));
         let actions = fleet.plan(&aim, &seen, scene.terms, scene.now);
         let (mut ends, mut launches, mut ask) = (Vec::new(), Vec::new(), 0);
         let (mut gone, mut dismissed) = (Vec::new(), Vec::new());
@@ -241,36 +246,21 @@ impl Queue {
         Some(Seen { listing, sessions, ended: scene.ended.clone() })
     }
 
-    fn decide(&self, scene: &Scene) -> (Decision, State) {
-        let Some(elastic) = &scene.balance.elastic else {
+    /// How many there should be by what is known now.
+    pub fn wanted(&self, balance: &QueueBalance, balance_at: Timestamp, now: Timestamp) -> u32 {
+        if self.fleet.may_launch(now) { self.decide(balance, balance_at, now).0.wanted } else { 0 }
+    }
+
+    fn decide(&self, balance: &QueueBalance, balance_at: Timestamp, now: Timestamp) -> (Decision, State) {
+        let Some(elastic) = &balance.elastic else {
             let was = self.fleet.counts().standing();
             let because = Because(vec!["the queue is not elastic any more".into()]);
             return (Decision { was, wanted: 0, removal: Removal::Any, because }, State::default());
         };
-        let age = scene.balance_at.since(scene.balance.load.at);
-        let at = Timestamp(scene.now.0 - span_ms(age));
-        let load = Load { at, workers: self.fleet.counts(), ..scene.balance.load.clone() };
-        decide(elastic, self.state.clone(), &load, scene.now)
-    }
-
-    /// Workers of nodes that are to be empty go, as many at a time as leave the floor standing elsewhere, and at least one.
-    /// So do those that were asked for on a node that has been away since: others are asked for in their place.
-    fn leave_nodes(&self, scene: &Scene, fleet: &mut Fleet) {
-        let stands = |member: &Member| member.life <= Life::Reported;
-        let must_go = |member: &Member| {
-            let stranded = member.life == Life::Asked && scene.now.since(member.since) >= scene.terms.missing_for;
-            member.node.as_ref().is_some_and(|node| {
-                scene.drained.contains(node) || (stranded && scene.listed.is_some() && !scene.answering.contains(node))
-            })
-        };
-        let (away, home): (Vec<_>, Vec<_>) =
-            self.fleet.members.iter().filter(|(_, member)| stands(member)).partition(|(_, member)| must_go(member));
-        let floor = scene.balance.elastic.as_ref().map_or(0, |elastic| elastic.min) as usize;
-        let missing = floor.saturating_sub(home.iter().filter(|(_, m)| m.life == Life::Reported).count());
-        let going = away.len().saturating_sub(missing).max(usize::from(!away.is_empty()));
-        for (worker, _) in away.into_iter().take(going) {
-            fleet.apply(&Action::Drain { worker: worker.clone() }, scene.now);
-        }
+        let age = balance_at.since(balance.load.at);
+        let at = Timestamp(now.0 - span_ms(age));
+        let load = Load { at, workers: self.fleet.counts(), ..balance.load.clone() };
+        decide(elastic, self.state.clone(), &load, now)
     }
 
     fn record(

@@ -61,7 +61,7 @@ impl Fleet {
         }
     }
 
-    pub(super) fn may_launch(&self, now: Timestamp) -> bool {
+    pub fn may_launch(&self, now: Timestamp) -> bool {
         self.trouble.as_ref().is_none_or(|trouble| now >= trouble.until)
     }
 

@@ -2,6 +2,7 @@
 
 mod answers;
 mod attending;
+mod autoscaling;
 mod backup;
 mod batch;
 mod checkers;
@@ -23,6 +24,7 @@ mod rabbit;
 mod refusals;
 mod said;
 mod secrets;
+mod sharing;
 mod stopping;
 mod tls;
 mod traces;

@@ -59,21 +59,24 @@ fn what_is_recorded_on_a_node_takes_its_room_and_a_cordoned_one_takes_nobody() {
     let cordoned = NodeRecord { node: have.nodes[1].node.clone(), wish: Wish::Cordoned };
     let balance = Balance { queues: vec![queue_on("a", 2)], nodes: vec![cordoned], ..Balance::default() };
     let mut rooms = Rooms::of(&have, &balance, Vec::new());
-    let placed = rooms.place(&need(), 2);
+    let placed = rooms.place(&QueueName::default(), &need(), 2);
     assert_eq!(placed.nodes, [NodeName("a".into())]);
     assert!(placed.without.unwrap().starts_with("1 have no place now"), "the rest is said");
-    assert_eq!(rooms.place(&need(), 1).nodes, [], "what was placed in this pass counts");
+    assert_eq!(rooms.place(&QueueName::default(), &need(), 1).nodes, [], "what was placed in this pass counts");
 }
 
 #[test]
 fn nodes_are_made_once_and_waited_for() {
     let mut rooms = Rooms::of(&Have::default(), &Balance::default(), vec![small()]);
-    assert_eq!(rooms.place(&need(), 2), Placed { make: vec!["small".into()], ..Placed::default() });
-    assert!(rooms.place(&need(), 1).make.is_empty(), "no more are to be had");
+    assert_eq!(
+        rooms.place(&QueueName::default(), &need(), 2),
+        Placed { make: vec!["small".into()], ..Placed::default() }
+    );
+    assert!(rooms.place(&QueueName::default(), &need(), 1).make.is_empty(), "no more are to be had");
     let mut coming = seen("small-1", 2_000, Origin::Made);
     coming.node.answers = false;
     let mut rooms = Rooms::of(&Have { nodes: vec![coming] }, &Balance::default(), vec![small()]);
-    assert_eq!(rooms.place(&need(), 2), Placed::default(), "they wait for the one that comes");
+    assert_eq!(rooms.place(&QueueName::default(), &need(), 2), Placed::default(), "they wait for the one that comes");
 }
 
 #[test]
@@ -94,12 +97,12 @@ fn a_worker_takes_what_it_was_given_whatever_its_queue_says_by_now() {
     let mut queue = queue_on("a", 1);
     queue.fleet.members.values_mut().for_each(|member| member.need = Some(cpus(3_000)));
     let mut rooms = Rooms::of(&have, &Balance { queues: vec![queue], ..Balance::default() }, Vec::new());
-    assert_eq!(rooms.place(&need(), 2).nodes.len(), 1, "one cpu is left, not three");
+    assert_eq!(rooms.place(&QueueName::default(), &need(), 2).nodes.len(), 1, "one cpu is left, not three");
 }
 
 #[test]
 fn a_node_that_is_about_to_go_takes_nobody() {
     let have = Have { nodes: vec![seen("a", 4_000, Origin::Leaving)] };
     let mut rooms = Rooms::of(&have, &Balance::default(), Vec::new());
-    assert_eq!(rooms.place(&need(), 1).nodes, []);
+    assert_eq!(rooms.place(&QueueName::default(), &need(), 1).nodes, []);
 }

@@ -26,6 +26,7 @@ pub(super) struct View<'a> {
     pub queue: &'a QueueBalance,
     pub listed: Option<&'a Listed>,
     pub drained: &'a BTreeSet<NodeName>,
+    pub yielding: &'a BTreeSet<WorkerId>,
 }
 
 impl Active {
@@ -53,6 +54,7 @@ impl Active {
             balance_at: view.balance.at,
             listed: view.listed.map(|listed| listed.by_queue.get(name).unwrap_or(&none)),
             drained: view.drained,
+            yielding: view.yielding,
             silent: &listed.silent,
             answering: &listed.answering,
             ended: &listed.ended,
@@ -115,7 +117,7 @@ impl Active {
         rooms: &mut Rooms,
     ) -> Result<Next, Cut> {
         let name = &balance.queue;
-        let placed = rooms.place(&balance.need, count.min(CREATE_MAX));
+        let placed = rooms.place(name, &balance.need, count.min(CREATE_MAX));
         queue.unplaced(placed.without);
         for kind in placed.make.iter().take(NODES_AT_ONCE) {
             self.act()?;

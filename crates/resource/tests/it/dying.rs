@@ -1,7 +1,7 @@
 //! A resource manager that dies at every one of its calls, a provider that fails, answers that get lost: nothing leaks, the
 //! ceiling holds, and what is there is what is recorded.
 
-use super::world::{Faults, World, n_for_n};
+use super::world::{Faults, World, n_for_n, queue};
 
 const MAX: u32 = 4;
 const NODES: [(&str, u32); 2] = [("a", 2), ("b", 3)];
@@ -9,19 +9,20 @@ const SETTLED_WITHIN_S: u64 = 60;
 
 /// Tasks come twice; in between and at the end everybody but the floor goes.
 async fn story(faults: Faults, seed: u64, how: &str) -> World {
+    let faults = Faults { ends_untold: true, ..faults };
     let world = World::new(n_for_n(1, MAX), &NODES, faults, seed);
     let mut active = None;
-    world.0.lock().ready.extend([3, 9, 4, 6, 2, 7]);
+    world.work().ready.extend([3, 9, 4, 6, 2, 7]);
     let mut deaths = world.live(&mut active, 45).await;
-    world.0.lock().ready.extend([5, 5, 5]);
+    world.work().ready.extend([5, 5, 5]);
     deaths += world.live(&mut active, 45 + SETTLED_WITHIN_S).await;
     if deaths > 0 {
         world.live(&mut active, SETTLED_WITHIN_S).await;
     }
     world.settled(1, how);
     {
-        let inner = world.0.lock();
-        assert_eq!((inner.done, inner.ready.len()), (9, 0), "{how}: tasks are lost");
+        let work = world.work();
+        assert_eq!((work.done, work.ready.len()), (9, 0), "{how}: tasks are lost");
     }
     world
 }
@@ -31,7 +32,7 @@ async fn workers_come_with_tasks_and_go_after_them() {
     let world = story(Faults::default(), 1, "nothing fails").await;
     let inner = world.0.lock();
     assert!(inner.launched >= u64::from(MAX), "{} launched", inner.launched);
-    assert!(inner.offer.is_some() && inner.trouble.is_none());
+    assert!(inner.offer.is_some() && inner.lines[&queue()].trouble.is_none());
 }
 
 #[tokio::test]
@@ -68,7 +69,7 @@ async fn a_provider_that_often_does_not_say_what_it_has_slows_nothing_down_for_l
     for seed in 0..20 {
         let faults = Faults { lists_not_each: Some(3), ..Faults::default() };
         let world = story(faults, seed, &format!("seed {seed}")).await;
-        let failures = world.0.lock().trouble.as_ref().map_or(0, |trouble| trouble.failures);
+        let failures = world.work().trouble.as_ref().map_or(0, |trouble| trouble.failures);
         assert!(failures <= 1, "seed {seed}: what was got over is not counted");
     }
 }
@@ -84,10 +85,11 @@ async fn all_of_it_together_leaks_nothing() {
             lists_not_each: Some(3),
             answers_lost_each: Some(7),
             mute_each: None,
+            ends_untold: true,
         };
         let world = World::new(n_for_n(1, MAX), &NODES, faults, seed);
         let mut active = None;
-        world.0.lock().ready.extend([3, 9, 4, 6, 2, 7]);
+        world.work().ready.extend([3, 9, 4, 6, 2, 7]);
         world.live(&mut active, 300).await;
         world.settled(1, &format!("seed {seed}"));
     }
@@ -98,7 +100,7 @@ async fn workers_that_never_report_are_given_up_and_replaced() {
     let world = World::new(n_for_n(2, MAX), &NODES, Faults { mute_each: Some(1), ..Faults::default() }, 3);
     let mut active = None;
     world.live(&mut active, 160).await;
-    let trouble = world.0.lock().trouble.clone();
+    let trouble = world.work().trouble.clone();
     assert!(trouble.is_some_and(|trouble| trouble.error.contains("did not report")), "it is shown");
     world.0.lock().faults.mute_each = None;
     world.live(&mut active, 400).await;

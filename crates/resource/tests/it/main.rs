@@ -2,5 +2,6 @@
 
 mod dying;
 mod nodes;
+mod sharing;
 mod times;
 mod world;

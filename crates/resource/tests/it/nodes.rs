@@ -40,7 +40,7 @@ async fn a_cordoned_node_keeps_what_it_has_and_takes_none() {
     let mut active = None;
     world.live(&mut active, 20).await;
     wish(&world, "a", Wish::Cordoned);
-    world.0.lock().ready.extend([5; 9]);
+    world.work().ready.extend([5; 9]);
     world.live(&mut active, 12).await;
     assert_eq!((on(&world, "a"), on(&world, "b")), (1, 2));
 }
@@ -49,11 +49,11 @@ async fn a_cordoned_node_keeps_what_it_has_and_takes_none() {
 async fn what_died_with_its_node_is_replaced_and_its_tasks_run() {
     let world = World::new(n_for_n(0, 4), &[("a", 2), ("b", 2)], Faults::default(), 1);
     let mut active = None;
-    world.0.lock().ready.extend([20; 12]);
+    world.work().ready.extend([20; 12]);
     world.live(&mut active, 25).await;
     world.0.lock().kill_node("a");
     world.live(&mut active, 250).await;
-    assert_eq!(world.0.lock().done, 12);
+    assert_eq!(world.work().done, 12);
     world.settled(0, "a node died");
 }
 
@@ -70,7 +70,7 @@ async fn nodes_are_made_for_those_without_a_place_and_given_back_when_empty() {
     };
     world.0.lock().kinds.push(kind);
     let mut active = None;
-    world.0.lock().ready.extend([90; 5]);
+    world.work().ready.extend([90; 5]);
     world.live(&mut active, 60).await;
     assert_eq!(there(&world), (3, 5));
     world.live(&mut active, 300).await;
@@ -83,6 +83,6 @@ async fn without_a_place_it_is_said_why() {
     let world = World::new(n_for_n(3, 5), &[("own", 1)], Faults::default(), 1);
     let mut active = None;
     world.live(&mut active, 20).await;
-    let because = world.0.lock().decision.clone().expect("a decision").because.to_string();
+    let because = world.work().decision.clone().expect("a decision").because.to_string();
     assert!(because.contains("2 have no place now: every node that would do is full"), "{because}");
 }

@@ -50,10 +50,10 @@ async fn a_queue_that_is_not_elastic_any_more_loses_its_workers_when_they_have_f
     let world = World::new(n_for_n(2, 4), &[("a", 4)], Faults::default(), 1);
     let mut active = None;
     world.live(&mut active, 20).await;
-    world.0.lock().ready.extend([15, 15]);
+    world.work().ready.extend([15, 15]);
     world.live(&mut active, 3).await;
-    world.0.lock().elastic = None;
+    world.work().elastic = None;
     world.live(&mut active, 80).await;
-    assert_eq!(world.0.lock().done, 2, "what ran was finished");
+    assert_eq!(world.work().done, 2, "what ran was finished");
     world.settled(0, "no policy");
 }

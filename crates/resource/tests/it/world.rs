@@ -20,7 +20,7 @@ use mutirao_elastic::protocol::{Offer, Wish};
 use mutirao_elastic::{Decision, Elastic, State, Terms};
 use mutirao_resource::pass::{Active, Cut};
 use mutirao_resource::{Origin, Ports};
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 /// How many seconds after a death the successor comes.
 const BACK_AFTER_S: u64 = 3;
@@ -39,9 +39,12 @@ pub struct Faults {
     pub answers_lost_each: Option<u64>,
     /// Each n-th process never reports.
     pub mute_each: Option<u64>,
+    /// Nodes do not know whose process has ended.
+    pub ends_untold: bool,
 }
 
 pub struct Process {
+    pub queue: QueueName,
     pub node: NodeName,
     pub reports_at: Option<Timestamp>,
     pub idle_since: Timestamp,
@@ -57,24 +60,34 @@ pub struct NodeThere {
     pub wish: Wish,
 }
 
-pub struct Inner {
-    pub clock: Arc<ManualClock>,
-    pub dice: Dice,
-    pub faults: Faults,
-    pub generation: u64,
+/// One queue: what is kept of it, and its tasks by the seconds that they take.
+#[derive(Default)]
+pub struct Line {
     pub elastic: Option<Elastic>,
     pub state: State,
     pub members: BTreeMap<WorkerId, Member>,
     pub trouble: Option<mutirao_elastic::fleet::Trouble>,
     pub decision: Option<Decision>,
+    pub ready: Vec<u64>,
+    pub done: u64,
+    /// Since when tasks have waited.
+    pub waits_since: Option<Timestamp>,
+}
+
+pub struct Inner {
+    pub clock: Arc<ManualClock>,
+    pub dice: Dice,
+    pub faults: Faults,
+    pub generation: u64,
+    pub lines: BTreeMap<QueueName, Line>,
     pub told: BTreeSet<WorkerId>,
     pub requests: BTreeMap<(u64, String), Vec<WorkerId>>,
     pub offer: Option<Offer>,
     pub processes: BTreeMap<WorkerId, Process>,
+    /// Those that went by themselves, and where they were.
+    pub ended: BTreeMap<WorkerId, NodeName>,
     pub nodes: BTreeMap<NodeName, NodeThere>,
     pub kinds: Vec<Kind>,
-    pub ready: Vec<u64>,
-    pub done: u64,
     pub calls: u64,
     pub provider_calls: u64,
     pub manager_calls: u64,
@@ -120,10 +133,12 @@ impl Inner {
     }
 
     pub fn within_limits(&mut self) {
-        let max = self.elastic.as_ref().map_or(u32::MAX, |elastic| elastic.max) as usize;
-        if self.processes.len() > max {
-            self.broken =
-                Some(format!("{} processes, {max} allowed: {:?}", self.processes.len(), self.processes.keys()));
+        for (name, line) in &self.lines {
+            let max = line.elastic.as_ref().map_or(u32::MAX, |elastic| elastic.max) as usize;
+            let own: Vec<&WorkerId> = self.processes.iter().filter(|(_, p)| p.queue == *name).map(|(w, _)| w).collect();
+            if own.len() > max {
+                self.broken = Some(format!("{} processes of {name}, {max} allowed: {own:?}", own.len()));
+            }
         }
     }
 
@@ -133,26 +148,37 @@ impl Inner {
             if process.reports_at.is_none_or(|at| now < at) {
                 continue;
             }
+            let line = self.lines.get_mut(&process.queue).expect("its queue");
             match process.task_left_s {
                 Some(0 | 1) => {
                     (process.task_left_s, process.idle_since) = (None, now);
-                    self.done += 1;
+                    line.done += 1;
                 }
                 Some(left) => process.task_left_s = Some(left - 1),
                 None => {}
             }
             let told = self.told.contains(worker);
             if process.task_left_s.is_none() && !told {
-                process.task_left_s = self.ready.pop();
+                process.task_left_s = line.ready.pop();
             }
             process.drained = told && process.task_left_s.is_none();
         }
-        self.processes.retain(|_, process| !process.drained);
+        let gone = self.processes.extract_if(.., |_, process| process.drained);
+        self.ended.extend(gone.map(|(worker, process)| (worker, process.node)));
+        for line in self.lines.values_mut() {
+            line.waits_since = if line.ready.is_empty() { None } else { line.waits_since.or(Some(now)) };
+        }
     }
 }
 
 impl World {
+    /// With one queue.
     pub fn new(elastic: Elastic, nodes: &[(&str, u32)], faults: Faults, seed: u64) -> Self {
+        Self::of(&[(queue(), elastic)], nodes, faults, seed)
+    }
+
+    pub fn of(queues: &[(QueueName, Elastic)], nodes: &[(&str, u32)], faults: Faults, seed: u64) -> Self {
+        let line = |elastic: &Elastic| Line { elastic: Some(elastic.clone()), ..Line::default() };
         let clock = ManualClock::starting_at(Timestamp(1_800_000_000_000));
         let there = |cpus: &u32| NodeThere {
             capacity: capacity(*cpus),
@@ -166,19 +192,14 @@ impl World {
             dice: Dice::seeded(seed),
             faults,
             generation: 0,
-            elastic: Some(elastic),
-            state: State::default(),
-            members: BTreeMap::new(),
-            trouble: None,
-            decision: None,
+            lines: queues.iter().map(|(name, elastic)| (name.clone(), line(elastic))).collect(),
             told: BTreeSet::new(),
             requests: BTreeMap::new(),
             offer: None,
             processes: BTreeMap::new(),
+            ended: BTreeMap::new(),
             nodes,
             kinds: Vec::new(),
-            ready: Vec::new(),
-            done: 0,
             calls: 0,
             provider_calls: 0,
             manager_calls: 0,
@@ -190,6 +211,11 @@ impl World {
             dead: false,
             broken: None,
         })))
+    }
+
+    /// The one queue of most stories.
+    pub fn work(&self) -> MappedMutexGuard<'_, Line> {
+        MutexGuard::map(self.0.lock(), |inner| inner.lines.get_mut(&queue()).expect("a queue"))
     }
 
     /// A resource manager that has just come to hold the lease.
@@ -249,10 +275,12 @@ impl World {
     /// What the provider has is what the store says, and all of it works.
     pub fn settled(&self, wanted: usize, how: &str) {
         let inner = self.0.lock();
-        let store: Vec<&WorkerId> = inner.members.keys().collect();
+        let members: BTreeMap<&WorkerId, &Member> = inner.lines.values().flat_map(|line| &line.members).collect();
+        let store: Vec<&WorkerId> = members.keys().copied().collect();
         let provider: Vec<&WorkerId> = inner.processes.keys().collect();
-        assert_eq!(store, provider, "{how}: the store and the provider differ: {:?}", inner.members);
-        assert_eq!(provider.len(), wanted, "{how}: {:?}", inner.decision);
-        assert!(inner.members.values().all(|member| member.life == Life::Reported), "{how}: {:?}", inner.members);
+        assert_eq!(store, provider, "{how}: the store and the provider differ: {members:?}");
+        let decided: Vec<_> = inner.lines.values().map(|line| &line.decision).collect();
+        assert_eq!(provider.len(), wanted, "{how}: {decided:?}");
+        assert!(members.values().all(|member| member.life == Life::Reported), "{how}: {members:?}");
     }
 }

@@ -1,6 +1,9 @@
 //! The manager's part: fenced, idempotent, and now and then unheard.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
+use mutirao_core::quantity::Span;
 use mutirao_core::{QueueName, WorkerId};
 use mutirao_elastic::Fleet;
 use mutirao_elastic::Load;
@@ -11,7 +14,7 @@ use mutirao_elastic::protocol::{
 };
 use mutirao_resource::{Manager, ManagerError};
 
-use super::{Fate, Inner, World, need, queue};
+use super::{Fate, Inner, Line, World, need};
 
 fn away<T>() -> Result<T, ManagerError> {
     Err(ManagerError::Away("no answer".into()))
@@ -56,18 +59,6 @@ impl Inner {
 
     fn balance(&self) -> Balance {
         let now = self.now();
-        let known = |worker: &WorkerId| self.members.get(worker).is_none_or(|member| member.life < Life::Ending);
-        let speaking =
-            self.processes.iter().filter(|(worker, p)| p.reports_at.is_some_and(|at| now >= at) && known(worker));
-        let sessions = speaking.map(|(worker, process)| {
-            let activity = match process.task_left_s {
-                Some(_) => Activity::Busy { tasks: 1 },
-                None => Activity::Idle { since: process.idle_since },
-            };
-            (worker.clone(), activity)
-        });
-        let running = self.processes.values().filter(|process| process.task_left_s.is_some()).count() as u64;
-        let tasks = Tasks { ready: self.ready.len() as u64, running, unacknowledged: running, ..Tasks::default() };
         let record = |(name, there): (&mutirao_elastic::packing::NodeName, &super::NodeThere)| NodeRecord {
             node: OfferedNode {
                 name: name.clone(),
@@ -82,16 +73,38 @@ impl Inner {
         Balance {
             at: now,
             nodes: self.nodes.iter().map(record).collect(),
-            queues: vec![QueueBalance {
-                queue: queue(),
-                elastic: self.elastic.clone(),
-                need: need(),
-                load: Load { at: now, tasks: Some(tasks), ..Load::default() },
-                sessions: Some(sessions.collect()),
-                state: self.state.clone(),
-                fleet: Fleet::of(self.members.clone(), self.trouble.clone()),
-            }],
+            queues: self.lines.iter().map(|(name, line)| self.balance_of(name, line)).collect(),
         }
+    }
+
+    fn balance_of(&self, name: &QueueName, line: &Line) -> QueueBalance {
+        let now = self.now();
+        let own = || self.processes.iter().filter(|(_, process)| process.queue == *name);
+        let known = |worker: &WorkerId| line.members.get(worker).is_none_or(|member| member.life < Life::Ending);
+        let speaking = own().filter(|(worker, p)| p.reports_at.is_some_and(|at| now >= at) && known(worker));
+        let sessions = speaking.map(|(worker, process)| {
+            let activity = match process.task_left_s {
+                Some(_) => Activity::Busy { tasks: 1 },
+                None => Activity::Idle { since: process.idle_since },
+            };
+            (worker.clone(), activity)
+        });
+        let running = own().filter(|(_, process)| process.task_left_s.is_some()).count() as u64;
+        let oldest_wait = Span(line.waits_since.map_or(Duration::ZERO, |at| now.since(at)));
+        let tasks = Tasks { ready: line.ready.len() as u64, running, unacknowledged: running, oldest_wait };
+        QueueBalance {
+            queue: name.clone(),
+            elastic: line.elastic.clone(),
+            need: need(),
+            load: Load { at: now, tasks: Some(tasks), ..Load::default() },
+            sessions: Some(sessions.collect()),
+            state: line.state.clone(),
+            fleet: Fleet::of(line.members.clone(), line.trouble.clone()),
+        }
+    }
+
+    fn line(&mut self, queue: &QueueName) -> &mut Line {
+        self.lines.get_mut(queue).expect("a queue of this world")
     }
 }
 
@@ -114,7 +127,7 @@ impl Manager for World {
         }
     }
 
-    async fn create(&self, _: &QueueName, create: &Create) -> Result<Created, ManagerError> {
+    async fn create(&self, queue: &QueueName, create: &Create) -> Result<Created, ManagerError> {
         self.0.lock().change(create.generation, |inner| {
             let key = (create.generation, create.request.clone());
             if !inner.requests.contains_key(&key) {
@@ -123,7 +136,7 @@ impl Manager for World {
                 for node in &create.nodes {
                     inner.issued += 1;
                     let worker = WorkerId(format!("w{:04}", inner.issued));
-                    inner.members.insert(
+                    inner.line(queue).members.insert(
                         worker.clone(),
                         Member::new(Life::Asked, now, Some(node.clone())).needing(create.need.clone()),
                     );
@@ -146,15 +159,16 @@ impl Manager for World {
         })
     }
 
-    async fn record(&self, _: &QueueName, record: &Record) -> Result<(), ManagerError> {
+    async fn record(&self, queue: &QueueName, record: &Record) -> Result<(), ManagerError> {
         self.0.lock().change(record.generation, |inner| {
             inner.records += 1;
-            inner.state = record.state.clone();
-            inner.trouble = record.trouble.clone();
-            inner.decision = Some(record.decision.clone());
-            inner.members.extend(record.members.iter().map(|(worker, member)| (worker.clone(), written(member))));
+            let line = inner.line(queue);
+            line.state = record.state.clone();
+            line.trouble = record.trouble.clone();
+            line.decision = Some(record.decision.clone());
+            line.members.extend(record.members.iter().map(|(worker, member)| (worker.clone(), written(member))));
             for worker in &record.gone {
-                inner.members.remove(worker);
+                line.members.remove(worker);
             }
         })
     }

@@ -8,7 +8,7 @@ use mutirao_elastic::packing::{Kind, Layer, NodeName};
 use mutirao_elastic::protocol::{OfferedNode, Wish};
 use mutirao_resource::{Have, Launch, NodeSeen, Origin, Provider, ProviderError};
 
-use super::{Inner, NodeThere, Process, World, queue};
+use super::{Inner, NodeThere, Process, World};
 
 fn refused<T>() -> Result<T, ProviderError> {
     Err(ProviderError::Refused("the provider is out of order".into()))
@@ -49,6 +49,7 @@ impl Inner {
         let mute = self.faults.mute_each.is_some_and(|each| self.launched.is_multiple_of(each));
         let (now, after) = (self.now(), Duration::from_secs(1 + self.dice.below(8)));
         let process = Process {
+            queue: launch.queue.clone(),
             node: launch.node.clone(),
             reports_at: (!mute).then(|| now.plus(after)),
             idle_since: now.plus(after),
@@ -63,7 +64,12 @@ impl Inner {
         if process.task_left_s.is_some() && !self.told.contains(worker) {
             self.broken = Some(format!("{worker} was ended while it worked"));
         }
-        self.ready.extend(process.task_left_s);
+        self.back(&process);
+    }
+
+    /// What it ran waits again.
+    fn back(&mut self, process: &Process) {
+        self.lines.get_mut(&process.queue).expect("its queue").ready.extend(process.task_left_s);
     }
 
     /// A node dies with all that is on it.
@@ -71,7 +77,8 @@ impl Inner {
         let on_it = |process: &Process| process.node.0 == name;
         let dead: Vec<WorkerId> = self.processes.iter().filter(|(_, p)| on_it(p)).map(|(w, _)| w.clone()).collect();
         for worker in dead {
-            self.ready.extend(self.processes.remove(&worker).and_then(|process| process.task_left_s));
+            let process = self.processes.remove(&worker).expect("it was there");
+            self.back(&process);
         }
     }
 }
@@ -103,9 +110,14 @@ impl Provider for World {
                 .processes
                 .iter()
                 .filter(|(_, p)| p.node == *name)
-                .map(|(w, _)| (w.clone(), queue()))
+                .map(|(w, p)| (w.clone(), p.queue.clone()))
                 .collect(),
-            ended: Default::default(),
+            ended: inner
+                .ended
+                .iter()
+                .filter(|(_, on)| *on == name && !inner.faults.ends_untold)
+                .map(|(worker, _)| worker.clone())
+                .collect(),
         };
         Ok(Have { nodes: inner.nodes.iter().map(seen).collect() })
     }

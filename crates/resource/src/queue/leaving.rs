@@ -1,0 +1,40 @@
+//! Who goes although its queue has not too many: from nodes that are to be empty, and for queues whose tasks wait.
+
+use mutirao_core::WorkerId;
+use mutirao_elastic::fleet::{Life, Member};
+use mutirao_elastic::{Action, Fleet};
+
+use super::{Queue, Scene};
+
+impl Queue {
+    /// Workers of nodes that are to be empty go, as many at a time as leave the floor standing elsewhere, and at least one.
+    /// So do those that were asked for on a node that has been away since: others are asked for in their place.
+    pub(super) fn leave_nodes(&self, scene: &Scene, fleet: &mut Fleet) {
+        let stands = |member: &Member| member.life <= Life::Reported;
+        let must_go = |member: &Member| {
+            let stranded = member.life == Life::Asked && scene.now.since(member.since) >= scene.terms.missing_for;
+            member.node.as_ref().is_some_and(|node| {
+                scene.drained.contains(node) || (stranded && scene.listed.is_some() && !scene.answering.contains(node))
+            })
+        };
+        let (away, home): (Vec<_>, Vec<_>) =
+            self.fleet.members.iter().filter(|(_, member)| stands(member)).partition(|(_, member)| must_go(member));
+        let floor = scene.balance.elastic.as_ref().map_or(0, |elastic| elastic.min) as usize;
+        let missing = floor.saturating_sub(home.iter().filter(|(_, m)| m.life == Life::Reported).count());
+        let going = away.len().saturating_sub(missing).max(usize::from(!away.is_empty()));
+        for (worker, _) in away.into_iter().take(going) {
+            fleet.apply(&Action::Drain { worker: worker.clone() }, scene.now);
+        }
+    }
+}
+
+/// Those who are idle while tasks of other queues have no place go, and it is said.
+pub(super) fn make_room(scene: &Scene, fleet: &mut Fleet) -> Option<String> {
+    let own = |worker: &&WorkerId| fleet.members.get(*worker).is_some_and(|member| member.life == Life::Reported);
+    let going: Vec<WorkerId> = scene.yielding.iter().filter(own).cloned().collect();
+    for worker in &going {
+        fleet.apply(&Action::Drain { worker: worker.clone() }, scene.now);
+    }
+    let many = going.len();
+    (many > 0).then(|| format!("{many} idle make room for queues whose tasks wait"))
+}
