@@ -14,10 +14,20 @@ use mutirao_probes::check::{Dns, Exec, Http, Icmp, RecordKind, Tcp, Tls};
 
 use crate::failure::Failure;
 
-/// What is checked: one of these.
+/// What is checked.
+#[derive(Debug, Args)]
+pub struct Subject {
+    #[command(flatten)]
+    one: Subjects,
+    /// What --exec gives its program besides, options among it
+    #[arg(last = true, value_name = "ARGS", requires = "exec")]
+    args: Vec<String>,
+}
+
+/// One of these.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
-pub struct Subject {
+struct Subjects {
     /// Ask for this page, over HTTP or HTTPS
     #[arg(long, value_name = "URL", help_heading = "What is checked")]
     http: Option<String>,
@@ -33,8 +43,8 @@ pub struct Subject {
     /// Send an echo
     #[arg(long, value_name = "HOST", help_heading = "What is checked")]
     icmp: Option<String>,
-    /// Run a program by the convention of Nagios plugins; it is the last thing on the line
-    #[arg(long, value_name = "CMD", num_args = 1.., allow_hyphen_values = true, help_heading = "What is checked")]
+    /// Run a program by the convention of Nagios plugins; its own options come last, after --
+    #[arg(long, value_name = "CMD", num_args = 1.., help_heading = "What is checked")]
     exec: Option<Vec<String>>,
     /// Ask nobody: give it an address that it must call in time
     #[arg(long, help_heading = "What is checked")]
@@ -43,7 +53,7 @@ pub struct Subject {
 
 impl Subject {
     fn subject(self) -> Option<spec::Subject> {
-        let Self { http, tcp, tls, dns, icmp, exec, push } = self;
+        let Self { one: Subjects { http, tcp, tls, dns, icmp, exec, push }, args } = self;
         if push {
             return Some(spec::Subject::Push(Push::default()));
         }
@@ -52,7 +62,9 @@ impl Subject {
             .or_else(|| tls.map(|address| Check::Tls(Tls { address, name: None })))
             .or_else(|| dns.map(|name| Check::Dns(Dns { name, record: RecordKind::default(), server: None })))
             .or_else(|| icmp.map(|host| Check::Icmp(Icmp { host })))
-            .or_else(|| exec.map(|command| Check::Exec(Exec { command, env: Default::default() })))
+            .or_else(|| {
+                exec.map(|words| Check::Exec(Exec { command: [words, args].concat(), env: Default::default() }))
+            })
             .map(spec::Subject::Check)
     }
 
@@ -175,5 +187,46 @@ impl Changes {
             spec.on = Some(Place { layer: self.on_layer, labels });
         }
         Ok(spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        name: String,
+        #[command(flatten)]
+        subject: Subject,
+        #[command(flatten)]
+        changes: Changes,
+    }
+
+    fn read(words: &str) -> Result<MonitorSpec, String> {
+        let line = Line::try_parse_from(["add", "m"].into_iter().chain(words.split(' ')));
+        let Line { name, subject, changes } = line.map_err(|error| error.to_string())?;
+        changes.made_to(subject.new_monitor(name).unwrap()).map_err(|failure| format!("{failure:?}"))
+    }
+
+    fn command(spec: &MonitorSpec) -> String {
+        match &spec.subject {
+            spec::Subject::Check(Check::Exec(exec)) => exec.command.join(" "),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_program_eats_no_option_and_has_its_own_after_two_dashes() {
+        let spec = read("--exec check_disk /var --every 10s --retries 2").unwrap();
+        assert_eq!((command(&spec).as_str(), spec.every, spec.retries), ("check_disk /var", Span::secs(10), 2));
+        let spec = read("--exec check_disk --every 10s -- -w 5 --every 7").unwrap();
+        assert_eq!((command(&spec).as_str(), spec.every), ("check_disk -w 5 --every 7", Span::secs(10)));
+        let refused = read("--exec check_disk -w 5").unwrap_err();
+        assert!(refused.contains("unexpected argument '-w'") && refused.contains("-- -w"), "{refused}");
+        let refused = read("--tcp x:1 -- -w 5").unwrap_err();
+        assert!(refused.contains("--exec"), "{refused}");
     }
 }

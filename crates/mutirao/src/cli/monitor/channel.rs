@@ -46,8 +46,8 @@ struct Ways {
     /// Post there as Slack takes it
     #[arg(long, value_name = "URL")]
     slack: Option<String>,
-    /// Run a program; it is the last thing on the line
-    #[arg(long, value_name = "CMD", num_args = 1.., allow_hyphen_values = true)]
+    /// Run a program; its own options come last, after --
+    #[arg(long, value_name = "CMD", num_args = 1..)]
     exec: Option<Vec<String>>,
 }
 
@@ -58,11 +58,14 @@ struct WayArgs {
     /// A file with what a webhook is signed with; a secret on the line would be seen by others
     #[arg(long, value_name = "FILE", requires = "webhook")]
     secret_file: Option<PathBuf>,
+    /// What --exec gives its program besides, options among it
+    #[arg(last = true, value_name = "ARGS", requires = "exec")]
+    args: Vec<String>,
 }
 
 impl WayArgs {
     fn way(self) -> Result<Way, Failure> {
-        let Self { ways: Ways { webhook, slack, exec }, secret_file } = self;
+        let Self { ways: Ways { webhook, slack, exec }, secret_file, args } = self;
         let read = |file: PathBuf| {
             let text = std::fs::read_to_string(&file)
                 .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", file.display())))?;
@@ -74,7 +77,7 @@ impl WayArgs {
         let way = webhook
             .map(hook)
             .or_else(|| slack.map(|url| Way::Slack(Slack { url: Secret(url) })))
-            .or_else(|| exec.map(|command| Way::Exec(Program { command })));
+            .or_else(|| exec.map(|words| Way::Exec(Program { command: [words, args].concat() })));
         way.ok_or_else(|| Failure::usage("where does it lead? give --webhook, --slack or --exec"))
     }
 }
