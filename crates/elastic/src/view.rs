@@ -14,7 +14,7 @@ use crate::protocol::Wish;
 /// How all of it stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ElasticStatus {
-    /// The one resource manager that acts; none while there is none.
+    /// The one resource manager that acts, or was the last to; none while there is none.
     pub holder: Option<Holder>,
     /// Resource managers that give signs of life, or did lately.
     pub members: u32,
@@ -28,6 +28,9 @@ pub struct Holder {
     /// Where it says it is.
     pub address: Option<String>,
     pub generation: u64,
+    /// Set once it has not been heard for longer than its lease lasts: it does not act, and nobody has taken over yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_since: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -17,7 +17,7 @@ use mutirao_queues::{QueueSpec, Reason};
 
 use super::{Fleets, Offered, refused, short, unfenced};
 use crate::balance;
-use crate::standing::Standing;
+use crate::standing::{Acting, Standing};
 use crate::store::{Draining, Kept, MemberRow, NodeRow, SHARD};
 
 /// How long an offer that was read is believed.
@@ -35,10 +35,18 @@ impl Fleets {
         let (specs, kept) = (specs?, kept.map_err(refused)?);
         let (leases, members) = (leases.map_err(refused)?, members.map_err(refused)?);
         let lease = leases.into_iter().find(|row| row.shard == SHARD);
+        let acting = parts.pulse.lock().feel(lease.as_ref(), parts.clock.monotonic());
+        let silent_since = match acting {
+            Acting::Silent(silent) => Some(Timestamp(
+                parts.clock.now().0.saturating_sub(i64::try_from(silent.as_millis()).unwrap_or(i64::MAX)),
+            )),
+            Acting::Yes | Acting::Nobody => None,
+        };
         let holder = lease.and_then(|row| Some((row.owner?, row.mark.generation))).map(|(owner, generation)| Holder {
             address: members.iter().find(|row| row.member == owner).map(|row| row.address.clone()),
             member: owner.0,
             generation,
+            silent_since,
         });
         Ok(ElasticStatus { holder, members: members.len() as u32, queues: statuses(&specs, kept) })
     }

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use mutirao_client::{Client, PageArgs};
 use mutirao_core::auth::ElasticKeyView;
 use mutirao_core::{Clock, QueueName, SystemClock, Timestamp};
-use mutirao_elastic::view::{ElasticStatus, HistoryLine, QueueStatus};
+use mutirao_elastic::view::{ElasticStatus, HistoryLine, Holder, QueueStatus};
 
 use super::out::Out;
 use super::show::{ago, or_dash, table};
@@ -104,14 +104,25 @@ fn more(out: &Out, cursor: Option<&str>) {
     }
 }
 
-fn status(status: &ElasticStatus, now: Timestamp) -> String {
-    let holder = match &status.holder {
-        Some(holder) => {
-            let at = holder.address.as_deref().map(|at| format!(" at {at}")).unwrap_or_default();
-            format!("the resource manager is {}{at} (generation {})", holder.member, holder.generation)
+const ACT: &str = "`mutirao up` runs one, `mutirao elastic invite` lets one in";
+
+fn holder(holder: Option<&Holder>, now: Timestamp) -> String {
+    let Some(holder) = holder else { return format!("no resource manager acts; {ACT}") };
+    let at = holder.address.as_deref().map(|at| format!(" at {at}")).unwrap_or_default();
+    let Holder { member, generation, .. } = holder;
+    match holder.silent_since {
+        None => format!("the resource manager is {member}{at} (generation {generation})"),
+        Some(since) => {
+            format!(
+                "no resource manager acts: {member}{at} was the last, and was last heard {} ago; {ACT}",
+                ago(since, now)
+            )
         }
-        None => "no resource manager acts; `mutirao up` runs one, `mutirao elastic invite` lets one in".to_owned(),
-    };
+    }
+}
+
+fn status(status: &ElasticStatus, now: Timestamp) -> String {
+    let holder = holder(status.holder.as_ref(), now);
     if status.queues.is_empty() {
         return format!("{holder}\nno queue is elastic; `elastic:` in its definition makes it so (docs/elastic.md)");
     }
@@ -169,7 +180,6 @@ fn keys(keys: &[ElasticKeyView], now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mutirao_elastic::view::Holder;
 
     use super::*;
 
@@ -187,11 +197,15 @@ mod tests {
             because: Some("3 ready tasks need 3".into()),
             trouble: Some("2 failures: no room".into()),
         };
-        let holder = Holder { member: "m1".into(), address: None, generation: 4 };
-        let said = status(&ElasticStatus { holder: Some(holder), members: 1, queues: vec![queue] }, Timestamp(5_000));
+        let holder = Holder { member: "m1".into(), address: None, generation: 4, silent_since: None };
+        let acts = ElasticStatus { holder: Some(holder.clone()), members: 1, queues: vec![queue] };
+        let said = status(&acts, Timestamp(5_000));
         for part in ["m1 (generation 4)", "0 to 5", "gpu: 3 ready tasks need 3", "in trouble: 2 failures: no room"] {
             assert!(said.contains(part), "{part}: {said}");
         }
+        let dead = Holder { silent_since: Some(Timestamp(0)), ..holder };
+        let said = status(&ElasticStatus { holder: Some(dead), ..ElasticStatus::default() }, Timestamp(95_000));
+        assert!(said.starts_with("no resource manager acts: m1 was the last, and was last heard 95s ago;"), "{said}");
         let nothing = status(&ElasticStatus::default(), Timestamp(0));
         assert!(nothing.contains("no resource manager acts") && nothing.contains("no queue is elastic"), "{nothing}");
     }
