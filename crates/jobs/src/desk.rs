@@ -70,6 +70,14 @@ pub struct Now {
     pub mono: Mono,
 }
 
+impl Now {
+    /// What the wall shows now for a moment that has passed, whatever it showed then.
+    pub fn wall_at(&self, at: Mono) -> Timestamp {
+        let passed = i64::try_from(self.mono.since(at).as_millis()).unwrap_or(i64::MAX);
+        Timestamp(self.wall.0.saturating_sub(passed))
+    }
+}
+
 /// A task that ended, to be written once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ended {

@@ -79,7 +79,7 @@ impl Desk {
 fn activity(session: &Session, now: Now) -> Activity {
     match session.held.len() as u32 {
         0 if session.draining => Activity::Drained,
-        0 => Activity::Idle { since: session.idle_since.unwrap_or(now.wall) },
+        0 => Activity::Idle { since: session.idle_since.map_or(now.wall, |at| now.wall_at(at)) },
         tasks => Activity::Busy { tasks },
     }
 }

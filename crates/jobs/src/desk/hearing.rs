@@ -122,7 +122,7 @@ impl Desk {
         for held in &beat.held {
             self.adopt(session, held.task, held.attempt, now);
         }
-        let believed = self.sessions.beaten(session, beat, now.mono.plus(self.lease), now.wall);
+        let believed = self.sessions.beaten(session, beat, now.mono.plus(self.lease), now.mono);
         self.remind(session);
         // After a gap, what the beat does not list may have been taken or ended in what was not heard yet.
         if order == Order::Whole {

@@ -114,7 +114,7 @@ impl Desk {
             running: session.held.iter().filter(|(task, _)| self.is_running(**task)).count() as u64,
             held: session.held.len() as u64,
             draining: session.draining,
-            idle_since: session.idle_since,
+            idle_since: session.idle_since.map(|at| now.wall_at(at)),
             state: WorkerState::default(),
             since: None,
             node: None,

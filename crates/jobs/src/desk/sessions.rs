@@ -6,10 +6,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mutirao_core::Mono;
 use mutirao_core::envelope::{Beat, Footprint};
 use mutirao_core::id::{Attempt, QueueName, SessionId, TaskKey, WorkerId};
 use mutirao_core::task::Needs;
-use mutirao_core::{Mono, Timestamp};
 
 use super::maps::Map;
 use super::sequence::{Order, Sequence};
@@ -32,8 +32,8 @@ pub struct Session {
     pub draining: bool,
     /// It is to be handed nothing, whether it has heard that or not.
     pub resting: bool,
-    /// Since when it has held nothing, as far as its beats show.
-    pub idle_since: Option<Timestamp>,
+    /// Since when it has held nothing, as far as its beats show. Not by the wall: a step of it would keep the idle for as long.
+    pub idle_since: Option<Mono>,
     /// It was given something since its last beat.
     touched: bool,
     /// It said goodbye. What it had said before may still come.
@@ -125,7 +125,7 @@ impl Sessions {
     }
 
     /// Renews the lease and takes over what the beat says; returns what the session was believed to hold.
-    pub fn beaten(&mut self, session: &SessionId, beat: &Beat, until: Mono, at: Timestamp) -> Vec<(TaskKey, Attempt)> {
+    pub fn beaten(&mut self, session: &SessionId, beat: &Beat, until: Mono, at: Mono) -> Vec<(TaskKey, Attempt)> {
         let Some(known) = self.sessions.get_mut(session) else { return Vec::new() };
         known.until = until;
         known.heard = true;

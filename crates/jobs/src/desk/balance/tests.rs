@@ -118,6 +118,17 @@ fn a_worker_that_was_busy_between_two_beats_has_not_been_idle_since_before() {
 }
 
 #[test]
+fn a_wall_that_is_stepped_makes_nobody_idle_for_longer_or_for_less() {
+    let mut stage = Stage::new(0);
+    stage.beat("a", false, at(1));
+    for by_ms in [-3_600_000, 3_600_000] {
+        let stepped = Now { wall: Timestamp(at(11).wall.0 + by_ms), ..at(11) };
+        let idle = Activity::Idle { since: Timestamp(stepped.wall.0 - 10_000) };
+        assert_eq!(stage.sight(stepped).sessions, Some([(worker("a"), idle)].into()));
+    }
+}
+
+#[test]
 fn a_resting_worker_is_told_until_it_says_so_and_is_counted_on_for_nothing() {
     let mut stage = Stage::new(5);
     stage.beat("a", false, at(1));
