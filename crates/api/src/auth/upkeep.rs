@@ -8,7 +8,7 @@ mod sqlite;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mutirao_core::{Problem, Timestamp, WorkerId};
+use mutirao_core::{Clock, Problem, Timestamp, WorkerId};
 use mutirao_store::StoreError;
 
 use super::Auth;
@@ -16,9 +16,9 @@ use super::nonces::{self, KEPT_FOR};
 use super::signature::Claim;
 use crate::error::store_problem;
 
-const TIDY_EVERY: Duration = Duration::from_secs(3_600);
+pub const TIDY_EVERY: Duration = Duration::from_secs(3_600);
 /// Rows of each table removed in one transaction; there are as many of these as it takes.
-const ROWS_AT_ONCE: u32 = 5_000;
+pub const ROWS_AT_ONCE: u32 = 5_000;
 
 /// How long what is over is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,27 +63,31 @@ impl Auth {
         self.registry.revoked_from(from, rows).await.map_err(store_problem)
     }
 
-    /// Forgets, every hour, what has been kept for long enough. Never ends.
+    /// See [`keep_tidy`].
     pub async fn keep_tidy(&self, keep: Keep) {
-        loop {
-            match self.tidy(keep).await {
-                Ok(0) => {}
-                Ok(forgotten) => tracing::debug!(forgotten, "forgot keys, tokens and audit lines of long ago"),
-                Err(error) => tracing::debug!(%error, "what is over could not be forgotten; the next round will"),
-            }
-            self.clock.sleep(TIDY_EVERY).await;
-        }
+        keep_tidy(&*self.registry, &*self.clock, keep).await;
     }
+}
 
-    async fn tidy(&self, keep: Keep) -> Result<u64, StoreError> {
-        let now = self.clock.now();
-        let mut all = 0;
-        loop {
-            let most = self.registry.forget(before(now, keep.revoked), before(now, keep.audit), ROWS_AT_ONCE).await?;
-            all += most;
-            if most < u64::from(ROWS_AT_ONCE) {
-                return Ok(all);
-            }
+/// Forgets, every hour, what has been kept for long enough. Never ends.
+pub async fn keep_tidy(upkeep: &dyn Upkeep, clock: &dyn Clock, keep: Keep) {
+    loop {
+        match tidy(upkeep, clock.now(), keep).await {
+            Ok(0) => {}
+            Ok(forgotten) => tracing::debug!(forgotten, "forgot keys, tokens and audit lines of long ago"),
+            Err(error) => tracing::debug!(%error, "what is over could not be forgotten; the next round will"),
+        }
+        clock.sleep(TIDY_EVERY).await;
+    }
+}
+
+async fn tidy(upkeep: &dyn Upkeep, now: Timestamp, keep: Keep) -> Result<u64, StoreError> {
+    let mut all = 0;
+    loop {
+        let most = upkeep.forget(before(now, keep.revoked), before(now, keep.audit), ROWS_AT_ONCE).await?;
+        all += most;
+        if most < u64::from(ROWS_AT_ONCE) {
+            return Ok(all);
         }
     }
 }

@@ -12,3 +12,4 @@ mod roles;
 mod server;
 mod signed;
 mod tokens;
+mod upkeep;
