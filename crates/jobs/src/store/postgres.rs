@@ -37,6 +37,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "jobs", version: 4, sql: include_str!("postgres/004_batch.sql") },
     Migration { component: "jobs", version: 5, sql: include_str!("postgres/005_revived.sql") },
     Migration { component: "jobs", version: 6, sql: include_str!("postgres/006_waited.sql") },
+    Migration { component: "jobs", version: 7, sql: include_str!("postgres/007_first_key.sql") },
 ];
 
 /// Rows removed in one go by retention, of so many jobs: bounds how long their locks are held.

@@ -34,6 +34,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "jobs", version: 4, sql: include_str!("sqlite/004_batch.sql") },
     Migration { component: "jobs", version: 5, sql: include_str!("sqlite/005_revived.sql") },
     Migration { component: "jobs", version: 6, sql: include_str!("sqlite/006_waited.sql") },
+    Migration { component: "jobs", version: 7, sql: include_str!("sqlite/007_first_key.sql") },
 ];
 
 /// Rows removed in one go by retention: bounds how long other writers wait.

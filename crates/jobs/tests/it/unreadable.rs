@@ -14,6 +14,7 @@ use crate::house::{ana, house, noop};
 use crate::store::{create, home};
 
 on_both! {
+    each_installation_counts_its_jobs_from_a_place_of_its_own,
     a_job_that_cannot_be_read_hides_no_other_and_can_be_cancelled,
     a_job_of_whose_tasks_one_row_is_damaged_is_held_and_no_other,
     a_session_of_a_queue_that_cannot_be_named_hides_no_other,
@@ -21,8 +22,18 @@ on_both! {
 }
 
 /// An action that only the next version knows.
-const NEWER_ACTION: &str = "UPDATE jobs SET spec = '{\"action\":{\"teleport\":{}}}' WHERE key = 2";
-const NEWER_KIND: &str = "UPDATE jobs SET kind = 99 WHERE key = 3";
+const NEWER_ACTION: &str =
+    "UPDATE jobs SET spec = '{\"action\":{\"teleport\":{}}}' WHERE key = (SELECT min(key) + 1 FROM jobs)";
+const NEWER_KIND: &str = "UPDATE jobs SET kind = 99 WHERE key = (SELECT min(key) + 2 FROM jobs)";
+
+/// So many jobs, one after the other.
+async fn made<const N: usize>(store: &Shared) -> [JobKey; N] {
+    let first = create(store, 2).await;
+    for _ in 1..N {
+        create(store, 2).await;
+    }
+    std::array::from_fn(|n| JobKey(first.0 + n as u64))
+}
 
 async fn keys(store: &Shared) -> (Vec<JobKey>, Vec<JobKey>) {
     let open = store.open_jobs(store.open_keys(home()).await.unwrap()).await.unwrap();
@@ -31,12 +42,9 @@ async fn keys(store: &Shared) -> (Vec<JobKey>, Vec<JobKey>) {
 
 async fn a_job_that_cannot_be_read_hides_no_other_and_can_be_cancelled(engine: &Engine) {
     let store = engine.open().await;
-    for _ in 0..4 {
-        create(&store, 2).await;
-    }
+    let [one, two, three, four] = made(&store).await;
     engine.tamper(NEWER_ACTION).await;
     engine.tamper(NEWER_KIND).await;
-    let [one, two, three, four] = [1, 2, 3, 4].map(JobKey);
     assert_eq!(keys(&store).await, (vec![one, four], vec![two, three]));
     assert_eq!(store.unreadable(one).await.unwrap(), None);
     let why = store.unreadable(two).await.unwrap().unwrap().why;
@@ -46,16 +54,23 @@ async fn a_job_that_cannot_be_read_hides_no_other_and_can_be_cancelled(engine: &
     assert_eq!(store.unreadable(two).await.unwrap(), None, "it is over");
 }
 
+/// So that an id of one is not found at another. One store in ten million begins below this.
+async fn each_installation_counts_its_jobs_from_a_place_of_its_own(engine: &Engine) {
+    let [first, second] = made(&engine.open().await).await;
+    assert!((1_000..1 << 34).contains(&first.0), "{first:?}");
+    assert_eq!(first.to_string().len(), 8, "and ids stay short");
+    let third = create(&engine.reopen().await, 1).await;
+    assert_eq!(third.0, second.0 + 1, "it goes on where it was");
+}
+
 /// A number that no program of ours writes.
-const DAMAGED: &str = "INSERT INTO tasks (job, idx, state, n, failures, losses) VALUES (2, 1, 0, 1, -7, 0)";
+const DAMAGED: &str = "INSERT INTO tasks (job, idx, state, n, failures, losses) \
+    SELECT min(key) + 1, 1, 0, 1, -7, 0 FROM jobs";
 
 async fn a_job_of_whose_tasks_one_row_is_damaged_is_held_and_no_other(engine: &Engine) {
     let store = engine.open().await;
-    for _ in 0..3 {
-        create(&store, 2).await;
-    }
+    let [one, two, three] = made(&store).await;
     engine.tamper(DAMAGED).await;
-    let [one, two, three] = [1, 2, 3].map(JobKey);
     assert_eq!(keys(&store).await, (vec![one, three], vec![two]));
     let why = store.unreadable(two).await.unwrap().unwrap().why;
     assert!(why.contains("its tasks is damaged"), "{why}");
@@ -130,7 +145,7 @@ async fn a_job_that_a_manager_cannot_read_waits_and_the_others_of_its_shard_run(
     let before = house().await;
     let array = || noop(Spread::Array { first: 1, last: 3 });
     let (one, two) = (before.submit(array()).await.id, before.submit(array()).await.id);
-    assert_eq!(two, JobKey(2), "the one that is tampered with");
+    assert_eq!(two.0, one.0 + 1, "the one that is tampered with");
     before.tamper(NEWER_ACTION).await;
     let house = before.restart().await;
     let worker = house.worker().await.work();
@@ -143,7 +158,8 @@ async fn a_job_that_a_manager_cannot_read_waits_and_the_others_of_its_shard_run(
     let reason = view.reason.unwrap();
     assert!(reason.contains("cannot read it") && reason.contains("upgrade"), "{reason}");
 
-    house.tamper("UPDATE jobs SET spec = (SELECT spec FROM jobs WHERE key = 1) WHERE key = 2").await;
+    let mend = "UPDATE jobs SET spec = (SELECT spec FROM jobs ORDER BY key LIMIT 1) WHERE key = (SELECT min(key) + 1 FROM jobs)";
+    house.tamper(mend).await;
     house.until(two, "whoever can read it takes it up", |view| view.state == JobState::Ok).await;
     worker.abort();
 }

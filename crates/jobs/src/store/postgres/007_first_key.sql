@@ -1,0 +1,4 @@
+-- Each installation begins to count its jobs at a place of its own: an id that is typed at the wrong one is then not found,
+-- rather than found to be another job. Below 2^33, so that ids stay short for 2^34 jobs and more. One that has had a job
+-- goes on where it is.
+SELECT setval('jobs_key_seq', 1 + floor(random() * 8589934592)::bigint, false) FROM jobs_key_seq WHERE NOT is_called;
