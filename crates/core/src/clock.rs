@@ -95,6 +95,25 @@ impl<C: Clock + ?Sized> ClockExt for C {}
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
+/// By how much the wall is shown wrong, for tests of whole processes whose clock jumps. Only debug builds can be told to.
+#[cfg(debug_assertions)]
+static WALL_OFF_MS: std::sync::atomic::AtomicI64 = std::sync::atomic::AtomicI64::new(0);
+
+#[cfg(debug_assertions)]
+pub fn set_wall_off_ms(by_ms: i64) {
+    WALL_OFF_MS.store(by_ms, std::sync::atomic::Ordering::Relaxed);
+}
+
+#[cfg(debug_assertions)]
+fn wall_off_ms() -> i64 {
+    WALL_OFF_MS.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+#[cfg(not(debug_assertions))]
+fn wall_off_ms() -> i64 {
+    0
+}
+
 impl SystemClock {
     pub fn shared() -> Arc<dyn Clock> {
         Arc::new(Self)
@@ -105,7 +124,7 @@ impl SystemClock {
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        Timestamp(since_epoch.as_millis() as i64)
+        Timestamp(since_epoch.as_millis() as i64 + wall_off_ms())
     }
 
     fn monotonic(&self) -> Mono {

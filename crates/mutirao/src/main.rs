@@ -23,6 +23,8 @@ mod signals;
 mod telemetry;
 mod tls;
 mod up;
+#[cfg(debug_assertions)]
+mod wall;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -34,6 +36,8 @@ use cli::{Cli, Noun, Shape};
 use failure::Failure;
 
 fn main() -> ExitCode {
+    #[cfg(debug_assertions)]
+    wall::follow();
     mutirao_tls::install();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

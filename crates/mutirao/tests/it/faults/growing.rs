@@ -1,12 +1,17 @@
 //! Autoscaling in the middle of which things die, freeze, fail and lie, with 20,000 tasks each time: all of them end once,
-//! the ceiling holds at every look, and what the provider has is what the store says within a minute. A part of them leave
-//! lines outside, so that nobody has to believe the program's own counts; and whoever is let in is a process that runs.
+//! the ceiling and the queue's limits hold at every look, and what the provider has is what the store says within a minute. A
+//! quarter of them are processes that leave lines outside, so that nobody has to believe the program's own counts; and whoever
+//! is let in is a process that runs. The others do nothing: they are handed out, reported, counted and given up as any, and two
+//! cores start some hundred processes a second, not thousands.
 
 mod failing;
+mod frozen;
+mod jumping;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mutirao_core::{Clock, Mono, SystemClock};
 use mutirao_testkit::{Installation, sweep, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -18,34 +23,43 @@ use crate::said::SOON;
 const TASKS: u32 = 20_000;
 const MIN: u32 = 1;
 const MAX: usize = 4;
+/// Tasks at once. The workers together have room for 40 of those that are seen.
+const RUNNING: usize = 24;
 /// Slow enough that there is time for things to go wrong.
-const LIMITS: &str = r#", "limits": {"starts_per_second": 800}"#;
+const STARTS_PER_SECOND: u32 = 800;
 const NODES: [&str; 4] = ["--set", "elastic.nodes=2", "--set", "elastic.cpus=3"];
 
 /// Of all tasks, those whose effects are looked at from outside.
-const SEEN: u32 = 1_000;
+const SEEN: u32 = 5_000;
+/// A tenth of these take a while, so that it can be seen how many run at once.
+const LINGER: &str = "; case $MUTIRAO_TASK_INDEX in *0) exec sleep 0.3;; esac";
 
 /// Two jobs of one queue: tasks that leave a line each, and many that do nothing.
-struct Work {
-    effects: Effects,
+struct Work<'a> {
+    effects: &'a Effects,
     seen: String,
     many: String,
+    since: Mono,
 }
 
-impl Work {
-    fn submit(up: &Installation) -> Self {
-        let effects = Effects::new();
+impl<'a> Work<'a> {
+    fn submit(up: &Installation, effects: &'a Effects) -> Self {
+        let since = SystemClock.monotonic();
         let mark = format!("{MARK}={}", effects.path().display());
         let array = format!("1-{SEEN}");
         let flags = ["submit", "--queue", "work", "--dir", "/", "--env", &mark, "--cpus", "0.1", "--array", &array];
-        let seen = up.ok(&[&flags[..], &["--", "sh", "-c", LEAVE]].concat()).trim().to_owned();
-        Self { effects, seen, many: submit(up) }
+        let seen = up.ok(&[&flags[..], &["--", "sh", "-c", &format!("{LEAVE}{LINGER}")]].concat());
+        Self { effects, seen: seen.trim().to_owned(), many: submit(up), since }
     }
 
     #[track_caller]
     fn ends_ok(&self, up: &Installation) {
         ends_ok(up, &self.seen, SEEN);
         ends_ok(up, &self.many, TASKS - SEEN);
+        let took = SystemClock.monotonic().since(self.since);
+        // A second's starts may come at once.
+        let least = Duration::from_secs(u64::from(TASKS / STARTS_PER_SECOND - 1));
+        assert!(took >= least, "{took:?} for {TASKS} tasks: more starts in a second than the queue allows");
     }
 
     /// Everything was done, once but for what ran where something was killed, and nothing is left over.
@@ -93,8 +107,13 @@ fn switch_off(node: u32) {
 
 fn installation() -> Installation {
     let up = Installation::setup().manager_alone().set("jobs.lease", LEASE).start();
-    queue(&up, "work", MIN, MAX as u32, LIMITS);
+    limited_queue(&up);
     up
+}
+
+fn limited_queue(up: &Installation) {
+    let limits = format!(r#", "limits": {{"running": {RUNNING}, "starts_per_second": {STARTS_PER_SECOND}}}"#);
+    queue(up, "work", MIN, MAX as u32, &limits);
 }
 
 fn submit(up: &Installation) -> String {
@@ -104,25 +123,27 @@ fn submit(up: &Installation) -> String {
     json(&answer.text())["id"].as_str().unwrap_or_else(|| panic!("{}", answer.text())).to_owned()
 }
 
-/// Runs `story` while it is looked again and again how many workers there are.
-fn under_the_ceiling(up: &Installation, story: impl FnOnce()) {
+/// Runs `story` while it is looked again and again how many workers there are, and how many tasks.
+fn within_limits(up: &Installation, effects: &Effects, story: impl FnOnce()) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let watching = scope.spawn(|| {
-            let mut most = 0;
+            let (mut workers, mut tasks) = (0, 0);
             while !over.load(Ordering::Relaxed) {
-                most = most.max(up.worker_pids().len());
+                workers = workers.max(up.worker_pids().len());
+                tasks = tasks.max(effects.processes().len());
                 wait::holds_within(Duration::from_millis(50), || false);
             }
-            most
+            (workers, tasks)
         });
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(story));
         over.store(true, Ordering::Relaxed);
-        let most = watching.join().expect("it watches");
+        let (workers, tasks) = watching.join().expect("it watches");
         if let Err(panic) = ended {
             std::panic::resume_unwind(panic);
         }
-        assert_eq!(most, MAX, "as many as there may be, and never more");
+        assert_eq!(workers, MAX, "as many as there may be, and never more");
+        assert!((2..=RUNNING).contains(&tasks), "{tasks} tasks at once");
     });
 }
 
@@ -131,8 +152,9 @@ fn nodes_and_resource_managers_killed_in_the_middle_lose_no_task_and_leak_no_wor
     let up = installation();
     let first = ResourceManager::start(&up, "rm", &NODES);
     wait::until("the floor to be there", SOON, || told(&up, "work").1 == u64::from(MIN));
-    under_the_ceiling(&up, || {
-        let work = Work::submit(&up);
+    let effects = Effects::new();
+    within_limits(&up, &effects, || {
+        let work = Work::submit(&up, &effects);
         wait::until("more to be created", SOON, || up.worker_pids().len() > MIN as usize);
         first.kill9();
         let second = ResourceManager::start(&up, "rm", &NODES);
@@ -166,8 +188,9 @@ fn of_two_resource_managers_one_acts_also_when_it_is_frozen_or_killed() {
     let (a, b) = (ResourceManager::start(&up, "rm-a", &NODES), ResourceManager::start(&up, "rm-b", &NODES));
     wait::until("both to be there", SOON, || json(&up.ok(&["--json", "elastic", "status"]))["members"] == 2);
     settles(&up, "work", MIN as usize);
-    under_the_ceiling(&up, || {
-        let work = Work::submit(&up);
+    let effects = Effects::new();
+    within_limits(&up, &effects, || {
+        let work = Work::submit(&up, &effects);
         wait::until("all to be there", SOON, || up.worker_pids().len() == MAX);
         let acts = |rm: &ResourceManager| holder(&up)["member"].as_str().is_some_and(|member| rm.is(member));
         let (active, other) = if acts(&a) { (a, b) } else { (b, a) };

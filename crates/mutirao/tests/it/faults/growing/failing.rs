@@ -19,7 +19,7 @@ use mutirao_testkit::{Installation, wait};
 use rustix::process::Signal;
 use tokio_util::sync::CancellationToken;
 
-use super::{MAX, Work, installation, send, under_the_ceiling};
+use super::{Effects, MAX, Work, installation, send, within_limits};
 use crate::said::SOON;
 
 /// Every third call fails; every other of these has done its work all the same.
@@ -164,8 +164,9 @@ fn a_provider_that_fails_each_third_call_a_mute_worker_and_a_jumping_clock_lose_
             }
         });
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            under_the_ceiling(&up, || {
-                let work = Work::submit(&up);
+            let effects = Effects::new();
+            within_limits(&up, &effects, || {
+                let work = Work::submit(&up, &effects);
                 let mute = wait::some("a worker", SOON, || up.worker_pids().first().copied());
                 send(mute, Signal::STOP);
                 work.ends_ok(&up);
