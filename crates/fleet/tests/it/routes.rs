@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mutirao_core::WorkerId;
 use mutirao_core::auth::Role;
+use mutirao_core::{Clock, WorkerId};
 use mutirao_elastic::fleet::{Activity, Life};
 use mutirao_elastic::measure::Tasks;
 use mutirao_elastic::packing::{Amounts, Need};
@@ -147,6 +147,19 @@ async fn whoever_was_succeeded_is_told_so_and_changes_nothing() {
     assert_eq!((status.queues[0].creating, status.queues[0].wanted), (1, None));
     assert_eq!(status.holder.unwrap().generation, current);
     assert!(house.neighbours.revoked.lock().is_empty() && house.neighbours.drained.lock().0.is_empty());
+}
+
+#[tokio::test]
+async fn a_holder_that_is_heard_no_more_is_shown_with_since_when() {
+    let (house, generation) = House::with_lease().await;
+    let holder = async || house.fleets.status().await.unwrap().holder.unwrap();
+    assert_eq!(holder().await.silent_since, None);
+    let last_heard = house.clock.now();
+    house.clock.advance(Duration::from_secs(3_600));
+    let silent = holder().await;
+    assert_eq!((silent.generation, silent.silent_since), (generation, Some(last_heard)));
+    house.take_over(Mark { generation, beats: 0 }).await;
+    assert_eq!(holder().await.silent_since, None, "another one acts");
 }
 
 #[tokio::test]

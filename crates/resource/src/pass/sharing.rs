@@ -25,7 +25,7 @@ impl Active {
         let (elastic, tasks) = (queue.elastic.as_ref()?, queue.load.tasks?);
         let standing = queue.fleet.counts().standing();
         let wants = if tasks.ready > 0 || standing < elastic.min {
-            let new = self.queues.get(&queue.queue).is_none().then(|| Queue::adopting(queue));
+            let new = (!self.queues.contains_key(&queue.queue)).then(|| Queue::adopting(queue));
             let known = new.as_ref().or_else(|| self.queues.get(&queue.queue))?;
             let there = u32::try_from(queue.fleet.members.len()).unwrap_or(u32::MAX);
             let more = known.wanted(queue, at, self.now()).saturating_sub(standing);
