@@ -20,7 +20,7 @@ pub struct Subject {
     #[command(flatten)]
     one: Subjects,
     /// What --exec gives its program besides, options among it
-    #[arg(last = true, value_name = "ARGS", requires = "exec")]
+    #[arg(last = true, value_name = "ARGS")]
     args: Vec<String>,
 }
 
@@ -52,24 +52,27 @@ struct Subjects {
 }
 
 impl Subject {
-    fn subject(self) -> Option<spec::Subject> {
+    fn subject(self) -> Result<Option<spec::Subject>, Failure> {
         let Self { one: Subjects { http, tcp, tls, dns, icmp, exec, push }, args } = self;
-        if push {
-            return Some(spec::Subject::Push(Push::default()));
+        if exec.is_none() && !args.is_empty() {
+            return Err(Failure::usage("what comes after -- is for a program: give --exec"));
         }
-        http.map(|url| Check::Http(Http::new(&url)))
+        if push {
+            return Ok(Some(spec::Subject::Push(Push::default())));
+        }
+        let check = http.map(|url| Check::Http(Http::new(&url)))
             .or_else(|| tcp.map(|address| Check::Tcp(Tcp { address })))
             .or_else(|| tls.map(|address| Check::Tls(Tls { address, name: None })))
             .or_else(|| dns.map(|name| Check::Dns(Dns { name, record: RecordKind::default(), server: None })))
             .or_else(|| icmp.map(|host| Check::Icmp(Icmp { host })))
             .or_else(|| {
                 exec.map(|words| Check::Exec(Exec { command: [words, args].concat(), env: Default::default() }))
-            })
-            .map(spec::Subject::Check)
+            });
+        Ok(check.map(spec::Subject::Check))
     }
 
     pub fn new_monitor(self, name: String) -> Result<MonitorSpec, Failure> {
-        let subject = self.subject().ok_or_else(|| {
+        let subject = self.subject()?.ok_or_else(|| {
             Failure::usage("what is to be checked? give --http, --tcp, --tls, --dns, --icmp, --exec or --push")
         })?;
         Ok(MonitorSpec {
@@ -92,7 +95,7 @@ impl Subject {
     /// What is not said stays as it is.
     pub fn changed(self, mut spec: MonitorSpec) -> Result<MonitorSpec, Failure> {
         use spec::Subject::{Check as Asked, Push as Called};
-        match (self.subject(), &mut spec.subject) {
+        match (self.subject()?, &mut spec.subject) {
             (None, _) | (Some(Called(_)), Called(_)) => {}
             // The rest of a request stays when only its address changes.
             (Some(Asked(Check::Http(new))), Asked(Check::Http(there))) => there.url = new.url,
@@ -208,7 +211,7 @@ mod tests {
     fn read(words: &str) -> Result<MonitorSpec, String> {
         let line = Line::try_parse_from(["add", "m"].into_iter().chain(words.split(' ')));
         let Line { name, subject, changes } = line.map_err(|error| error.to_string())?;
-        changes.made_to(subject.new_monitor(name).unwrap()).map_err(|failure| format!("{failure:?}"))
+        subject.new_monitor(name).and_then(|spec| changes.made_to(spec)).map_err(|failure| format!("{failure:?}"))
     }
 
     fn command(spec: &MonitorSpec) -> String {

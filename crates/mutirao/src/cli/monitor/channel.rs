@@ -59,13 +59,16 @@ struct WayArgs {
     #[arg(long, value_name = "FILE", requires = "webhook")]
     secret_file: Option<PathBuf>,
     /// What --exec gives its program besides, options among it
-    #[arg(last = true, value_name = "ARGS", requires = "exec")]
+    #[arg(last = true, value_name = "ARGS")]
     args: Vec<String>,
 }
 
 impl WayArgs {
     fn way(self) -> Result<Way, Failure> {
         let Self { ways: Ways { webhook, slack, exec }, secret_file, args } = self;
+        if exec.is_none() && !args.is_empty() {
+            return Err(Failure::usage("what comes after -- is for a program: give --exec"));
+        }
         let read = |file: PathBuf| {
             let text = std::fs::read_to_string(&file)
                 .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", file.display())))?;
