@@ -60,7 +60,8 @@ impl Subject {
         if push {
             return Ok(Some(spec::Subject::Push(Push::default())));
         }
-        let check = http.map(|url| Check::Http(Http::new(&url)))
+        let check = http
+            .map(|url| Check::Http(Http::new(&url)))
             .or_else(|| tcp.map(|address| Check::Tcp(Tcp { address })))
             .or_else(|| tls.map(|address| Check::Tls(Tls { address, name: None })))
             .or_else(|| dns.map(|name| Check::Dns(Dns { name, record: RecordKind::default(), server: None })))
