@@ -33,6 +33,11 @@ pub(crate) fn store_problem(error: StoreError) -> Problem {
             "somebody else has locked what this needs in the server's database; nothing was written",
         )
         .remedy("try again; pg_stat_activity in that database shows who has it"),
+        StoreError::Denied { why, remedy } => {
+            // The store says it, once for everybody.
+            Problem::unavailable(format!("the server's database refuses this, and nothing was written: {why}"))
+                .remedy(remedy)
+        }
         StoreError::Unreachable { why } => {
             // The store says it, once for everybody.
             tracing::debug!(why, "the database cannot be reached");

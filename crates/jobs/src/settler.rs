@@ -9,6 +9,7 @@ use mutirao_core::Clock;
 use mutirao_core::id::{JobKey, QueueName};
 use mutirao_core::life::Final;
 use mutirao_shards::Fence;
+use mutirao_store::StoreError;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -80,7 +81,8 @@ impl Settler {
             Err(error) => {
                 let line = error.to_string();
                 let before = self.vitals.trouble.lock().replace(line.clone());
-                if before.as_ref() != Some(&line) {
+                // Every shard meets a lack of rights, and the store says it for all of them.
+                if before.as_ref() != Some(&line) && !matches!(error, StoreError::Denied { .. }) {
                     tracing::error!(
                         shard = %self.fence.shard,
                         error = line,

@@ -26,6 +26,7 @@ use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, ShardId, Timestamp};
 use mutirao_elastic::Steady;
 use mutirao_shards::{Fence, Shards};
+use mutirao_store::StoreError;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -267,7 +268,7 @@ impl Post {
                 }
                 Ok(Settling::Fenced) => return Ending::Fenced,
                 // Every shard meets it all the time, and the store says it for all of them.
-                Err(error @ mutirao_store::StoreError::Unreachable { .. }) => {
+                Err(error @ (StoreError::Unreachable { .. } | StoreError::Denied { .. })) => {
                     tracing::debug!(shard = %self.fence.shard, %error, "outcomes cannot be written");
                 }
                 Err(error) => {

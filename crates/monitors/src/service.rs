@@ -311,6 +311,11 @@ fn refused(error: StoreError) -> Problem {
             "somebody else has locked what this needs in the server's database; nothing was written",
         )
         .remedy("try again; pg_stat_activity in that database shows who has it"),
+        StoreError::Denied { why, remedy } => {
+            // The store says it, once for everybody.
+            Problem::unavailable(format!("the server's database refuses this, and nothing was written: {why}"))
+                .remedy(remedy)
+        }
         StoreError::Unreachable { why } => {
             tracing::warn!(why, "the database cannot be reached");
             Problem::unavailable("the server's database cannot be reached; whether this was written is not known")

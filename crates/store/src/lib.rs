@@ -54,6 +54,9 @@ pub enum StoreError {
     /// The database is away, or gave the call up; the same call may work later. Whether a write got through is not known.
     #[error("the database cannot be reached: {why}")]
     Unreachable { why: String },
+    /// The database does not let us in, or not do that. Nothing was written; the same call may work once that is put right.
+    #[error("the database refuses: {why}; {remedy}")]
+    Denied { why: String, remedy: &'static str },
     /// Somebody else has it locked. Nothing was written; the same call may work later.
     #[error("somebody else has locked what this needs in the database for too long; pg_stat_activity there shows who")]
     Locked,

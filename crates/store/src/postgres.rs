@@ -18,11 +18,13 @@ mod errors;
 mod lent;
 pub(crate) mod migrate;
 mod outage;
+mod refusals;
 mod tls;
 
 use std::sync::Arc;
 
 use deadpool_postgres::{Client, Pool};
+use lent::Ledger;
 pub use tokio_postgres::Row;
 pub use tokio_postgres::types::ToSql;
 
@@ -35,6 +37,7 @@ pub use checkup::{Checkup, Settings, check};
 pub use connect::{CONNECTIONS_MAX, check_url};
 pub use lent::{Connection, Transaction};
 use outage::Outage;
+use refusals::{ENTRY, Refusals};
 
 /// Calls that hold a connection or wait for one. Past this, [`StoreError::Busy`].
 const CALLS_WAITING_MAX: usize = 4_096;
@@ -49,6 +52,7 @@ struct Inner {
     /// Without the password.
     address: String,
     outage: Outage,
+    refusals: Arc<Refusals>,
 }
 
 impl Postgres {
@@ -70,15 +74,23 @@ impl Postgres {
 
     fn of(pool: Pool, address: String) -> Postgres {
         let room = Room::for_at_most(CALLS_WAITING_MAX);
-        Postgres(Arc::new(Inner { pool, room, address, outage: Outage::default() }))
+        let (outage, refusals) = (Outage::default(), Refusals::at(&address));
+        Postgres(Arc::new(Inner { pool, room, address, outage, refusals }))
     }
 
     /// Waits for a free connection.
     pub async fn connection(&self) -> Result<Connection<'_>, StoreError> {
-        let place = self.0.room.enter()?;
-        let got = self.0.pool.get().await;
-        self.0.outage.see(&got, &self.0.address);
-        Ok(Connection::lend(got.map_err(errors::at_run_time)?, place))
+        let Inner { pool, room, address, outage, refusals } = &*self.0;
+        let place = room.enter()?;
+        let before = pool.status().size;
+        let got = pool.get().await;
+        outage.see(&got, address);
+        let got = got.map_err(errors::at_run_time);
+        // Those who were let in before stay so when a password changes: only a new connection says that it is right again.
+        if got.is_err() || pool.status().size > before {
+            refusals.see(ENTRY, &got, address);
+        }
+        Ok(Connection::lend(got?, place, Ledger { refusals, address }))
     }
 
     /// Lets nobody in any more. What is under way keeps its connection until it is done.

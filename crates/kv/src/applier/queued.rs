@@ -171,7 +171,11 @@ enum Tried {
 fn passes(error: &StoreError) -> bool {
     matches!(
         error,
-        StoreError::Unreachable { .. } | StoreError::Locked | StoreError::Busy { .. } | StoreError::DiskFull { .. }
+        StoreError::Unreachable { .. }
+            | StoreError::Denied { .. }
+            | StoreError::Locked
+            | StoreError::Busy { .. }
+            | StoreError::DiskFull { .. }
     )
 }
 

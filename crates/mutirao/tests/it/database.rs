@@ -13,6 +13,13 @@ pub fn folder() -> tempfile::TempDir {
     tempfile::Builder::new().permissions(passable).tempdir().unwrap()
 }
 
+/// Runs one statement as the test's user. The tests of this crate have no client of their own.
+pub fn say(url: &str, statement: &str) {
+    let mut psql = std::process::Command::new("psql");
+    let said = psql.args(["--no-psqlrc", "--quiet", "--command", statement, url]).output().expect("psql is there");
+    assert!(said.status.success(), "{statement}: {}", String::from_utf8_lossy(&said.stderr));
+}
+
 fn up_with(url: &str) -> Said {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().display().to_string();

@@ -128,14 +128,16 @@ impl Rounds {
     }
 
     async fn ask<T: Send>(&mut self, question: impl Future<Output = Result<T, StoreError>> + Send) -> Result<T, Cut> {
-        let why = match self.office.clock.timeout(self.office.terms.call_max, question).await {
+        let (why, is_told) = match self.office.clock.timeout(self.office.terms.call_max, question).await {
             Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {:?}", self.office.terms.call_max),
+            // A lack of rights the store tells by itself, once for everybody.
+            Ok(Err(error @ StoreError::Denied { .. })) => (error.to_string(), true),
+            Ok(Err(error)) => (error.to_string(), false),
+            Err(_) => (format!("no answer within {:?}", self.office.terms.call_max), false),
         };
         // Each trouble is logged once.
         let before = self.office.trouble.lock().replace(why.clone());
-        if before.as_ref() != Some(&why) {
+        if before.as_ref() != Some(&why) && !is_told {
             tracing::warn!(
                 group = self.office.group,
                 error = why,

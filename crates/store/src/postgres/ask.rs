@@ -1,5 +1,5 @@
 //! Asking, with statements prepared once for each connection and errors in the store's words. For connections and
-//! transactions alike; of those that are lent out it is counted what they have not answered.
+//! transactions alike; of those that are lent out it is counted what they have not answered, and told what is refused.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -52,15 +52,15 @@ macro_rules! asks_counted {
     ($($lent:ident),+) => { $(
         impl Ask for $lent<'_> {
             async fn rows(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
-                self.unanswered.until((**self).rows(sql, params)).await
+                self.ledger.see(sql, self.unanswered.until((**self).rows(sql, params)).await)
             }
 
             async fn row(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>, StoreError> {
-                self.unanswered.until((**self).row(sql, params)).await
+                self.ledger.see(sql, self.unanswered.until((**self).row(sql, params)).await)
             }
 
             async fn run(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<u64, StoreError> {
-                self.unanswered.until((**self).run(sql, params)).await
+                self.ledger.see(sql, self.unanswered.until((**self).run(sql, params)).await)
             }
         }
     )+ };

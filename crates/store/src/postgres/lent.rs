@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use deadpool_postgres::{Client, Transaction as PoolTransaction};
 use tokio_postgres::IsolationLevel;
 
+use super::refusals::Refusals;
 use crate::StoreError;
 use crate::room::Place;
 
@@ -31,33 +32,48 @@ impl Unanswered {
     }
 }
 
+/// Where it is told what the server refuses.
+#[derive(Clone, Copy)]
+pub(super) struct Ledger<'a> {
+    pub refusals: &'a Refusals,
+    pub address: &'a str,
+}
+
+impl Ledger<'_> {
+    pub fn see<T>(&self, statement: &str, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.refusals.see(statement, &answer, self.address);
+        answer
+    }
+}
+
 /// A connection lent out for one call.
 pub struct Connection<'a> {
     /// There until it is dropped.
     client: Option<Client>,
     pub(super) unanswered: Unanswered,
+    pub(super) ledger: Ledger<'a>,
     _place: Place<'a>,
 }
 
 impl<'a> Connection<'a> {
-    pub(super) fn lend(client: Client, place: Place<'a>) -> Self {
-        Self { client: Some(client), unanswered: Unanswered::default(), _place: place }
+    pub(super) fn lend(client: Client, place: Place<'a>, ledger: Ledger<'a>) -> Self {
+        Self { client: Some(client), unanswered: Unanswered::default(), ledger, _place: place }
     }
 
     /// Begins a transaction that sees what others commit meanwhile.
     pub async fn begin(&mut self) -> Result<Transaction<'_>, StoreError> {
-        let Self { client, unanswered, .. } = self;
+        let Self { client, unanswered, ledger, .. } = self;
         let tx = unanswered.until(lent_mut(client).transaction()).await?;
-        Ok(Transaction { tx, unanswered })
+        Ok(Transaction { tx, unanswered, ledger: *ledger })
     }
 
     /// Begins a transaction that only reads, and of which all sees one state.
     pub async fn snapshot(&mut self) -> Result<Transaction<'_>, StoreError> {
-        let Self { client, unanswered, .. } = self;
+        let Self { client, unanswered, ledger, .. } = self;
         let builder = lent_mut(client).build_transaction();
         let start = builder.isolation_level(IsolationLevel::RepeatableRead).read_only(true).start();
         let tx = unanswered.until(start).await?;
-        Ok(Transaction { tx, unanswered })
+        Ok(Transaction { tx, unanswered, ledger: *ledger })
     }
 }
 
@@ -88,6 +104,7 @@ impl Drop for Connection<'_> {
 pub struct Transaction<'a> {
     tx: PoolTransaction<'a>,
     pub(super) unanswered: &'a Unanswered,
+    pub(super) ledger: Ledger<'a>,
 }
 
 impl Transaction<'_> {

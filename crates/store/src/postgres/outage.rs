@@ -23,6 +23,8 @@ impl Outage {
     pub fn see(&self, got: &Result<Client, PoolError>, address: &str) {
         let word = match got {
             Ok(_) => self.back(),
+            // It answers; that it does not let us in is told by itself.
+            Err(PoolError::Backend(error)) if super::errors::is_refusal(error) => Word::Nothing,
             Err(PoolError::Backend(_)) => self.away(),
             // All are lent, or nobody is let in any more: that says nothing about the server.
             Err(_) => Word::Nothing,

@@ -366,3 +366,66 @@ async fn what_was_answered_survives_a_kill_of_the_server_and_the_same_handle_goe
     let lost: Vec<_> = answered.iter().filter(|k| kept.binary_search(k).is_err()).collect();
     assert!(lost.is_empty(), "answered and lost: {lost:?}");
 }
+
+/// A user of its own with all rights on one table, and nothing else.
+async fn guest(server: &str) -> (Schema, String, String) {
+    let schema = Schema::in_database(server).await;
+    Postgres::open(&schema.url(), &[ROWS]).await.unwrap().close().await;
+    let (name, guest) = (schema.name(), format!("guest_{}", schema.name()));
+    let rights = format!(
+        "CREATE ROLE {guest} LOGIN PASSWORD 'pw'; GRANT USAGE ON SCHEMA {name} TO {guest};
+         GRANT ALL ON ALL TABLES IN SCHEMA {name} TO {guest}"
+    );
+    say(server, &rights).await;
+    let (_, place) = server.rsplit_once('@').unwrap();
+    let url = format!("postgres://{guest}:pw@{place}?options=-csearch_path%3D{name}");
+    (schema, guest, url)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_right_that_is_taken_and_given_back_is_a_denial_with_the_remedy_and_got_over() {
+    let Some(server) = shared(POSTGRES_VARIABLE) else { return };
+    let (schema, guest, url) = guest(&server).await;
+    let (name, store) = (schema.name().to_owned(), Postgres::open(&url, &[ROWS]).await.unwrap());
+    insert(&store, 1).await.unwrap();
+    say(&server, &format!("REVOKE INSERT ON {name}.rows FROM {guest}")).await;
+    let denied = insert(&store, 2).await.unwrap_err();
+    assert!(matches!(denied, StoreError::Denied { .. }), "{denied:?}");
+    let line = denied.to_string();
+    assert!(line.contains("permission denied for table rows; ") && line.contains("GRANT ALL ON ALL TABLES"), "{line}");
+    assert_eq!(keys(&store).await, [1], "what is allowed goes on");
+    say(&server, &format!("GRANT INSERT ON {name}.rows TO {guest}")).await;
+    insert(&store, 3).await.unwrap();
+    assert_eq!(keys(&store).await, [1, 3], "nothing was written by the refused one");
+    store.close().await;
+    schema.remove().await;
+    say(&server, &format!("DROP ROLE {guest}")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_that_is_changed_and_set_back_is_a_denial_with_the_remedy_and_got_over() {
+    let Some(server) = shared(POSTGRES_VARIABLE) else { return };
+    let (schema, guest, url) = guest(&server).await;
+    let store = Postgres::open(&url, &[ROWS]).await.unwrap();
+    insert(&store, 1).await.unwrap();
+    let hang_up = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{guest}'");
+    say(&server, &format!("ALTER USER {guest} PASSWORD 'another'; {hang_up}")).await;
+    let mut last = String::new();
+    wait::eventually("a denial", SOON, async || match insert(&store, 2).await {
+        Err(error @ StoreError::Denied { .. }) => {
+            last = error.to_string();
+            true
+        }
+        // Of connections that have just been hung up on.
+        Err(StoreError::Unreachable { .. }) => false,
+        other => panic!("{other:?}"),
+    })
+    .await;
+    assert!(last.contains("check user and password in the address") && !last.contains("'pw'"), "{last}");
+    say(&server, &format!("ALTER USER {guest} PASSWORD 'pw'")).await;
+    insert(&store, 3).await.unwrap();
+    assert_eq!(keys(&store).await, [1, 3]);
+    store.close().await;
+    schema.remove().await;
+    say(&server, &format!("DROP ROLE {guest}")).await;
+}

@@ -9,6 +9,7 @@ use mutirao_testkit::{Installation, wait};
 
 use super::disk::{Ballast, submit_until_refused};
 use super::{Effects, LEAVE, TASKS, ends_counted, ends_ok, json, services_folder, still_works};
+use crate::database::say;
 use crate::rabbit::wait_until_queues_are_known;
 use crate::said::{SOON, Said};
 
@@ -73,13 +74,6 @@ fn a_rabbitmq_without_room_on_its_disk_loses_no_task_and_runs_none_twice() {
     assert_eq!(ends_counted(&up, "ok"), u64::from(TASKS) + 3, "outcomes count once");
     wait::until("it to be ready again", SOON, || up.request("GET /readyz", b"").status == 200);
     still_works(&up);
-}
-
-/// Runs one statement as the test's user. The tests of this crate have no client of their own.
-fn say(url: &str, statement: &str) {
-    let mut psql = std::process::Command::new("psql");
-    let said = psql.args(["--no-psqlrc", "--quiet", "--command", statement, url]).output().expect("psql is there");
-    assert!(said.status.success(), "{statement}: {}", String::from_utf8_lossy(&said.stderr));
 }
 
 /// The tables are on the small disk, the log of the server is not: it refuses each write that needs room, and lives on.
