@@ -217,6 +217,11 @@ impl Client {
         self.fetch(Call::get(target)).await
     }
 
+    /// Unfinished jobs that nobody there can read, with the reason.
+    pub async fn unreadable_jobs(&self) -> Result<Vec<JobView>, ClientError> {
+        self.fetch(Call::get(Target::new("/v1/jobs").part("unreadable"))).await
+    }
+
     /// How many dead letters lie on which ways.
     pub async fn letter_counts(&self) -> Result<Vec<LetterCount>, ClientError> {
         self.fetch(Call::get(Target::new("/v1/letters"))).await

@@ -7,6 +7,7 @@ mod letters;
 mod lines;
 mod logs;
 mod tasks;
+mod unreadable;
 mod whole;
 
 use axum::Json;
@@ -32,6 +33,7 @@ const UNHEARD: HeaderName = HeaderName::from_static("mutirao-unheard");
 pub fn routes(jobs: Jobs) -> OpenApiRouter {
     queues::routes::routes(OpenApiRouter::new())
         .routes(mutirao_surface::routes!(submit, list))
+        .routes(mutirao_surface::routes!(unreadable::list))
         .routes(mutirao_surface::routes!(show))
         .routes(mutirao_surface::routes!(cancel))
         .routes(mutirao_surface::routes!(events::follow))
@@ -167,8 +169,12 @@ async fn show(
     Part(id): Part<JobKey>,
 ) -> Result<Json<JobView>, Rejection> {
     let mut view = visible(&jobs, &caller, id).await?;
-    let card = jobs.0.store.card(id).await.map_err(refused)?;
-    view.task = card.map(|card| (*card.spec).clone());
+    view.task = match jobs.0.store.card(id).await {
+        Ok(card) => card.map(|card| (*card.spec).clone()),
+        // The view says why.
+        Err(_) if jobs.0.store.unreadable(id).await.map_err(refused)?.is_some() => None,
+        Err(error) => return Err(refused(error).into()),
+    };
     Ok(Json(view))
 }
 

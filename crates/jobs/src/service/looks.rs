@@ -16,11 +16,16 @@ use crate::asking::Silent;
 use crate::desk::UnderWay;
 use crate::meters::ENDED;
 use crate::question::{Answer, Question, Stand};
+use crate::store::Unreadable;
 
 /// How long a look waits for an owner.
 pub const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 /// How long what only the owner can do waits for it.
 pub const ACT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Unfinished jobs that are looked at for one list of those that cannot be read, and how many at a time.
+const LOOKED_AT_MAX: usize = 10_000;
+const LOOKED_AT_ONCE: usize = 100;
 
 /// Jobs whose shard is kept at hand. It never changes.
 const HOMES_MAX: usize = 10_000;
@@ -35,12 +40,31 @@ impl Jobs {
         if stands_still(&view)
             && let Some(unreadable) = self.0.store.unreadable(key).await.map_err(refused)?
         {
-            view.reason = Some(format!(
-                "this version cannot read it, so it waits: {}; upgrade the managers, or cancel it",
-                unreadable.why
-            ));
+            view.reason = Some(why_it_waits(&unreadable));
         }
         Ok((view, namespace))
+    }
+
+    /// Unfinished jobs in a namespace that no manager of this version can take up, as they are written, with the reason. Of
+    /// many jobs only the oldest of each shard are looked at.
+    pub async fn unreadable(&self, namespace: &str) -> Result<Vec<JobView>, Problem> {
+        let store = &self.0.store;
+        let mut found = Vec::new();
+        for shard in (0..JOBS_SHARDS).map(ShardId) {
+            let mut keys = store.open_keys(shard).await.map_err(refused)?;
+            keys.truncate(LOOKED_AT_MAX / JOBS_SHARDS as usize);
+            for keys in keys.chunks(LOOKED_AT_ONCE) {
+                let unreadable = store.open_jobs(keys.to_vec()).await.map_err(refused)?.unreadable;
+                let named = unreadable.iter().map(|unreadable| unreadable.job).collect();
+                let mut views = store.jobs_of(namespace.to_owned(), named).await.map_err(refused)?;
+                for view in &mut views {
+                    let why = unreadable.iter().find(|unreadable| unreadable.job == view.id);
+                    view.reason = why.map(why_it_waits);
+                }
+                found.extend(views);
+            }
+        }
+        Ok(found)
     }
 
     /// A job as it is written: nobody is asked what is under way.
@@ -178,4 +202,9 @@ fn stand(view: &mut JobView, under_way: Option<UnderWay>) {
     if view.state != JobState::Cancelled {
         view.state = view.counts.state();
     }
+}
+
+fn why_it_waits(unreadable: &Unreadable) -> String {
+    let why = &unreadable.why;
+    format!("this version cannot read it, so it waits: {why}; upgrade the managers, or cancel it")
 }

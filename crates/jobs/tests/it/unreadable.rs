@@ -157,9 +157,13 @@ async fn a_job_that_a_manager_cannot_read_waits_and_the_others_of_its_shard_run(
     assert_eq!((view.counts.ready, view.finished_at), (3, None), "left as it was");
     let reason = view.reason.unwrap();
     assert!(reason.contains("cannot read it") && reason.contains("upgrade"), "{reason}");
+    let listed = house.jobs.unreadable(&ana().namespace).await.unwrap();
+    assert_eq!(listed.iter().map(|view| (view.id, view.reason.clone())).collect::<Vec<_>>(), [(two, Some(reason))]);
+    assert!(house.jobs.unreadable("another").await.unwrap().is_empty());
 
     let mend = "UPDATE jobs SET spec = (SELECT spec FROM jobs ORDER BY key LIMIT 1) WHERE key = (SELECT min(key) + 1 FROM jobs)";
     house.tamper(mend).await;
     house.until(two, "whoever can read it takes it up", |view| view.state == JobState::Ok).await;
+    assert!(house.jobs.unreadable(&ana().namespace).await.unwrap().is_empty());
     worker.abort();
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use mutirao_client::{Client, ClientError, Credentials, JobFilter, PageArgs};
 use mutirao_core::auth::SIGNATURE_WINDOW_S;
-use mutirao_core::job::LetterCount;
+use mutirao_core::job::{JobView, LetterCount};
 use mutirao_core::shard::ShardView;
 use mutirao_core::{Clock, Timestamp};
 
@@ -83,6 +83,12 @@ async fn examine(
         Err(error) if matches!(error.status(), Some(403 | 404 | 503)) => {}
         Err(error) => return Err(error),
     }
+    match client.unreadable_jobs().await {
+        Ok(jobs) => findings.extend(unreadable(&jobs)),
+        // As with shards; an older server takes it for the name of a job.
+        Err(error) if matches!(error.status(), Some(400 | 403 | 404 | 422)) => {}
+        Err(error) => return Err(error),
+    }
     findings.push(match client.workers().await?.iter().filter(|worker| !worker.draining).count() {
         0 => Finding::warn(
             "workers",
@@ -92,6 +98,22 @@ async fn examine(
         n => Finding::ok("workers", format!("{n}")),
     });
     Ok(())
+}
+
+/// Jobs that wait because a row of theirs cannot be read. None when all can.
+fn unreadable(jobs: &[JobView]) -> Option<Finding> {
+    let first = jobs.first()?;
+    let (count, open) = (jobs.len(), jobs.iter().map(|job| job.tasks.saturating_sub(job.counts.ended())).sum::<u64>());
+    let are = if count == 1 { "job has" } else { "jobs have" };
+    Some(Finding::warn(
+        "jobs",
+        format!("{count} {are} rows that this version cannot read, so {open} tasks wait"),
+        format!(
+            "`mutirao job show {}` says why of the first; upgrade the managers, restore a backup, or cancel with `mutirao job \
+             cancel`",
+            first.id
+        ),
+    ))
 }
 
 /// Letters on one way.

@@ -25,6 +25,7 @@ mod refusals;
 mod said;
 mod secrets;
 mod sharing;
+mod spoilt;
 mod stopping;
 mod tls;
 mod traces;
