@@ -78,8 +78,7 @@ impl Asking {
         match self.doors.of(shard) {
             Some(door) => {
                 let (unheard, _) = oneshot::channel();
-                // A post that has just ended has a successor, which finds out.
-                let _ = door.asks.send(Ask::Question(word, unheard)).await;
+                door.tell(Ask::Question(word, unheard), &*self.clock).await;
             }
             None => self.announce(shard, 0, word).await,
         }

@@ -53,6 +53,10 @@ pub enum Back {
     Gone(QueueName),
 }
 
+/// Whether the shard is still ours. Asked when something leaves: between the foreman's word and that we may have been frozen,
+/// and what a former owner removes or hands out its successor may just have filled or handed out itself.
+pub type Ours = Arc<dyn Fn() -> bool + Send + Sync>;
+
 pub struct Dispatch {
     broker: Broker,
     clock: Arc<dyn Clock>,
@@ -65,10 +69,10 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    pub fn new(store: Store, broker: Broker, clock: Arc<dyn Clock>, waits: Arc<Waits>) -> Self {
+    pub fn new(store: Store, broker: Broker, clock: Arc<dyn Clock>, waits: Arc<Waits>, ours: Ours) -> Self {
         Self {
             packing: Packing::new(store),
-            lanes: Lanes::new(broker.clone(), clock.clone()),
+            lanes: Lanes::new(broker.clone(), clock.clone(), ours),
             broker,
             clock,
             waits,

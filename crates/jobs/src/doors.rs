@@ -2,13 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use mutirao_core::ShardId;
+use mutirao_core::clock::ClockExt;
+use mutirao_core::{Clock, ShardId};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::foreman;
 use crate::question::Answer;
 use crate::settler::Vitals;
+
+/// How long whoever only has something to tell stands at a door that takes nothing in.
+const TELL_WITHIN: Duration = Duration::from_secs(1);
 
 /// What may be asked at a door, by somebody in this process who waits for the answer.
 pub(crate) type Ask = foreman::Ask<oneshot::Sender<Answer>>;
@@ -19,6 +24,15 @@ pub(crate) struct Door {
     pub generation: u64,
     pub asks: mpsc::Sender<Ask>,
     pub vitals: Arc<Vitals>,
+}
+
+impl Door {
+    /// Says something that the post would find out by itself, only later. Not for long: one that cannot write as fast as it
+    /// hears leaves everything at its door.
+    pub async fn tell(&self, ask: Ask, clock: &dyn Clock) {
+        // A post that has just ended has a successor, which finds out.
+        let _ = clock.timeout(TELL_WITHIN, self.asks.send(ask)).await;
+    }
 }
 
 /// Those of this process; clones share them.

@@ -16,7 +16,8 @@
 //!
 //! - What was decided is written, then acknowledged ([`pending`]). One settlement is written at a time, each until the store
 //!   has answered; nobody gives up on what workers did because a disk was full for an hour.
-//! - While writing fails nothing is handed out, and past a bound reports are left lying.
+//! - While writing fails nothing is handed out. What gathers meanwhile has a [`Budget`]; past it reports are left lying,
+//!   and so are questions.
 //! - Whoever could not be heard is not given up: time in which we were frozen, could not write, or had no broker counts
 //!   against no lease ([`watch`]).
 //! - Words between managers are hints. The store is compared with every few seconds ([`comparing`]).
@@ -33,6 +34,7 @@ mod pending;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,11 +53,10 @@ use asked::define;
 use comparing::Comparing;
 pub use comparing::{Errand, Found};
 pub use outside::{Inbox, Outside, Reach, Tenure, Way};
+pub use pending::Budget;
 use pending::Pending;
 use watch::Watch;
-
-/// Jobs that one message to workers names.
-const CONTROL_JOBS_MAX: usize = 1_000;
+use words::Word;
 
 /// What others ask of the foreman; `A` is to whom the answer goes.
 pub enum Ask<A> {
@@ -154,13 +155,18 @@ impl<A> Foreman<A> {
         Self {
             desk,
             patience,
-            pending: Pending::default(),
+            pending: Pending::within(Budget::default()),
             comparing: Comparing::new(now.mono),
             watch: Watch::new(now.mono),
             stage: Stage::Working,
             stirred: true,
             barred: false,
         }
+    }
+
+    /// With another budget than usual. To be said before anything happens.
+    pub fn within(self, budget: Budget) -> Self {
+        Self { pending: Pending::within(budget), ..self }
     }
 
     pub fn desk(&self) -> &Desk {
@@ -177,9 +183,19 @@ impl<A> Foreman<A> {
         self.pending.is_settled()
     }
 
+    /// How much is gathered, against the budget.
+    pub fn gathered(&self) -> usize {
+        self.pending.items()
+    }
+
+    /// Whether what others ask is taken in now, or left with them.
+    pub fn has_room(&self) -> bool {
+        !self.pending.is_full()
+    }
+
     /// Whether reports are taken in now, or left lying.
     pub fn hears(&self) -> bool {
-        self.watch.hearing && !self.pending.is_full()
+        self.watch.hearing && self.has_room()
     }
 
     /// When something is to be done though nothing happens.
@@ -248,7 +264,7 @@ impl<A> Foreman<A> {
         if outside.way == Way::Full || outside.tenure == Tenure::Lapsed {
             return None;
         }
-        self.pending.outgoing.pop_front().map(Effect::Send)
+        self.pending.words.next().map(Effect::Send)
     }
 
     fn hand_out(&mut self, outside: Outside) -> Option<Effect<A>> {
@@ -295,9 +311,7 @@ impl<A> Foreman<A> {
         let at_work = self.desk.cancel_jobs(jobs);
         jobs.iter().for_each(|job| self.is_over(*job));
         for (queue, jobs) in at_work {
-            for some in jobs.chunks(CONTROL_JOBS_MAX) {
-                self.pending.tell_to_stop(queue.clone(), some.to_vec());
-            }
+            jobs.into_iter().for_each(|job| self.pending.words.tell(&queue, Word::StopJob(job)));
         }
     }
 

@@ -11,6 +11,7 @@ use mutirao_broker::Shared as Broker;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, Dice, ShardId};
 use mutirao_shards::{Fence, Shards};
+use mutirao_store::StoreError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -104,14 +105,18 @@ pub(crate) async fn run(
         vitals: vitals.clone(),
     };
     parts.spawn(reports::run(intake, incoming_in, settled_out));
-    let dispatch = Dispatch::new(bench.store.clone(), bench.broker.clone(), clock.clone(), waits);
+    let hold = Hold { shards: bench.shards.clone(), shard, generation };
+    let ours = Arc::new({
+        let hold = hold.clone();
+        move || hold.holds()
+    });
+    let dispatch = Dispatch::new(bench.store.clone(), bench.broker.clone(), clock.clone(), waits, ours);
     parts.spawn(dispatch.run(outgoing_out, back_in));
     // But this one, which listens for as long as it lives.
     let mut ears = JoinSet::new();
     ears.spawn(ear::listen(bench.broker.clone(), shard, clock.clone(), ask.clone()));
 
     let door = bench.doors.open(shard, Door { generation, asks: ask, vitals: vitals.clone() });
-    let hold = Hold { shards: bench.shards.clone(), shard, generation };
     let drive = Drive { foreman, hold, broker: bench.broker.clone(), clock: clock.clone(), vitals };
     let channels = Channels { orders, asks, incoming, outgoing, back, settled, settlements, said, errands, found };
     let ending = drive.run(channels).await;
@@ -145,7 +150,10 @@ async fn recalled(
                 }
                 return foreman;
             }
-            Err(error) if told => tracing::debug!(%shard, %error, "a shard cannot be read back"),
+            // Every shard meets a lack of rights, and the store says it for all of them.
+            Err(error) if told || matches!(error, StoreError::Denied { .. }) => {
+                tracing::debug!(%shard, %error, "a shard cannot be read back")
+            }
             Err(error) => {
                 told = true;
                 tracing::warn!(%shard, %error, "a shard cannot be read back; trying again until it can");

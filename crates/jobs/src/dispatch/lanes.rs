@@ -17,7 +17,7 @@ use mutirao_core::Clock;
 use mutirao_core::envelope::{ParcelId, tasks_of};
 use mutirao_core::id::QueueName;
 
-use super::Back;
+use super::{Back, Ours};
 use crate::meters::PARCELS;
 use crate::traces::HandedOut;
 
@@ -36,9 +36,18 @@ pub(super) struct Packed {
 }
 
 enum Trip {
-    Published { queue: QueueName, parcels: Vec<(ParcelId, HandedOut)>, result: Result<(), BrokerError> },
+    Published { queue: QueueName, parcels: Vec<(ParcelId, HandedOut)>, result: Result<(), Unsent> },
     Looked { queue: QueueName, is_empty: bool },
-    Removed { queue: QueueName, deletion: Result<Deletion, BrokerError> },
+    Removed { queue: QueueName, deletion: Result<Deletion, Unsent> },
+}
+
+/// Why something did not leave, or did not arrive.
+#[derive(Debug, thiserror::Error)]
+enum Unsent {
+    #[error("the shard has another owner by now, or may have")]
+    Fenced,
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
 }
 
 #[derive(Default)]
@@ -67,6 +76,7 @@ impl Lane {
 pub(super) struct Lanes {
     broker: Broker,
     clock: Arc<dyn Clock>,
+    ours: Ours,
     lanes: HashMap<QueueName, Lane>,
     under_way: FuturesUnordered<BoxFuture<'static, Trip>>,
     /// How many of them are removals.
@@ -74,8 +84,8 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    pub fn new(broker: Broker, clock: Arc<dyn Clock>) -> Self {
-        Self { broker, clock, lanes: HashMap::new(), under_way: FuturesUnordered::new(), removing: 0 }
+    pub fn new(broker: Broker, clock: Arc<dyn Clock>, ours: Ours) -> Self {
+        Self { broker, clock, ours, lanes: HashMap::new(), under_way: FuturesUnordered::new(), removing: 0 }
     }
 
     pub fn have_room(&self) -> bool {
@@ -99,7 +109,7 @@ impl Lanes {
         }
         lane.publishing = true;
         let (pause, waiting) = (lane.pause, std::mem::take(&mut lane.waiting));
-        let (broker, clock) = (self.broker.clone(), self.clock.clone());
+        let (broker, clock, ours) = (self.broker.clone(), self.clock.clone(), self.ours.clone());
         self.under_way.push(Box::pin(async move {
             if !pause.is_zero() {
                 clock.sleep(pause).await;
@@ -110,7 +120,10 @@ impl Lanes {
                 parcels.push((id, handed_out));
                 bodies.push(body);
             }
-            let result = broker.publish(&tasks_of(&queue), bodies).await;
+            let result = match ours() {
+                true => broker.publish(&tasks_of(&queue), bodies).await.map_err(Unsent::from),
+                false => Err(Unsent::Fenced),
+            };
             Trip::Published { queue, parcels, result }
         }));
     }
@@ -141,9 +154,12 @@ impl Lanes {
         }
         lane.publishing = true;
         self.removing += 1;
-        let broker = self.broker.clone();
+        let (broker, ours) = (self.broker.clone(), self.ours.clone());
         self.under_way.push(Box::pin(async move {
-            let deletion = broker.delete(&tasks_of(&queue)).await;
+            let deletion = match ours() {
+                true => broker.delete(&tasks_of(&queue)).await.map_err(Unsent::from),
+                false => Err(Unsent::Fenced),
+            };
             Trip::Removed { queue, deletion }
         }));
     }
@@ -188,15 +204,15 @@ impl Lanes {
         })
     }
 
-    fn rest(&mut self, queue: &QueueName, trouble: Option<&BrokerError>) {
+    fn rest(&mut self, queue: &QueueName, trouble: Option<&Unsent>) {
         let Some(lane) = self.lanes.get_mut(queue) else { return };
         lane.publishing = false;
         let Some(error) = trouble else {
             lane.pause = Duration::ZERO;
             return;
         };
-        // What it refuses, perhaps for every queue, the broker says itself.
-        if lane.pause.is_zero() && !matches!(error, BrokerError::Refused { .. }) {
+        // What it refuses, perhaps for every queue, the broker says itself; and who has lost a shard is told elsewhere.
+        if lane.pause.is_zero() && !matches!(error, Unsent::Fenced | Unsent::Broker(BrokerError::Refused { .. })) {
             tracing::warn!(%queue, %error, "parcels cannot be sent; trying again until they can");
         }
         lane.pause = (lane.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
@@ -205,6 +221,8 @@ impl Lanes {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use mutirao_broker::{Limits, Memory};
     use mutirao_core::SystemClock;
 
@@ -213,7 +231,7 @@ mod tests {
     use super::*;
 
     fn lanes() -> Lanes {
-        Lanes::new(Memory::new(None, Limits::default()), SystemClock::shared())
+        Lanes::new(Memory::new(None, Limits::default()), SystemClock::shared(), Arc::new(|| true))
     }
 
     fn parcel() -> Vec<Packed> {
@@ -249,6 +267,34 @@ mod tests {
         while lanes.next().await.is_some() {}
         lanes.remove(queue(UNDER_WAY_MAX));
         assert_eq!((lanes.under_way.len(), lanes.removing), (1, 1), "there is room again");
+    }
+
+    #[tokio::test]
+    async fn what_has_not_left_when_the_shard_is_lost_does_not_leave() {
+        let (mut lanes, queue) = (lanes(), QueueName::default());
+        let holds = Arc::new(AtomicBool::new(true));
+        lanes.ours = Arc::new({
+            let holds = holds.clone();
+            move || holds.load(Ordering::Relaxed)
+        });
+        let successors = vec![Bytes::from_static(b"its successor's parcel")];
+        lanes.broker.publish(&tasks_of(&queue), successors).await.unwrap();
+        let lying = async |lanes: &Lanes| lanes.broker.counts(&tasks_of(&queue)).await.unwrap().ready;
+
+        lanes.remove(queue.clone());
+        holds.store(false, Ordering::Relaxed);
+        assert!(lanes.next().await.unwrap().is_empty(), "nobody is told that it is gone");
+        assert_eq!(lying(&lanes).await, 1, "a removal that was wanted before");
+
+        lanes.send(queue.clone(), parcel());
+        let back = lanes.next().await.unwrap();
+        assert!(matches!(back[..], [Back::Unsent(_)]));
+        assert_eq!(lying(&lanes).await, 1, "a parcel too");
+
+        holds.store(true, Ordering::Relaxed);
+        lanes.remove(queue.clone());
+        while lanes.next().await.is_some() {}
+        assert_eq!(lying(&lanes).await, 0, "its owner removes it");
     }
 
     #[tokio::test]

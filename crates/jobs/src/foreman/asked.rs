@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mutirao_core::id::JobKey;
 
+use super::words::Word;
 use super::{Ask, Foreman};
 use crate::desk::{Desk, Now};
 use crate::question::{Answer, Question};
@@ -44,7 +45,7 @@ impl<A> Foreman<A> {
             Question::CancelJob { job, queue } => {
                 // Also when it is not known here: a former owner may have handed some of it out.
                 if !self.desk.knows_job(job) {
-                    self.pending.tell_to_stop(queue, vec![job]);
+                    self.pending.words.tell(&queue, Word::StopJob(job));
                 }
                 self.cancel_jobs(&[job]);
             }

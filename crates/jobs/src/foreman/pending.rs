@@ -2,31 +2,46 @@
 //!
 //! At most one settlement is being written; what is decided meanwhile gathers for the next. A report is acknowledged with
 //! the settlement that has what came of it, or at once when nothing is left to write.
+//!
+//! Whatever gathers here is counted against one [`Budget`]. Past it nothing is taken in that could add to it: reports stay
+//! with the broker, questions with whoever asks, and nothing goes out whose outcome would have to be kept.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_core::Mono;
-use mutirao_core::envelope::Control;
-use mutirao_core::id::{JobKey, QueueName};
+use mutirao_core::id::JobKey;
 
-use crate::desk::{Desk, Effects, Ended, Now, Pick, SessionChange};
-use crate::dispatch::Outgoing;
+use super::words::{Word, Words};
+use crate::desk::{Desk, Effects, Ended, Now, SessionChange};
 use crate::question::Answer;
 use crate::reports::Mark;
 use crate::store::Settlement;
 
-/// Settled tasks that may wait to be written before reports are left lying.
-const UNSETTLED_MAX: usize = 50_000;
-/// Bytes of their output, after which the same is done: a shard holds about twice as much, with what is being written.
-pub(super) const UNSETTLED_TAIL_BYTES_MAX: usize = 64 << 20;
+/// How much may gather in one shard while what was decided before is written. A shard holds about twice as much, with what
+/// is being written, and at most one report more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Ends, retries, sessions that came and went, callers who wait for them, and words to workers.
+    pub items_max: usize,
+    /// Bytes of output in them.
+    pub output_bytes_max: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { items_max: 50_000, output_bytes_max: 64 << 20 }
+    }
+}
+
 /// Jobs remembered that are over: a word of their coming may be slower than they were.
 const GRAVES_MAX: usize = 4_096;
 /// Between two tries at writing when the store refuses.
 const PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) struct Pending<A> {
+    budget: Budget,
     pub settlement: Settlement,
     /// Bytes of output in it.
     tail_bytes: usize,
@@ -37,7 +52,7 @@ pub(super) struct Pending<A> {
     writing: Option<Writing<A>>,
     /// Answers that may be given now.
     pub answers: VecDeque<(A, Answer)>,
-    pub outgoing: VecDeque<Outgoing>,
+    pub words: Words,
     /// The last report heard, the last of which everything is written, and the last acknowledged.
     pub seen: Mark,
     durable: Mark,
@@ -59,16 +74,17 @@ struct Writing<A> {
     failures: u32,
 }
 
-impl<A> Default for Pending<A> {
-    fn default() -> Self {
+impl<A> Pending<A> {
+    pub fn within(budget: Budget) -> Self {
         Self {
+            budget,
             settlement: Settlement::default(),
             tail_bytes: 0,
             askers: Vec::new(),
             closed: Vec::new(),
             writing: None,
             answers: VecDeque::new(),
-            outgoing: VecDeque::new(),
+            words: Words::default(),
             seen: Mark::default(),
             durable: Mark::default(),
             acknowledged: Mark::default(),
@@ -76,9 +92,7 @@ impl<A> Default for Pending<A> {
             graves_order: VecDeque::new(),
         }
     }
-}
 
-impl<A> Pending<A> {
     pub fn absorb(&mut self, effects: Effects) {
         let Effects { ended, late, again, stop, rest, sessions, closed } = effects;
         self.tail_bytes += ended.iter().chain(&late).map(tail_bytes).sum::<usize>();
@@ -87,35 +101,8 @@ impl<A> Pending<A> {
         self.settlement.again.extend(again);
         self.settlement.sessions.extend(sessions);
         self.closed.extend(closed);
-        let mut controls: BTreeMap<QueueName, Control> = BTreeMap::new();
-        for (queue, Pick { task, attempt }) in stop {
-            controls.entry(queue).or_default().cancel(task, attempt);
-        }
-        for (queue, worker) in rest {
-            controls.entry(queue).or_default().rest.push(worker);
-        }
-        self.outgoing.extend(controls.into_iter().map(|(queue, control)| Outgoing::Control(queue, control)));
-    }
-
-    /// The workers of a queue shall stop what they have of these jobs.
-    pub fn tell_to_stop(&mut self, queue: QueueName, cancel_jobs: Vec<JobKey>) {
-        self.outgoing.push_back(Outgoing::Control(queue, Control { cancel_jobs, ..Control::default() }));
-    }
-
-    /// Has a queue looked at, once: while the broker is away nobody looks, and what is wanted does not pile up.
-    pub fn look_at(&mut self, queue: QueueName) {
-        let is_wanted = |waiting: &Outgoing| matches!(waiting, Outgoing::Look(other) if *other == queue);
-        if !self.outgoing.iter().any(is_wanted) {
-            self.outgoing.push_back(Outgoing::Look(queue));
-        }
-    }
-
-    /// Has a queue that was deleted removed from the broker, in the same way.
-    pub fn remove(&mut self, queue: QueueName) {
-        let is_wanted = |waiting: &Outgoing| matches!(waiting, Outgoing::Remove(other) if *other == queue);
-        if !self.outgoing.iter().any(is_wanted) {
-            self.outgoing.push_back(Outgoing::Remove(queue));
-        }
+        stop.into_iter().for_each(|(queue, pick)| self.words.tell(&queue, Word::Stop(pick)));
+        rest.into_iter().for_each(|(queue, worker)| self.words.tell(&queue, Word::Rest(worker)));
     }
 
     pub fn answer(&mut self, asker: A, answer: Answer) {
@@ -141,9 +128,15 @@ impl<A> Pending<A> {
         self.writing.as_ref().is_some_and(|writing| writing.failures > 0)
     }
 
-    /// So much waits to be written that nothing may be added. Never without a write under way.
+    /// How much waits to be written or said.
+    pub fn items(&self) -> usize {
+        let Settlement { ended, late, again, sessions, .. } = &self.settlement;
+        ended.len() + late.len() + again.len() + sessions.len() + self.askers.len() + self.words.count()
+    }
+
+    /// So much waits that nothing may be added. Never without a write under way, or a broker that takes no words.
     pub fn is_full(&self) -> bool {
-        self.settlement.ended.len() >= UNSETTLED_MAX || self.tail_bytes >= UNSETTLED_TAIL_BYTES_MAX
+        self.items() >= self.budget.items_max || self.tail_bytes >= self.budget.output_bytes_max
     }
 
     pub fn writing_since(&self) -> Option<Mono> {

@@ -1,5 +1,7 @@
 //! The foreman's order, one rule at a time. That the rules together lose nothing is the simulation's to show.
 
+mod bounds;
+
 use std::time::Duration;
 
 use mutirao_core::envelope::{Beat, Done, Held, Reports};
@@ -389,7 +391,7 @@ fn while_a_write_takes_long_no_more_output_gathers_than_a_bound_and_nothing_goes
     scene.tell(Input::Asked(Ask::Admit(JobKey(2), Box::new(ledger))));
     assert!(scene.foreman.hears());
     let mut loud = done(&picks[1]);
-    loud.done[0].outcome.stdout.tail = vec![b'x'; pending::UNSETTLED_TAIL_BYTES_MAX];
+    loud.done[0].outcome.stdout.tail = vec![b'x'; Budget::default().output_bytes_max];
     scene.hear(loud);
     let heard = scene.tag;
     assert!(!scene.foreman.hears(), "the next report is left lying");

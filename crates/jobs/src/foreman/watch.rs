@@ -96,10 +96,10 @@ impl<A> Foreman<A> {
             return;
         }
         self.watch.last_check = now.mono;
-        self.desk.clear_away().into_iter().for_each(|queue| self.pending.remove(queue));
+        self.desk.clear_away().into_iter().for_each(|queue| self.pending.words.remove(queue));
         warn_of_lost(self.desk.take_back_lost(self.patience, now));
         for queue in self.desk.overdue(self.patience, now) {
-            self.pending.look_at(queue);
+            self.pending.words.look_at(queue);
         }
     }
 }

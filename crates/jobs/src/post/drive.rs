@@ -27,6 +27,7 @@ const REPORTS_AT_ONCE: usize = 32;
 const SHOW_DEPTHS: Duration = Duration::from_secs(5);
 
 /// The right to act on a shard.
+#[derive(Clone)]
 pub(super) struct Hold {
     pub shards: Shards,
     pub shard: ShardId,
@@ -34,6 +35,10 @@ pub(super) struct Hold {
 }
 
 impl Hold {
+    pub fn holds(&self) -> bool {
+        self.tenure() == Tenure::Holds
+    }
+
     fn tenure(&self) -> Tenure {
         match self.shards.tenure(self.shard) {
             Some(tenure) if tenure.generation == self.generation => Tenure::Holds,
@@ -82,7 +87,7 @@ impl Drive {
                     Order::Work => continue,
                     Order::Leave => Input::Leave,
                 },
-                Some(ask) = channels.asks.recv() => Input::Asked(ask),
+                Some(ask) = channels.asks.recv(), if self.foreman.has_room() => Input::Asked(ask),
                 received = channels.incoming.recv_many(&mut inbox, REPORTS_AT_ONCE),
                     if connected && self.foreman.hears() =>
                 {

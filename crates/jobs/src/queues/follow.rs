@@ -53,15 +53,17 @@ pub(crate) async fn run(store: Store, doors: Doors, clock: Arc<dyn Clock>) {
                 tracing::warn!(%queue, error, "a definition cannot be read by this version; until it is replaced, the queue is held");
             }
         }
-        told = open.iter().map(|(shard, door)| (*shard, (door.generation, latest))).collect();
-        for (shard, door) in open {
+        let mut heard = BTreeMap::new();
+        for ((shard, door), known) in open.into_iter().zip(known) {
             let defined: Vec<QueueRow> =
                 changed.iter().filter(|row| shard_of(&row.spec.name) == shard).cloned().collect();
             let removed: Vec<Removed> = gone.iter().filter(|gone| shard_of(&gone.queue) == shard).cloned().collect();
-            if !defined.is_empty() || !removed.is_empty() {
-                // A post that has just ended has a successor, which reads them itself.
-                let _ = door.asks.send(Ask::Queues { defined, removed }).await;
-            }
+            let nothing = defined.is_empty() && removed.is_empty();
+            // A post that takes nothing in is told the next time, and keeps no other waiting; one that has just ended has a
+            // successor, which reads them itself.
+            let is_told = nothing || door.asks.try_send(Ask::Queues { defined, removed }).is_ok();
+            heard.insert(shard, (door.generation, if is_told { latest } else { known }));
         }
+        told = heard;
     }
 }

@@ -93,7 +93,7 @@ impl Jobs {
                 // Were nobody to hear this, the owner would find the job by itself: it is accepted either way.
                 match jobs.0.doors.of(shard) {
                     _ if held => jobs.0.held.notify_one(),
-                    Some(door) => drop(door.asks.send(Ask::Admit(job, ledger)).await),
+                    Some(door) => door.tell(Ask::Admit(job, ledger), &*jobs.0.clock).await,
                     None => jobs.0.asking.tell(shard, Question::Admit { job }).await,
                 }
             }
