@@ -79,6 +79,11 @@ pub fn run_fair(seed: u64, flaw: Option<Flaw>) -> Result<Tally, Failure> {
     live(seed, Climate::Fair, flaw)
 }
 
+/// The same world with nothing worse than a store that takes seconds for every settlement, for minutes.
+pub fn run_slow(seed: u64, flaw: Option<Flaw>) -> Result<Tally, Failure> {
+    live(seed, Climate::Slow, flaw)
+}
+
 fn live(seed: u64, climate: Climate, flaw: Option<Flaw>) -> Result<Tally, Failure> {
     let why = match World::new(seed, climate, flaw, Recording::Off).live() {
         Ok(tally) => return Ok(tally),

@@ -1,11 +1,13 @@
 //! What goes wrong, and to whom. Every kind can be survived without losing or doubling an end; that is what is tested.
 
+use super::flaw::Flaw;
 use super::ground::{Event, MS, SECOND, Service};
 use super::wire::{ConnId, FromBroker, Pid};
+use super::worker::worker_of;
 use super::world::World;
 
 /// Kinds of disasters.
-pub const KINDS: usize = 19;
+pub const KINDS: usize = 21;
 
 /// After this long without a sign of life the broker gives a connection up.
 const HEARTBEAT_US: (u64, u64) = (5 * SECOND, 12 * SECOND);
@@ -68,6 +70,8 @@ impl World {
             (16, _, Some(pid), _) => self.send_home(pid),
             (17, ..) => self.stray(),
             (18, ..) => self.hand_over(),
+            (19, ..) => self.damage(some_us),
+            (20, _, Some(pid), _) => self.have_rest(pid),
             _ => {}
         }
     }
@@ -81,8 +85,13 @@ impl World {
         if let Some(manager) = self.managers.remove(&pid) {
             self.is_dead(manager.conn());
             let back_us = self.ground.between(100 * MS, 8 * SECOND);
-            if self.ground.chance(80) || self.managers.is_empty() {
+            if self.ground.chance(50) {
+                self.ground.after(back_us, Event::RestartManager(manager.me.clone()));
+            } else if self.ground.chance(60) || self.managers.is_empty() {
                 self.ground.after(back_us, Event::HireManager);
+            }
+            if self.ground.has(Flaw::SharesItsFolder) {
+                self.managers.insert(pid, manager);
             }
         } else if let Some(worker) = self.workers.remove(&pid) {
             self.is_dead(worker.conn());
@@ -189,6 +198,23 @@ impl World {
             manager.leave(&mut self.ground);
             self.ground.after(0, Event::HireManager);
         }
+    }
+
+    /// A row of a job cannot be read for a while: damaged, or written by a newer version.
+    fn damage(&mut self, for_us: u64) {
+        let jobs = self.store.rows.unfinished();
+        if let Some(job) = jobs.get(self.ground.dice.below(jobs.len() as u64) as usize) {
+            self.ground.note(|| format!("store: {job:?} cannot be read for {for_us} us"));
+            self.ground.oracle.tally.damaged += 1;
+            self.store.rows.damage(*job, self.ground.now_us + for_us);
+        }
+    }
+
+    /// Somebody has it written that a worker shall take nothing new.
+    fn have_rest(&mut self, pid: Pid) {
+        let worker = worker_of(pid);
+        self.ground.note(|| format!("store: {worker} is to rest"));
+        self.store.rows.resting.insert(worker);
     }
 
     fn send_home(&mut self, pid: Pid) {

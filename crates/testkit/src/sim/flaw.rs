@@ -31,10 +31,20 @@ pub enum Flaw {
     NoCredit,
     /// A worker keeps what waits behind its slow tasks.
     Hoards,
+    /// An owner takes in what it has no room for.
+    TakesInEverything,
+    /// A manager starts in the folder of one that lives, and so under its name.
+    SharesItsFolder,
+    /// An owner does not know how long a task that failed is to wait.
+    RetriesAtOnce,
+    /// The store does not say that a job which cannot be read is there.
+    HidesTheDamaged,
+    /// An owner does not mind who is to rest.
+    OverlooksRest,
 }
 
 impl Flaw {
-    pub const ALL: [Flaw; 14] = [
+    pub const ALL: [Flaw; 19] = [
         Flaw::NoFence,
         Flaw::CountsRepeats,
         Flaw::ForgetsKeys,
@@ -49,10 +59,20 @@ impl Flaw {
         Flaw::LazyWorker,
         Flaw::NoCredit,
         Flaw::Hoards,
+        Flaw::TakesInEverything,
+        Flaw::SharesItsFolder,
+        Flaw::RetriesAtOnce,
+        Flaw::HidesTheDamaged,
+        Flaw::OverlooksRest,
     ];
 
     /// Whether it is to be looked for in a world where nothing else goes wrong.
     pub fn shows_in_fair_weather(self) -> bool {
         matches!(self, Flaw::Hoards)
+    }
+
+    /// Whether it is to be looked for while the store takes seconds for every write.
+    pub fn shows_while_the_store_is_slow(self) -> bool {
+        matches!(self, Flaw::TakesInEverything)
     }
 }

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use mutirao_core::Dice;
+use mutirao_shards::MemberId;
 
 use super::flaw::Flaw;
 use super::oracle::Oracle;
@@ -37,6 +38,8 @@ pub enum Event {
     Alarm(Pid, Alarm),
     Disaster,
     HireManager,
+    /// A manager that was killed starts again, in its folder and so under its name.
+    RestartManager(MemberId),
     HireWorker(usize),
     /// Somebody saw a worker process die.
     SeenDying(Pid),
@@ -108,7 +111,11 @@ impl Ground {
     pub fn new(seed: u64, climate: Climate, flaw: Option<Flaw>, recording: Recording) -> Self {
         let dice = Dice::seeded(seed);
         let weather = Weather::of(&dice);
-        let weather = if climate == Climate::Fair { weather.fair() } else { weather };
+        let weather = match climate {
+            Climate::Stormy => weather,
+            Climate::Fair => weather.fair(),
+            Climate::Slow => weather.slow(),
+        };
         Self {
             now_us: 1_000 * SECOND,
             oracle: Oracle::of(&weather),

@@ -92,10 +92,22 @@ impl Manager {
     pub fn start(pid: Pid, clock: LocalClock, ground: &mut Ground) -> Self {
         let me = MemberId(format!("m{}", pid.0));
         ground.note(|| format!("{me}: starts"));
+        let rounds = Rounds::new(me.clone(), ground.weather.terms);
+        Self::with(pid, me, rounds, clock, ground)
+    }
+
+    /// As the successor of one that was killed, in the same folder.
+    pub fn start_again(pid: Pid, me: MemberId, clock: LocalClock, ground: &mut Ground) -> Self {
+        ground.note(|| format!("{me}: starts again"));
+        let rounds = Rounds::after_death(me.clone(), ground.weather.terms);
+        Self::with(pid, me, rounds, clock, ground)
+    }
+
+    fn with(pid: Pid, me: MemberId, rounds: Rounds, clock: LocalClock, ground: &mut Ground) -> Self {
         ground.after(0, Event::Tick(pid));
         Self {
             pid,
-            rounds: Rounds::new(me.clone(), ground.weather.terms),
+            rounds,
             me,
             clock,
             link: Link::new(pid),
@@ -296,8 +308,8 @@ impl Manager {
             }
             Purpose::Compare(shard) => self.with_post(shard, ground, |post, h| post.compared(id, answer, h)),
             Purpose::Follow => {
-                if let Ok(Answer::Queues(defined, removed)) = answer {
-                    self.all_posts(ground, |post, h| post.follow(&defined, &removed, h));
+                if let Ok(Answer::Queues(defined, removed, resting)) = answer {
+                    self.all_posts(ground, |post, h| post.follow(&defined, &removed, &resting, h));
                 }
             }
             Purpose::Release => {}

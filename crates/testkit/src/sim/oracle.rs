@@ -3,6 +3,7 @@
 
 mod neighbours;
 mod queues;
+mod room;
 mod tally;
 mod warrants;
 
@@ -14,6 +15,7 @@ use mutirao_core::job::Counts;
 use mutirao_core::life::Final;
 use mutirao_core::outcome::Verdict;
 use mutirao_jobs::desk::{Handed, SessionChange};
+use mutirao_jobs::foreman::Budget;
 use mutirao_jobs::store::Settlement;
 use mutirao_shards::{MemberId, ShardId};
 
@@ -24,6 +26,7 @@ use super::wire::Pid;
 use super::worker::Worker;
 use neighbours::Neighbours;
 use queues::QueueBooks;
+use room::RoomBooks;
 pub use tally::Tally;
 use warrants::Warrants;
 
@@ -39,6 +42,8 @@ pub struct Oracle {
     finals: BTreeMap<TaskKey, Final>,
     jobs_of_keys: BTreeMap<u64, JobKey>,
     cancelled: BTreeMap<JobKey, u64>,
+    /// Jobs of which everything has ended.
+    finished: BTreeSet<JobKey>,
     /// When the disasters ended.
     pub calm_since_us: Option<u64>,
     /// Attempts that a worker ran to a good end.
@@ -62,6 +67,7 @@ pub struct Oracle {
     pub warrants: Warrants,
     pub queues: QueueBooks,
     neighbours: Neighbours,
+    pub room: RoomBooks,
     pub tally: Tally,
 }
 
@@ -212,6 +218,9 @@ impl Oracle {
         if row.finished != (sum.ended() == total) {
             self.fail(|| format!("{job:?} is finished: {}, with {} of {total} ended", row.finished, sum.ended()));
         }
+        if row.finished {
+            self.finished.insert(job);
+        }
         self.check_ends(job, row);
     }
 
@@ -266,6 +275,21 @@ impl Oracle {
             if self.long_cancelled(pick.task.job, now_us) {
                 self.fail(|| format!("{member} hands out {}, long after its job was cancelled", pick.task));
             }
+        }
+    }
+
+    /// So much waits at an owner to be written or said.
+    pub fn gathered(&mut self, member: &MemberId, gathered: usize, budget: Budget) {
+        self.tally.full += u64::from(gathered >= budget.items_max);
+        if let Some(why) = self.room.gathered(gathered, budget) {
+            self.fail(|| format!("{member}: {why}"));
+        }
+    }
+
+    /// An owner tells workers to stop what they have of a job: it was cancelled, or everything of it has ended.
+    pub fn stops(&mut self, member: &MemberId, job: JobKey) {
+        if !self.cancelled.contains_key(&job) && !self.finished.contains(&job) {
+            self.fail(|| format!("{member} has {job:?} stopped, which nobody cancelled"));
         }
     }
 

@@ -3,7 +3,7 @@
 
 mod queues;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use mutirao_core::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId};
@@ -31,6 +31,8 @@ pub struct JobRow {
     pub cancelled: bool,
     pub finished: bool,
     pub tasks: BTreeMap<u32, TaskRow>,
+    /// Until when nobody can read it.
+    damaged_until_us: u64,
 }
 
 #[derive(Default)]
@@ -39,9 +41,33 @@ pub struct Rows {
     keys: BTreeMap<u64, JobKey>,
     sessions: BTreeMap<SessionId, (WorkerId, QueueName)>,
     pub queues: Queues,
+    /// Workers that are to take nothing new.
+    pub resting: BTreeSet<WorkerId>,
 }
 
 impl Rows {
+    pub fn unfinished(&self) -> Vec<JobKey> {
+        self.jobs.iter().filter(|(_, row)| !row.finished).map(|(job, _)| *job).collect()
+    }
+
+    pub fn damage(&mut self, job: JobKey, until_us: u64) {
+        if let Some(row) = self.jobs.get_mut(&job) {
+            row.damaged_until_us = until_us;
+        }
+    }
+
+    /// Everything can be read again, and nobody is to rest.
+    pub fn recover(&mut self) {
+        self.jobs.values_mut().for_each(|row| row.damaged_until_us = 0);
+        self.resting.clear();
+    }
+
+    /// The unfinished jobs of a shard, whether they can be read or not.
+    pub fn open_keys(&self, shard: ShardId) -> Vec<JobKey> {
+        let open = self.jobs.iter().filter(|(_, row)| !row.finished && row.definition.shard == shard);
+        open.map(|(job, _)| *job).collect()
+    }
+
     /// None when there is no such queue.
     pub fn create(&mut self, key: u64, definition: Rc<Definition>, flaw: Option<Flaw>) -> Option<(JobKey, Created)> {
         if let Some(job) = self.keys.get(&key).filter(|_| flaw != Some(Flaw::ForgetsKeys)) {
@@ -51,8 +77,8 @@ impl Rows {
             return None;
         }
         let job = JobKey(self.jobs.len() as u64 + 1);
-        let row =
-            JobRow { definition, counts: Counts::default(), cancelled: false, finished: false, tasks: BTreeMap::new() };
+        let (counts, tasks) = (Counts::default(), BTreeMap::new());
+        let row = JobRow { definition, counts, cancelled: false, finished: false, tasks, damaged_until_us: 0 };
         self.jobs.insert(job, row);
         self.keys.insert(key, job);
         Some((job, Created::New))
@@ -77,8 +103,10 @@ impl Rows {
         Some((row.definition.shard, row.definition.queue.clone()))
     }
 
-    pub fn load(&self, shard: ShardId) -> Loaded {
+    /// What can be read of a shard.
+    pub fn load(&self, shard: ShardId, now_us: u64) -> Loaded {
         let open = self.jobs.iter().filter(|(_, row)| !row.finished && row.definition.shard == shard);
+        let open = open.filter(|(_, row)| row.damaged_until_us <= now_us);
         let jobs = open.map(|(key, row)| {
             let definition = &row.definition;
             let open = OpenJob {

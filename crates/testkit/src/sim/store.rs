@@ -8,6 +8,7 @@ use mutirao_shards::store::memory::Ledger;
 use super::flaw::Flaw;
 use super::ground::{Event, Ground, MS, SECOND};
 use super::rows::Rows;
+use super::weather::Climate;
 use super::wire::{Answer, Call, Created, NoAnswer, Question};
 
 #[derive(Default)]
@@ -36,6 +37,7 @@ impl Store {
 
     pub fn recover(&mut self) {
         (self.away_until_us, self.slow_until_us) = (0, 0);
+        self.rows.recover();
     }
 
     pub fn hear(&mut self, call: Call, ground: &mut Ground) {
@@ -47,7 +49,14 @@ impl Store {
             return;
         }
         let slow = self.slow_until_us > ground.now_us;
-        let disk_us = if slow { ground.between(100 * MS, 3 * SECOND) } else { ground.between(100, 3 * MS) };
+        let crawls = ground.weather.climate == Climate::Slow && !ground.calm;
+        let disk_us = if crawls && matches!(call.question, Question::Settle { .. }) {
+            ground.between(3 * SECOND, 4_500 * MS)
+        } else if slow {
+            ground.between(100 * MS, 3 * SECOND)
+        } else {
+            ground.between(100, 3 * MS)
+        };
         ground.after(disk_us, Event::Commit(call, self.life));
     }
 
@@ -118,14 +127,16 @@ impl Store {
             }
             Question::Queues => {
                 let (defined, removed) = self.rows.queues.all();
-                return Answer::Queues(defined, removed);
+                return Answer::Queues(defined, removed, self.rows.resting.clone());
             }
-            Question::Load(shard) => return Answer::Loaded(self.rows.load(*shard)),
-            Question::Keys(shard) => {
-                return Answer::Keys(self.rows.load(*shard).jobs.into_iter().map(|(job, _)| job.key).collect());
+            Question::Load(shard) => return Answer::Loaded(self.rows.load(*shard, ground.now_us)),
+            Question::Keys(shard) if ground.has(Flaw::HidesTheDamaged) => {
+                let loaded = self.rows.load(*shard, ground.now_us);
+                return Answer::Keys(loaded.jobs.into_iter().map(|(job, _)| job.key).collect());
             }
+            Question::Keys(shard) => return Answer::Keys(self.rows.open_keys(*shard)),
             Question::Jobs(shard, keys) => {
-                let mut loaded = self.rows.load(*shard);
+                let mut loaded = self.rows.load(*shard, ground.now_us);
                 loaded.jobs.retain(|(job, _)| keys.contains(&job.key));
                 return Answer::Loaded(loaded);
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mutirao_core::Dice;
 use mutirao_core::id::QueueName;
+use mutirao_jobs::foreman::Budget;
 use mutirao_shards::{ShardId, Terms, shard_of};
 
 use super::ground::{MS, SECOND};
@@ -15,6 +16,10 @@ pub const LEASE: Duration = Duration::from_secs(10);
 pub const PATIENCE: Duration = Duration::from_secs(15);
 /// Rates of clocks that the margin of a fifth allows for.
 pub const RATES: (f64, f64) = (0.92, 1.08);
+
+/// How long a slow store is slow.
+const SLOW_US: u64 = 150 * SECOND;
+const SLOW_ITEMS_MAX: usize = 12;
 
 /// What a crash of the broker leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +50,8 @@ pub enum Counting {
 pub enum Climate {
     Stormy,
     Fair,
+    /// Nothing breaks, but every settlement takes seconds, for minutes.
+    Slow,
 }
 
 #[derive(Clone, Debug)]
@@ -59,6 +66,8 @@ pub struct Weather {
     pub keeping: Keeping,
     pub counting: Counting,
     pub requeueing: Requeueing,
+    /// What may gather at an owner; often so little that it is soon too much.
+    pub budget: Budget,
     pub slow_letters_per_mille: u64,
     pub slow_letter_us: u64,
     pub lost_calls_per_mille: u64,
@@ -90,6 +99,10 @@ impl Weather {
             keeping: if dice.below(3) == 0 { Keeping::Nothing } else { Keeping::Confirmed },
             counting: if dice.below(2) == 0 { Counting::Everything } else { Counting::WhatLies },
             requeueing: if dice.below(2) == 0 { Requeueing::ToTheEnd } else { Requeueing::ToItsPlace },
+            budget: match dice.below(2) {
+                0 => Budget { items_max: between(3, 30) as usize, ..Budget::default() },
+                _ => Budget::default(),
+            },
             slow_letters_per_mille: maybe(60),
             // Now and then longer than a lease: what was sent under it arrives when it is over.
             slow_letter_us: if dice.below(4) == 0 { 14 * SECOND } else { between(10 * MS, 4 * SECOND) },
@@ -116,6 +129,12 @@ impl Weather {
             disasters: Vec::new(),
             ..self
         }
+    }
+
+    /// The same world with a store that takes its time, and little room at its owners.
+    pub fn slow(self) -> Self {
+        let budget = Budget { items_max: self.budget.items_max.min(SLOW_ITEMS_MAX), ..self.budget };
+        Self { climate: Climate::Slow, chaos_us: SLOW_US, budget, ..self.fair() }
     }
 
     /// A clock's rate, often one of the extremes: that is where a margin that is too small shows.

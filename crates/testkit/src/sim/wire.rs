@@ -1,6 +1,7 @@
 //! What travels in the simulated world: names, letters to and from the broker, questions to the store and their answers.
 //! Envelopes are the real ones, not encoded.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -56,8 +57,8 @@ pub struct Definition {
 
 impl Definition {
     /// As an owner takes it in.
-    pub fn ledger(&self) -> Ledger {
-        Ledger::new(self.queue.clone(), self.first, self.total, self.retry, self.needs).ranked(self.rank.clone())
+    pub fn ledger(&self, retry: Retry) -> Ledger {
+        Ledger::new(self.queue.clone(), self.first, self.total, retry, self.needs).ranked(self.rank.clone())
     }
 }
 
@@ -124,7 +125,7 @@ pub enum Question {
     },
     CancelJob(JobKey),
     ChangeQueue(QueueChange),
-    /// Every queue there is, and every one that was deleted.
+    /// Every queue there is, every one that was deleted, and who is to rest.
     Queues,
     /// Everything unfinished in a shard.
     Load(ShardId),
@@ -151,7 +152,8 @@ pub enum Answer {
     NoQueue,
     /// What became of a queue; none when a later change had been made.
     Queue(Option<QueueWord>),
-    Queues(Vec<QueueRow>, Vec<Removed>),
+    /// All of them, those that were deleted, and the workers that are to rest.
+    Queues(Vec<QueueRow>, Vec<Removed>, BTreeSet<WorkerId>),
     /// Where the job was, if there was something to cancel.
     Cancelled(Option<(ShardId, QueueName)>),
     Loaded(Loaded),

@@ -42,6 +42,8 @@ pub enum Alarm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Working,
+    /// It takes nothing new, and stays.
+    Resting,
     Draining,
     SayingGoodbye,
     Gone,
@@ -155,7 +157,7 @@ impl Worker {
 
     /// Finish what runs, give back the rest, go home.
     pub fn drain(&mut self, ground: &mut Ground) {
-        if self.stage == Stage::Working {
+        if matches!(self.stage, Stage::Working | Stage::Resting) {
             ground.note(|| format!("{}: drains", self.session));
             self.stage = Stage::Draining;
             self.desk.drain(self.now(ground).wall);
@@ -163,6 +165,21 @@ impl Worker {
             self.beat_at = Mono::default();
             self.go_on(ground);
         }
+    }
+
+    /// Finish what runs, give back the rest, and stay.
+    fn rest(&mut self, ground: &mut Ground) {
+        if self.stage == Stage::Working {
+            ground.note(|| format!("{}: rests", self.session));
+            self.stage = Stage::Resting;
+            self.desk.drain(self.now(ground).wall);
+            self.stop_consuming(ground);
+            self.beat_at = Mono::default();
+        }
+    }
+
+    pub fn is_resting(&self) -> bool {
+        self.stage == Stage::Resting
     }
 
     /// Stop what runs as well.
@@ -193,6 +210,9 @@ impl Worker {
             }
             News::Letter(FromBroker::Heard(_, Body::Control(control))) => {
                 self.desk.cancel(&control, now.wall, now.mono);
+                if control.rest.contains(&worker_of(self.pid)) {
+                    self.rest(ground);
+                }
                 if control.drain.contains(&self.session) {
                     self.drain(ground);
                 }

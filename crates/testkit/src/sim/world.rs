@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use mutirao_core::quantity::{Bytes, Cpus};
 use mutirao_core::task::Needs;
+use mutirao_shards::MemberId;
 
 use super::broker::Broker;
 use super::clients::{self, Clients};
@@ -223,10 +224,11 @@ impl World {
                 self.clients.tick(&managers, ground);
             }
             Event::HireManager if self.managers.len() < MANAGERS_MAX => self.hire_manager(),
+            Event::RestartManager(name) if self.managers.len() < MANAGERS_MAX => self.restart_manager(name),
             Event::HireWorker(at) if self.workers.len() < WORKERS_MAX => {
                 self.hire_worker(at, 1 + self.ground.dice.below(4) as u32);
             }
-            Event::HireManager | Event::HireWorker(_) => {}
+            Event::HireManager | Event::RestartManager(_) | Event::HireWorker(_) => {}
             Event::Disaster if !self.ground.calm => {
                 let next_us = self.ground.dice.below(self.ground.weather.disaster_every_us);
                 self.ground.after(next_us, Event::Disaster);
@@ -247,6 +249,11 @@ impl World {
             }
         } else if let Some(worker) = self.workers.get_mut(&pid) {
             worker.tick(&mut self.ground);
+            // Whoever had to rest does so for as long as it lives; in the end another takes its place.
+            let replaced = (self.ground.calm && worker.is_resting()).then(|| {
+                worker.drain(&mut self.ground);
+                worker.queue.clone()
+            });
             if worker.is_gone() {
                 self.ground.note(|| format!("{pid:?} has gone home"));
                 self.ground.oracle.warrants.gone(&worker.session);
@@ -255,6 +262,10 @@ impl World {
                 self.broker.bury(conn, &mut self.ground);
             }
             self.ground.oracle.look_at(&self.workers, self.ground.now_us);
+            let at = replaced.and_then(|queue| self.ground.weather.queues.iter().position(|name| *name == queue));
+            if let Some(at) = at {
+                self.hire_worker(at, 4);
+            }
         }
     }
 
@@ -273,6 +284,13 @@ impl World {
     fn hire_manager(&mut self) {
         let (pid, clock) = self.birth();
         self.managers.insert(pid, Manager::start(pid, clock, &mut self.ground));
+    }
+
+    /// Another life under the same name, on a machine that may have been restarted with it.
+    fn restart_manager(&mut self, name: MemberId) {
+        self.ground.oracle.tally.restarts += 1;
+        let (pid, clock) = self.birth();
+        self.managers.insert(pid, Manager::start_again(pid, name, clock, &mut self.ground));
     }
 
     fn hire_worker(&mut self, at: usize, cpus: u32) {

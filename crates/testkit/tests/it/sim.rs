@@ -40,3 +40,14 @@ fn when_nothing_goes_wrong_nothing_is_lost_and_nothing_is_run_in_vain() {
         assert_eq!((tally.losses, tally.repeats), (0, 0), "seed {seed}: {tally:?}");
     }
 }
+
+#[test]
+fn while_every_write_takes_seconds_for_minutes_little_gathers_nobody_is_given_up_and_everything_ends_once() {
+    let (mut full, mut tasks) = (0, 0);
+    for seed in 0..20 {
+        let tally = sim::run_slow(seed, None).unwrap_or_else(|failure| panic!("{failure}"));
+        assert_eq!(tally.losses, 0, "seed {seed}: {tally:?}");
+        (full, tasks) = (full + tally.full, tasks + tally.tasks);
+    }
+    assert!(full > 0 && tasks > 1_000, "the bound was met {full} times by {tasks} tasks");
+}

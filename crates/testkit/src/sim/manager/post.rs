@@ -7,18 +7,20 @@ mod effects;
 mod intake;
 mod outbox;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
 use mutirao_core::Mono;
 use mutirao_core::envelope::Reports;
-use mutirao_core::id::{JobKey, QueueName};
+use mutirao_core::id::{JobKey, QueueName, WorkerId};
+use mutirao_core::quantity::Span;
+use mutirao_core::task::Retry;
 use mutirao_jobs::desk::{Desk, Now};
 use mutirao_jobs::foreman::{Ask, Foreman, Found, Input, Reach, Recalled};
 use mutirao_jobs::question::Question as Wanted;
-use mutirao_jobs::store::Settling;
 use mutirao_jobs::store::queues::{QueueRow, Removed};
+use mutirao_jobs::store::{OpenJob, Settling};
 use mutirao_shards::{MemberId, ShardId, Tenure};
 
 use super::super::asker::Asker;
@@ -35,6 +37,8 @@ use intake::Intake;
 use outbox::Outbox;
 
 const LOAD_PAUSE: Duration = Duration::from_millis(500);
+/// Questions that may lie at the door. What finds no place there is asked again, or found in the store.
+const ASKS_MAX: usize = 16;
 /// For a flaw.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
 
@@ -67,6 +71,8 @@ struct Work {
     /// What its jobs' tasks do.
     known: BTreeMap<JobKey, Rc<Definition>>,
     intake: Intake,
+    /// What is asked and not taken in yet.
+    asks: VecDeque<Ask<Asker>>,
     outbox: Outbox,
     /// The calls by which the store will say how a settlement went, and what was read.
     settling: Option<u64>,
@@ -97,9 +103,9 @@ impl Post {
             return;
         }
         let mut known = BTreeMap::new();
-        let learn = |(job, definition): (mutirao_jobs::store::OpenJob, Rc<Definition>)| {
+        let learn = |(job, definition): (OpenJob, Rc<Definition>)| {
             known.insert(job.key, definition);
-            job
+            OpenJob { retry: told(job.retry, h.ground), ..job }
         };
         let jobs = jobs.into_iter().map(learn).collect();
         let mut checks = Checks::new(self.shard, self.generation, h.now.mono);
@@ -108,9 +114,11 @@ impl Post {
         let recalled = Recalled { generation: self.generation, jobs, sessions, queues };
         let patience = if h.ground.has(Flaw::WaitsForLostParcels) { FOR_EVER } else { PATIENCE };
         let mut work = Work {
-            foreman: Foreman::new(recalled, LEASE, patience, h.ground.dice.u64(), h.now),
+            foreman: Foreman::new(recalled, LEASE, patience, h.ground.dice.u64(), h.now)
+                .within(h.ground.weather.budget),
             known,
             intake: Intake::new(self.shard),
+            asks: VecDeque::new(),
             outbox: Outbox::new(self.shard),
             settling: None,
             reading: None,
@@ -151,7 +159,9 @@ impl Post {
             Some(work) if h.now.mono >= work.foreman.wake_at() => {
                 work.hear_all(h);
                 let broker = if h.link.is_up() { Reach::Near } else { Reach::Away };
+                let before = work.foreman.gathered();
                 work.foreman.handle(Input::Tick(broker), h.now);
+                h.ground.oracle.room.grew(work.foreman.gathered().saturating_sub(before));
                 h.ground.oracle.decided(work.foreman.decided());
             }
             None if h.now.mono >= self.load_at => self.load(h),
@@ -213,9 +223,9 @@ impl Post {
     /// A job that this manager has just had written.
     pub fn admit(&mut self, job: JobKey, definition: Rc<Definition>, h: &mut Hands<'_>) {
         if let Some(work) = &mut self.work {
-            let ledger = definition.ledger();
+            let ledger = definition.ledger(told(definition.retry, h.ground));
             work.known.insert(job, definition);
-            work.foreman.handle(Input::Asked(Ask::Admit(job, Box::new(ledger))), h.now);
+            work.ask(Ask::Admit(job, Box::new(ledger)), h);
         }
     }
 
@@ -224,25 +234,25 @@ impl Post {
             return;
         }
         h.ground.note(|| format!("{}: shard {}: is asked {question:?}", h.me, self.shard));
-        if let (Wanted::Define { queue }, Some(work)) = (&question, &mut self.work) {
-            work.checks.defined(std::slice::from_ref(&**queue));
-            if h.ground.has(Flaw::OverlooksDefinitions) {
-                return;
-            }
+        if let Some(work) = &mut self.work {
+            work.ask(Ask::Question(question, asker), h);
         }
-        self.tell(Input::Asked(Ask::Question(question, asker)), h);
     }
 
     /// Of all queues: those of its shard are the foreman's.
-    pub fn follow(&mut self, defined: &[QueueRow], removed: &[Removed], h: &mut Hands<'_>) {
+    pub fn follow(
+        &mut self,
+        defined: &[QueueRow],
+        removed: &[Removed],
+        resting: &BTreeSet<WorkerId>,
+        h: &mut Hands<'_>,
+    ) {
         let of_shard = |queue: &QueueName| shard_of_queue(queue) == self.shard;
         let defined: Vec<QueueRow> = defined.iter().filter(|row| of_shard(&row.spec.name)).cloned().collect();
         let removed = removed.iter().filter(|removed| of_shard(&removed.queue)).cloned().collect();
         if let Some(work) = &mut self.work {
-            work.checks.defined(&defined);
-            if !h.ground.has(Flaw::OverlooksDefinitions) {
-                work.foreman.handle(Input::Asked(Ask::Queues { defined, removed }), h.now);
-            }
+            work.ask(Ask::Queues { defined, removed }, h);
+            work.ask(Ask::Question(Wanted::Rest { workers: resting.clone() }, Asker::NOBODY), h);
         }
     }
 
@@ -271,7 +281,8 @@ impl Post {
                     h.ground.note(|| format!("{}: finds {:?} in the store", h.me, job.key));
                     work.known.insert(job.key, definition.clone());
                 }
-                Found::Jobs(jobs.into_iter().map(|(job, _)| job).collect())
+                let learn = |job: OpenJob| OpenJob { retry: told(job.retry, h.ground), ..job };
+                Found::Jobs(jobs.into_iter().map(|(job, _)| learn(job)).collect())
             }
             Ok(Answer::Keys(open)) if h.ground.has(Flaw::OverlooksCancels) => {
                 let kept = work.known.keys().filter(|job| work.foreman.desk().knows_job(**job));
@@ -287,22 +298,57 @@ impl Post {
     }
 }
 
+/// How often and when an owner tries a task again, as it is told.
+fn told(retry: Retry, ground: &Ground) -> Retry {
+    match ground.has(Flaw::RetriesAtOnce) {
+        true => Retry { backoff: Span::default(), ..retry },
+        false => retry,
+    }
+}
+
 impl Work {
     fn connect(&mut self, shard: ShardId, h: &mut Hands<'_>) {
         self.intake.connect(h);
         h.link.send(ToBroker::Subscribe(Name::Asks(shard)), h.ground);
     }
 
+    /// Puts a question at the door.
+    fn ask(&mut self, ask: Ask<Asker>, h: &mut Hands<'_>) {
+        if self.asks.len() < ASKS_MAX {
+            self.asks.push_back(ask);
+        }
+        self.answer_all(h);
+    }
+
+    /// Gives the foreman what was asked, as long as it has room. Whether it did.
+    fn answer_all(&mut self, h: &mut Hands<'_>) -> bool {
+        let mut any = false;
+        while (self.foreman.has_room() || h.ground.has(Flaw::TakesInEverything))
+            && let Some(ask) = self.asks.pop_front()
+        {
+            any = true;
+            if self.checks.asked(&ask, h) {
+                let before = self.foreman.gathered();
+                self.foreman.handle(Input::Asked(ask), h.now);
+                h.ground.oracle.room.grew(self.foreman.gathered().saturating_sub(before));
+            }
+        }
+        any
+    }
+
     /// Gives the foreman what has come, as long as it wants to hear.
     fn hear_all(&mut self, h: &mut Hands<'_>) {
-        while self.foreman.hears()
+        while (self.foreman.hears() || h.ground.has(Flaw::TakesInEverything))
             && let Some((mark, reports)) = self.intake.next()
         {
             self.checks.heard(&reports, h);
-            let before = self.foreman.decided().ended.len();
+            let (before, gathered) = (self.foreman.decided().ended.len(), self.foreman.gathered());
+            let again = self.foreman.decided().again.len();
             let incoming = mutirao_jobs::reports::Incoming { reports: (*reports).clone(), mark };
             self.foreman.handle(Input::Heard(incoming), h.now);
             let ended = self.foreman.decided().ended[before..].iter().map(|ended| ended.task).collect();
+            h.ground.oracle.room.grew(self.foreman.gathered().saturating_sub(gathered));
+            self.checks.decided(&self.foreman.decided().again[again..], &self.known, h.now.mono);
             self.intake.heard(mark, ended, h);
         }
     }

@@ -26,6 +26,15 @@ pub struct Rounds {
     next_round: Mono,
     next_beat: Mono,
     goodbye: Goodbye,
+    former_life: FormerLife,
+}
+
+/// Whether what a former life under this name owned is given back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FormerLife {
+    Unburied,
+    /// Or there was none.
+    Buried,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,7 +55,13 @@ impl Rounds {
             next_round: Mono::default(),
             next_beat: Mono::default(),
             goodbye: Goodbye::Unsaid,
+            former_life: FormerLife::Buried,
         }
+    }
+
+    /// Under the name of one that is certainly dead: first what it owned is given back, as by `shards::store::bury`.
+    pub fn after_death(me: MemberId, terms: Terms) -> Self {
+        Self { former_life: FormerLife::Unburied, ..Self::new(me, terms) }
     }
 
     /// Whoever leaves has said so, and nothing is in its name.
@@ -82,6 +97,10 @@ impl Rounds {
     fn begin(&mut self, dice: &Dice, now: Mono) {
         // Until a look around says otherwise.
         self.next_round = now.plus(self.terms.look);
+        if self.former_life == FormerLife::Unburied {
+            self.script.push_back(Question::Leases);
+            return;
+        }
         if self.tenancy.is_leaving() && self.goodbye == Goodbye::Unsaid {
             self.script.push_back(Question::Forget(self.me.clone(), None));
         }
@@ -103,6 +122,12 @@ impl Rounds {
             (Question::Renew(_, held), Ok(Answer::Renewed(kept))) => {
                 self.tenancy.renewed(&held, &kept, waiting.sent_at);
             }
+            (Question::Leases, Ok(Answer::Leases(leases))) if self.former_life == FormerLife::Unburied => {
+                self.bury(&leases);
+            }
+            (Question::Forget(..), Ok(_)) if self.former_life == FormerLife::Unburied => {
+                (self.former_life, self.next_round) = (FormerLife::Buried, now);
+            }
             (Question::Members, Ok(Answer::Members(members))) => self.members = members,
             (Question::Leases, Ok(Answer::Leases(leases))) => self.look(leases, now),
             (Question::Claim(_, claim), Ok(Answer::Claimed(generation))) => {
@@ -111,6 +136,13 @@ impl Rounds {
             (Question::Forget(member, None), Ok(_)) if member == self.me => self.goodbye = Goodbye::Said,
             _ => {}
         }
+    }
+
+    fn bury(&mut self, leases: &[LeaseRow]) {
+        let mine = leases.iter().filter(|row| row.owner.as_ref() == Some(&self.me));
+        let releases = mine.map(|row| Question::Release(self.me.clone(), row.shard, row.mark.generation));
+        self.script.extend(releases);
+        self.script.push_back(Question::Forget(self.me.clone(), None));
     }
 
     fn look(&mut self, leases: Vec<LeaseRow>, now: Mono) {

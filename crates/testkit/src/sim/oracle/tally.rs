@@ -23,6 +23,16 @@ pub struct Tally {
     pub strays: u64,
     /// Times that a queue was defined, changed or deleted.
     pub queue_changes: u64,
+    /// Managers that were killed and started again under their names.
+    pub restarts: u64,
+    /// Jobs that could not be read for a while.
+    pub damaged: u64,
+    /// Workers that were told to rest, and did.
+    pub rested: u64,
+    /// Tasks that waited for a while after a failure, and went out again.
+    pub retried: u64,
+    /// Times that an owner had no room for what came.
+    pub full: u64,
     pub events: u64,
 }
 

@@ -99,7 +99,7 @@ async fn books(store: &Shared, jobs: u64) -> Vec<String> {
 }
 
 fn books_of_model(rows: &Rows) -> Vec<String> {
-    let loaded = rows.load(shard_of_queue(&QueueName::default()));
+    let loaded = rows.load(shard_of_queue(&QueueName::default()), 0);
     let mut lines: Vec<String> = loaded.jobs.iter().map(|(job, _)| recalled(job.key, &job.traces)).collect();
     lines.extend(rows.jobs.iter().map(|(key, row)| counted(*key, row.counts, row.finished)));
     lines.push(format!("{:?}", loaded.sessions));

@@ -55,7 +55,7 @@ impl Worker {
     /// Whoever goes does not wait for ever for its last words to be taken: an idle worker leaves without a goodbye, one that
     /// must go now with things unsaid. The session's lease says the rest.
     pub(super) fn last_words(&mut self, now: Now, ground: &mut Ground) {
-        let idle = self.stage != Stage::Working && self.is_idle();
+        let idle = !matches!(self.stage, Stage::Working | Stage::Resting) && self.is_idle();
         let idle_since = *self.idle_since.get_or_insert(now.mono);
         if !idle {
             self.idle_since = None;

@@ -25,7 +25,11 @@ fn run_all(seeds: u64, flaw: Option<Flaw>, failures_max: usize) -> (Vec<Tally>, 
                 break;
             }
             // Some flaws can be told from misfortune only where there is none.
-            let run = if flaw.is_some_and(Flaw::shows_in_fair_weather) { sim::run_fair } else { sim::run };
+            let run = match flaw {
+                Some(flaw) if flaw.shows_in_fair_weather() => sim::run_fair,
+                Some(flaw) if flaw.shows_while_the_store_is_slow() => sim::run_slow,
+                _ => sim::run,
+            };
             match run(seed, flaw) {
                 Ok(tally) => tallies.lock().unwrap().push(tally),
                 Err(failure) => failures.lock().unwrap().push(failure),

@@ -5,11 +5,15 @@ use std::rc::Rc;
 
 use mutirao_core::Mono;
 use mutirao_core::envelope::{Control, Reports};
-use mutirao_core::id::{JobKey, QueueName, SessionId};
-use mutirao_jobs::desk::{Desk, Handed};
+use mutirao_core::id::{JobKey, QueueName, SessionId, TaskKey, WorkerId};
+use mutirao_core::outcome::Verdict;
+use mutirao_jobs::desk::{Again, Desk, Handed, Pick};
+use mutirao_jobs::foreman::Ask;
+use mutirao_jobs::question::Question;
 use mutirao_jobs::store::queues::QueueRow;
 use mutirao_shards::ShardId;
 
+use super::super::super::flaw::Flaw;
 use super::super::super::oracle::HandOut;
 use super::super::super::window::WindowCheck;
 use super::super::super::wire::Definition;
@@ -26,13 +30,47 @@ pub struct Checks {
     cancelled: BTreeSet<JobKey>,
     /// The latest that it was told of each queue.
     queues: BTreeMap<QueueName, QueueRow>,
+    /// Workers that are to rest, as it was told.
+    resting: BTreeSet<WorkerId>,
+    /// Tasks whose failure is being heard.
+    failed: BTreeSet<TaskKey>,
+    /// Tasks that failed: before when, and as which try, none of them goes out again.
+    waits: BTreeMap<TaskKey, (Mono, u32)>,
 }
 
 impl Checks {
     pub fn new(shard: ShardId, generation: u64, loaded_at: Mono) -> Self {
         let (heard, cancelled) = (BTreeSet::new(), BTreeSet::new());
-        let queues = BTreeMap::new();
-        Self { shard, generation, window: WindowCheck::default(), loaded_at, heard, cancelled, queues }
+        let (queues, resting, waits) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        let (window, failed) = (WindowCheck::default(), BTreeSet::new());
+        Self { shard, generation, window, loaded_at, heard, cancelled, queues, resting, failed, waits }
+    }
+
+    /// Something is asked of it. Whether it hears that.
+    pub fn asked<A>(&mut self, ask: &Ask<A>, h: &Hands<'_>) -> bool {
+        match ask {
+            Ask::Question(Question::Define { queue }, _) => self.defined(std::slice::from_ref(&**queue)),
+            Ask::Queues { defined, .. } => self.defined(defined),
+            Ask::Question(Question::Rest { workers }, _) => {
+                self.resting.clone_from(workers);
+                return !h.ground.has(Flaw::OverlooksRest);
+            }
+            _ => return true,
+        }
+        !h.ground.has(Flaw::OverlooksDefinitions)
+    }
+
+    /// These are to be tried again. After a failure each waits for at least half of what its job says.
+    pub fn decided(&mut self, again: &[Again], known: &BTreeMap<JobKey, Rc<Definition>>, now: Mono) {
+        for Again { task, tries, failures, not_before, .. } in again {
+            let retry = known.get(&task.job).map(|definition| definition.retry);
+            match retry.filter(|_| *failures > 0 && self.failed.remove(task)) {
+                Some(retry) => drop(self.waits.insert(*task, (now.plus(retry.wait(*failures) / 2), *tries))),
+                None if not_before.0 == 0 => drop(self.waits.remove(task)),
+                None => {}
+            }
+        }
+        self.failed.clear();
     }
 
     /// It is told what these queues are.
@@ -47,6 +85,16 @@ impl Checks {
 
     pub fn heard(&mut self, reports: &Reports, h: &mut Hands<'_>) {
         self.window.completed(h.now.mono, reports.done.len() as u64);
+        let bad =
+            reports.done.iter().filter(|done| matches!(done.outcome.verdict, Verdict::Failed | Verdict::TimedOut));
+        self.failed = bad.map(|done| done.task).collect();
+        // Whoever has an attempt of a former owner goes on with it.
+        let held = reports.beat.iter().flat_map(|beat| &beat.held).map(|held| (held.task, held.attempt));
+        for (task, attempt) in held.chain(reports.started.iter().map(|started| (started.task, started.attempt))) {
+            if attempt.generation < self.generation {
+                self.waits.remove(&task);
+            }
+        }
         if let Some(beat) = &reports.beat {
             self.heard.insert(reports.session.clone());
             if beat.leaving {
@@ -59,7 +107,9 @@ impl Checks {
         for job in &control.cancel_jobs {
             h.ground.note(|| format!("{}: knows that {job:?} is cancelled", h.me));
             self.cancelled.insert(*job);
+            h.ground.oracle.stops(h.me, *job);
         }
+        h.ground.oracle.tally.rested += control.rest.len() as u64;
     }
 
     pub fn handed_out(
@@ -82,15 +132,36 @@ impl Checks {
         for queue in queues {
             self.check_window(queue, desk, known, h);
             self.check_definition(queue, desk, h);
+            self.check_rest(queue, desk, h);
         }
         for handed in parcels {
             let tasks: Vec<_> = handed.picks.iter().map(|pick| (pick.task, pick.attempt.n)).collect();
             h.ground.note(|| format!("{}: hands out {:?} to {}: {tasks:?}", h.me, handed.id, handed.queue));
             for pick in &handed.picks {
+                self.check_wait(pick, h);
                 if self.cancelled.contains(&pick.task.job) {
                     h.ground.oracle.fail(|| format!("{} is handed out of a cancelled job", pick.task));
                 }
             }
+        }
+    }
+
+    fn check_wait(&mut self, pick: &Pick, h: &mut Hands<'_>) {
+        let Some((due, tries)) = self.waits.remove(&pick.task) else { return };
+        h.ground.oracle.tally.retried += 1;
+        if h.now.mono < due && pick.attempt.n == tries + 1 {
+            let early = due.since(h.now.mono);
+            h.ground
+                .oracle
+                .fail(|| format!("{} goes out {early:?} before its wait after a failure is over", pick.task));
+        }
+    }
+
+    /// Something of a queue went out: somebody is there who is not to rest.
+    fn check_rest(&self, queue: &QueueName, desk: &Desk, h: &mut Hands<'_>) {
+        let mut sessions = desk.sessions().map(|(_, session)| session).filter(|session| session.queue == *queue);
+        if !sessions.any(|session| !self.resting.contains(&session.worker)) {
+            h.ground.oracle.fail(|| format!("{} hands out to {queue}, where everybody is to rest", h.me));
         }
     }
 

@@ -27,7 +27,12 @@ impl Post {
             return if self.leaving { Turn::Release } else { Turn::Stay };
         }
         loop {
-            let Some(effect) = self.next(h) else { return Turn::Stay };
+            let Some(effect) = self.next(h) else {
+                if let Some(work) = &self.work {
+                    h.ground.oracle.gathered(h.me, work.foreman.gathered(), h.ground.weather.budget);
+                }
+                return Turn::Stay;
+            };
             if let Some(turn) = self.carry_out(effect, h) {
                 return turn;
             }
@@ -47,10 +52,11 @@ impl Post {
                 return Some(effect);
             }
             let back = work.outbox.go_on(&work.known, h);
-            if back.is_empty() {
+            if !back.is_empty() {
+                work.foreman.handle(Input::Back(back), h.now);
+            } else if !work.answer_all(h) {
                 return None;
             }
-            work.foreman.handle(Input::Back(back), h.now);
         }
     }
 
