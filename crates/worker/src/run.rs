@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use mutirao_broker::{BrokerError, Shared};
 use mutirao_core::blobs::Blobs;
@@ -66,6 +67,8 @@ pub(crate) struct Bells {
 /// Reports that are worth a message of their own.
 pub(crate) const FLUSH_REPORTS: usize = 256;
 
+/// Between two looks whether everything has stopped.
+const STOPPED_LOOK: Duration = Duration::from_millis(50);
 /// How often within the time after which an idle worker ends it is looked whether it is idle.
 const IDLE_LOOKS: u32 = 8;
 
@@ -185,8 +188,20 @@ impl Shop {
         }
         self.with_desk(|desk| desk.halt(self.clock.now()));
         let limits = &self.config.limits;
-        self.clock.sleep(limits.stop_grace_max + limits.upload_wait_max + limits.goodbye_wait_max).await;
-        Err(WorkerError::Unreported { tasks: self.desk().held_count() })
+        tokio::select! {
+            () = self.clock.sleep(limits.stop_grace_max + limits.upload_wait_max + limits.goodbye_wait_max) => {
+                Err(WorkerError::Unreported { tasks: self.desk().held_count() })
+            }
+            () = self.stopped_unheard(asked) => Ok(()),
+        }
+    }
+
+    /// Ends when nobody would take a report, and nothing runs any more.
+    async fn stopped_unheard(&self, asked: &mut Stop) {
+        asked.reached(Urgency::Unheard).await;
+        while !self.desk().is_idle() {
+            self.clock.sleep(STOPPED_LOOK).await;
+        }
     }
 
     /// Ends when there has been no task for as long as the settings say; without such a time, never.

@@ -1,5 +1,6 @@
 //! Asking a worker to go home, in two steps: first *drain* (finish what runs, give back the rest), then *now* (stop
-//! what runs, give that back too). Before that it may be asked to *rest*: the same as to drain, only that it stays.
+//! what runs, give that back too); where nobody would hear a last report, *unheard* (stop what runs, and wait for nothing
+//! else). Before that it may be asked to *rest*: the same as to drain, only that it stays.
 
 use tokio::sync::watch;
 
@@ -11,6 +12,7 @@ pub(crate) enum Urgency {
     Rest,
     Drain,
     Now,
+    Unheard,
 }
 
 /// The end that asks.
@@ -46,6 +48,11 @@ impl Stopper {
     /// Stop what runs as well, after its grace.
     pub fn now(&self) {
         self.raise(Urgency::Now);
+    }
+
+    /// Stop what runs, after its grace, and go without a word: there is nobody to take one.
+    pub fn unheard(&self) {
+        self.raise(Urgency::Unheard);
     }
 
     fn raise(&self, to: Urgency) {

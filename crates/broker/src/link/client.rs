@@ -9,6 +9,7 @@
 mod channel;
 mod dial;
 mod state;
+mod telling;
 
 use std::sync::Arc;
 

@@ -108,7 +108,7 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
             () = parent.watch(stopper.clone(), &orphaned, || reach.is_up(), &*clock) => {}
             () = dismissed(&client, || reach.is_up(), &*clock) => {
                 tracing::warn!("the manager lets this worker in no more: going");
-                stopper.now();
+                stopper.unheard();
                 clock.sleep(grace + LAST_WORDS_UNHEARD).await;
             }
         }
@@ -270,7 +270,15 @@ async fn heed(
     if !orphaned.load(Ordering::Relaxed) {
         asked.next().await;
     }
-    stopper.now();
-    let last_words = if is_up() { LAST_WORDS_MAX } else { LAST_WORDS_UNHEARD };
+    let last_words = match is_up() {
+        true => {
+            stopper.now();
+            LAST_WORDS_MAX
+        }
+        false => {
+            stopper.unheard();
+            LAST_WORDS_UNHEARD
+        }
+    };
     clock.sleep(grace + last_words).await;
 }

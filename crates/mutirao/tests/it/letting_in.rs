@@ -68,3 +68,28 @@ fn a_revoked_worker_ends_with_one_line_that_says_why_and_the_code_for_not_allowe
     assert_eq!(said.matches("the link is refused").count(), 1, "{said}");
     assert!(said.contains("its key was revoked") && said.contains("mutirao worker invite"), "{said}");
 }
+
+#[test]
+fn a_worker_whose_manager_cannot_be_reached_says_so_at_once_and_says_when_it_is_back() {
+    let mut up = Installation::setup().workers(0).start();
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, log) = (folder.path().join("w").display().to_string(), folder.path().join("log"));
+    let token = up.ok(&["worker", "invite"]);
+    let first = Worker::start(&up, &dir, "default", Some(token.trim()));
+    wait::until("the worker", SOON, || up.workers().len() == 1);
+    assert_eq!(first.stop(), Some(0));
+    up.kill9();
+    let mut command = up.command(&["role", "worker", "--url", &up.url(), "--dir", &dir]);
+    command.stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
+    let worker = Worker(command.spawn().unwrap());
+    let said = || std::fs::read_to_string(&log).unwrap();
+    wait::until("it to say that nobody answers", SOON, || said().contains("the manager cannot be reached"));
+    assert!(said().contains(&up.address().to_string()), "{}", said());
+    // It has been tried many times by then.
+    wait::holds_within(std::time::Duration::from_secs(4), || false);
+    assert_eq!(said().matches("cannot be reached").count(), 1, "{}", said());
+    up.restart();
+    wait::until("the worker", SOON, || up.workers().len() == 1);
+    assert_eq!(said().matches("the link is up again").count(), 1, "{}", said());
+    assert_eq!(worker.stop(), Some(0));
+}

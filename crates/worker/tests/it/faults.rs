@@ -67,3 +67,14 @@ async fn a_drained_worker_with_nothing_left_to_say_goes_also_when_nobody_hears_i
     let ended = tokio::time::timeout(crate::stage::PATIENCE, stage.worker).await.unwrap().unwrap();
     assert!(ended.is_ok(), "{ended:?}");
 }
+
+#[tokio::test]
+async fn a_worker_whom_nobody_would_hear_goes_as_soon_as_nothing_runs() {
+    let stage = Stage::set_with(|config| config.limits.goodbye_wait_max = Duration::from_secs(600)).await;
+    stage.hand_out(1, shell("sleep 600"), 1..2).await;
+    stage.wait_running(1).await;
+    stage.broker.cut.store(true, Ordering::SeqCst);
+    stage.stopper.unheard();
+    let ended = tokio::time::timeout(crate::stage::PATIENCE, stage.worker).await.unwrap().unwrap();
+    assert!(ended.is_ok(), "{ended:?}");
+}

@@ -19,6 +19,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config};
 
 use super::state::Parting;
+use super::telling::{Telling, Word};
 use super::{Authorize, Core, LinkState, Server};
 use crate::link::frame::{SUBPROTOCOL, WS_BYTES_MAX, pack, unpack};
 use crate::link::{PING_EVERY, Silence, WRITE_MAX};
@@ -49,6 +50,7 @@ pub(super) async fn keep_up(
     dice: Arc<Dice>,
 ) {
     let mut failures = 0;
+    let mut telling = Telling::default();
     let url = &server.url;
     loop {
         let wait = match dial(&server, &authorize, &*clock).await {
@@ -56,17 +58,32 @@ pub(super) async fn keep_up(
                 let since = clock.monotonic();
                 core.state.lock().went_up();
                 core.status.send_replace(LinkState::Up);
-                tracing::debug!(url, "the link is up");
+                match telling.up(since) {
+                    Word::Back(after) => tracing::info!(url, after_s = after.as_secs(), "the link is up again"),
+                    _ => tracing::debug!(url, "the link is up"),
+                }
                 let why = converse(&core, socket, &*clock).await;
                 // A server that accepts only to hang up is not to be asked ten times a second.
                 failures = if clock.monotonic().since(since) > WAIT_LONGEST { 0 } else { failures };
                 core.state.lock().went_down(&why);
-                tracing::info!(url, why, "the link went down");
+                telling.away(clock.monotonic());
+                tracing::info!(url, why, "the link went down; it is tried again, and told here when it is up");
                 core.status.send_replace(LinkState::Down(why));
                 backoff(failures)
             }
             Err(NoSocket::Away(why)) => {
-                tracing::debug!(url, why, "the link cannot be made");
+                match telling.away(clock.monotonic()) {
+                    Word::Away => tracing::warn!(
+                        url,
+                        why,
+                        "the manager cannot be reached; is it running there, and is the address right? it is tried again, \
+                         and told here when it answers"
+                    ),
+                    Word::StillAway(away) => {
+                        tracing::warn!(url, why, away_s = away.as_secs(), "the manager still cannot be reached");
+                    }
+                    _ => tracing::debug!(url, why, "the link cannot be made"),
+                }
                 core.status.send_replace(LinkState::Down(why));
                 backoff(failures)
             }
