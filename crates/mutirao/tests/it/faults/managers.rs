@@ -1,11 +1,12 @@
-//! Two managers as processes of their own, on one PostgreSQL and one RabbitMQ: the one that owns the queue is killed, or
-//! frozen past its lease, in the middle of a large job. The other takes over, and each task ends once.
+//! Two managers as processes of their own, on one PostgreSQL and one RabbitMQ: the one that owns the queue is killed,
+//! frozen past its lease, or cut off one of the two, in the middle of a large job. Each task ends once.
 
 use std::time::Duration;
 
-use mutirao_core::QueueName;
 use mutirao_core::envelope::shard_of;
 use mutirao_core::shard::{JOBS_SHARDS, ShardView};
+use mutirao_core::{Dice, QueueName};
+use mutirao_testkit::network::{Between, Network};
 use mutirao_testkit::services::{AMQP_VARIABLE, POSTGRES_VARIABLE, Service, shared};
 use mutirao_testkit::{Installation, wait};
 use rustix::process::Signal;
@@ -22,9 +23,9 @@ const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(90);
 struct Pair {
     owner: Installation,
     other: Installation,
-    _workers: Vec<Worker>,
+    workers: Vec<Worker>,
     _services: [Service; 2],
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Pair {
@@ -43,7 +44,13 @@ impl Pair {
                 .env("MUTIRAO_BROKER_MANAGEMENT", broker.management_url().unwrap())
                 .start()
         };
-        let (one, two) = (manager(), manager());
+        let pair = Self::of(manager(), manager(), services, folder);
+        // Let in by one, and heard by whoever owns their queue.
+        Some(pair.with_workers(|pair| [&pair.other, &pair.owner]))
+    }
+
+    /// Two managers that share everything.
+    fn of(one: Installation, two: Installation, services: [Service; 2], folder: tempfile::TempDir) -> Self {
         wait::until("both to have a share", SOON, || {
             let shards = shards(&one);
             [&one, &two].iter().all(|manager| owned(&shards, manager) > 0)
@@ -52,13 +59,18 @@ impl Pair {
         let home = shard_of(&QueueName::default());
         let owns = shards(&one).iter().any(|view| view.shard == home && view.address == Some(one.url()));
         let (owner, other) = if owns { (one, two) } else { (two, one) };
-        // Let in by one, and heard by whoever owns their queue.
-        let workers = vec![worker(&other, folder.path(), "one").0, worker(&owner, folder.path(), "two").0];
-        for manager in [&owner, &other] {
+        Self { owner, other, workers: Vec::new(), _services: services, folder }
+    }
+
+    /// And two workers, each let in by a manager.
+    fn with_workers(mut self, by: fn(&Self) -> [&Installation; 2]) -> Self {
+        let hire = |(manager, name): (&Installation, &str)| worker(manager, self.folder.path(), name).0;
+        self.workers = by(&self).into_iter().zip(["one", "two"]).map(hire).collect();
+        for manager in [&self.owner, &self.other] {
             wait::until("the workers to come", SOON, || manager.workers().len() == 2);
         }
         wait_until_queues_are_known();
-        Some(Self { owner, other, _workers: workers, _services: services, _folder: folder })
+        self
     }
 }
 
@@ -136,4 +148,72 @@ fn a_manager_that_is_restarted_gets_its_shards_back_and_the_other_keeps_its_own(
     let kept = |rows: Vec<_>| rows.into_iter().filter(|(_, owner, _)| *owner == its_own).collect::<Vec<_>>();
     assert_eq!(kept(owners(&pair.other)), kept(before), "in the same generation");
     still_works(&pair.owner);
+}
+
+/// What one of two managers is cut off.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    Database,
+    Broker,
+}
+
+/// Both ends of a connection to RabbitMQ have given it up by then: they wait 20 seconds.
+const SILENCE_THAT_RABBITMQ_NOTICES: Duration = Duration::from_secs(26);
+
+/// Each manager reaches both services by addresses of its own, so that one can be cut off without the other.
+fn one_of_two_cut_off(cut: Cut) {
+    let Some(mut network) = Network::lay(&Dice::from_os()) else { return };
+    if shared(POSTGRES_VARIABLE).is_none() || shared(AMQP_VARIABLE).is_none() {
+        return;
+    }
+    let folder = services_folder();
+    let services = [Service::postgres(folder.path()).unwrap(), Service::rabbitmq(folder.path()).unwrap()];
+    let [database, broker] = &services;
+    let mut manager = || {
+        let fronts = [database, broker].map(|service| network.front(service.address()).unwrap());
+        let by = |service: &Service, front| service.url().replace(&service.address().to_string(), &format!("{front}"));
+        let up = Installation::setup()
+            .manager_alone()
+            .env("MUTIRAO_DATABASE", &by(database, fronts[0]))
+            .env("MUTIRAO_BROKER", &by(broker, fronts[1]))
+            .env("MUTIRAO_BROKER_MANAGEMENT", broker.management_url().unwrap())
+            .start();
+        (up, fronts)
+    };
+    let ((one, fronts_of_one), (two, fronts_of_two)) = (manager(), manager());
+    let url_of_one = one.url();
+    let pair = Pair::of(one, two, services, folder);
+    let fronts = if pair.owner.url() == url_of_one { fronts_of_one } else { fronts_of_two };
+    // They speak with RabbitMQ by the address of whoever let them in, and that is not cut.
+    let pair = pair.with_workers(|pair| [&pair.other, &pair.other]);
+    let Pair { owner, other, .. } = &pair;
+    let between = Between::ManagerAnd(if cut == Cut::Database { fronts[0] } else { fronts[1] });
+    let effects = Effects::new();
+    let job = effects.submit(other, TASKS, "500m", LEAVE);
+    effects.wait_for(1_000);
+    network.cut(between).unwrap();
+    assert!(effects.count() < TASKS as usize, "it was cut too late to prove anything");
+    match cut {
+        Cut::Database => wait::until("the other to own everything", TAKEN_OVER_WITHIN, || {
+            owned(&shards(other), other) == JOBS_SHARDS as usize
+        }),
+        Cut::Broker => drop(wait::holds_within(SILENCE_THAT_RABBITMQ_NOTICES, || false)),
+    }
+    network.mend(between).unwrap();
+    ends_ok(other, &job, TASKS);
+    effects.check(TASKS).at_most_by(1, "one of two managers cut off");
+    wait::until("both to have a share again", TAKEN_OVER_WITHIN, || owned(&shards(other), owner) > 0);
+    for manager in [owner, other] {
+        still_works(manager);
+    }
+}
+
+#[test]
+fn one_of_two_managers_cut_off_the_database_loses_its_shards_and_no_task() {
+    one_of_two_cut_off(Cut::Database);
+}
+
+#[test]
+fn one_of_two_managers_cut_off_rabbitmq_loses_no_task_and_counts_none_twice() {
+    one_of_two_cut_off(Cut::Broker);
 }
