@@ -5,7 +5,7 @@
 pub mod direct;
 pub mod queued;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,11 +16,13 @@ use mutirao_store::StoreError;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::fold::Taken;
+use crate::cache::Shared as Cache;
+use crate::cache::warden::{Marked, Warden};
+use crate::fold::{Entry, Taken};
 use crate::meters;
 use crate::outbox::Outbox;
 use crate::store::{Applying, Shared as Store};
-use crate::write::{Change, Parcel};
+use crate::write::{Change, Parcel, Place};
 use crate::{GROUP, SHARDS};
 
 /// Writes in one batch, and their bytes together.
@@ -45,6 +47,8 @@ pub struct Bench {
     pub keep: Duration,
     /// The revision of each shard as far as it was applied here.
     pub applied: Arc<Vec<watch::Sender<u64>>>,
+    /// What is told of every change, if there is one.
+    pub cache: Option<Cache>,
 }
 
 /// Where an applier's writes come from.
@@ -114,6 +118,7 @@ pub struct Applier {
     /// When the next entry is over; [`Soonest::Unknown`] until the store has said so.
     soonest: Soonest,
     compacted: Mono,
+    warden: Option<Warden>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +136,11 @@ enum Go {
 impl Applier {
     fn new(bench: Bench, fence: Fence) -> Self {
         let now = bench.clock.monotonic();
-        Self { bench, fence, soonest: Soonest::Unknown, compacted: now }
+        let warden = bench
+            .cache
+            .clone()
+            .map(|cache| Warden::new(cache, bench.clock.clone(), bench.dice.clone(), fence.shard, fence.generation));
+        Self { bench, fence, soonest: Soonest::Unknown, compacted: now, warden }
     }
 
     /// Whether the shard is still ours to work for.
@@ -142,20 +151,42 @@ impl Applier {
     }
 
     fn nap(&self, now: Timestamp) -> Duration {
+        let look = self.warden.as_ref().and_then(Warden::nap).map_or(LOOK, |nap| nap.min(LOOK));
         match self.soonest {
-            Soonest::At(at) => at.since(now).min(LOOK),
-            Soonest::Never | Soonest::Unknown => LOOK,
+            Soonest::At(at) => at.since(now).min(look),
+            Soonest::Never | Soonest::Unknown => look,
+        }
+    }
+
+    /// Vouches for what is cached, while the shard is ours beyond doubt.
+    async fn vouch(&mut self) {
+        let tenure = self.bench.shards.tenure(self.fence.shard);
+        let now = self.bench.clock.monotonic();
+        let ours = tenure.is_some_and(|tenure| tenure.generation == self.fence.generation && tenure.holds(now));
+        if let Some(warden) = self.warden.as_mut().filter(|_| ours) {
+            warden.keep().await;
         }
     }
 
     /// One transaction: all of it, or nothing.
     async fn apply(&mut self, parcels: Vec<Parcel>) -> Result<Applied, StoreError> {
         self.heed(&parcels);
-        let clock = &self.bench.clock;
+        let clock = self.bench.clock.clone();
         let begun = clock.monotonic();
+        let touched: BTreeSet<Place> =
+            parcels.iter().flat_map(|parcel| &parcel.writes).map(|write| write.place.clone()).collect();
+        let touched: Vec<Place> = touched.into_iter().collect();
+        let marked = match self.warden.as_mut() {
+            Some(warden) => warden.mark(&touched).await,
+            None => Marked::Nowhere,
+        };
+        // Where it is not known what came of it, what was marked stays so: it is read from the store.
         match self.bench.store.apply(self.fence.clone(), parcels, clock.now()).await? {
             Applying::Fenced => Ok(Applied::Fenced),
-            Applying::Done { revision, taken } => {
+            Applying::Done { revision, taken, entries } => {
+                if let Some(warden) = self.warden.as_mut() {
+                    warden.offer(marked, &as_they_are(touched, entries)).await;
+                }
                 self.reached(revision);
                 let writes = taken.iter().map(|taken| taken.fates.len()).sum();
                 meters::applied(writes, clock.monotonic().since(begun));
@@ -225,6 +256,15 @@ impl Applier {
             }
         }
     }
+}
+
+/// What was marked, with what is known of it now.
+fn as_they_are(touched: Vec<Place>, entries: Vec<(Place, Entry)>) -> Vec<(Place, Option<Entry>)> {
+    let mut changed: BTreeMap<Place, Entry> = entries.into_iter().collect();
+    touched
+        .into_iter()
+        .map(|place| changed.remove_entry(&place).map_or((place, None), |(place, e)| (place, Some(e))))
+        .collect()
 }
 
 /// What became of a batch.

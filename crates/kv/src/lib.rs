@@ -12,10 +12,10 @@
 //!   [`wire`] says, so that any manager takes any write.
 //! - [`service`] is the capability: what is asked of it by people, over [`routes`]; [`view`] is how entries look there.
 //!   `legacy` has the routes of the store that this one takes the place of.
-//!
-//! Not here yet: a shared cache.
+//! - [`cache`] keeps values at hand, in this process or in Redis; what is found there is what the store would say.
 
 pub mod applier;
+pub mod cache;
 pub mod fold;
 pub mod intake;
 mod legacy;
@@ -34,7 +34,7 @@ pub mod write;
 pub use fold::{Entry, Event, Fate, Kind, fold};
 pub use intake::Until;
 pub use point::Point;
-pub use service::{Kv, KvParts, Legacy, Path};
+pub use service::{AtHand, Kv, KvParts, Legacy, Path};
 pub use store::postgres::MIGRATIONS as POSTGRES_MIGRATIONS;
 pub use store::sqlite::MIGRATIONS;
 pub use write::{Change, Condition, Key, Place, Value, Write, WriteId};

@@ -8,6 +8,8 @@ const WRITES: &str = "mutirao_kv_writes_total";
 const PARCELS: &str = "mutirao_kv_parcels_total";
 const BACKLOG: &str = "mutirao_kv_backlog_writes";
 const APPLIED: &str = "mutirao_kv_applied_total";
+const LOOKED_UP: &str = "mutirao_kv_cache_looks_total";
+const CACHE_FAILURES: &str = "mutirao_kv_cache_failures_total";
 const APPLY: &str = "mutirao_kv_apply_duration_seconds";
 
 /// The texts are those of the table in docs/operations.md.
@@ -42,7 +44,27 @@ pub const METERS: &[Meter] = &[
         labels: &[],
         help: "How long it took to apply a batch of writes; mutirao_kv_applied_total by its count is the size of a batch.",
     },
+    Meter {
+        name: LOOKED_UP,
+        kind: Kind::Counter,
+        labels: &["result"],
+        help: "Reads of keys that asked the cache: found there (hit), asked of the store and filled in (miss), or asked of the store only (past).",
+    },
+    Meter {
+        name: CACHE_FAILURES,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Times that Redis did not answer a read, and was left alone for a second.",
+    },
 ];
+
+pub(crate) fn looked_up(result: &'static str) {
+    metrics::counter!(LOOKED_UP, "result" => result).increment(1);
+}
+
+pub(crate) fn cache_failed() {
+    metrics::counter!(CACHE_FAILURES).increment(1);
+}
 
 pub(crate) fn accepted(writes: usize) {
     metrics::counter!(WRITES).increment(writes as u64);

@@ -88,7 +88,7 @@ pub(crate) fn refused(error: StoreError) -> Problem {
     problem(&error)
 }
 
-fn problem(error: &StoreError) -> Problem {
+pub(crate) fn problem(error: &StoreError) -> Problem {
     match error {
         StoreError::DiskFull { .. } => Problem::busy("the server's disk is full, nothing was written", 10)
             .remedy("free some space there and try again"),

@@ -9,7 +9,7 @@ use mutirao_core::auth::Principal;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, Dice, Problem, ShardId, Timestamp};
 use mutirao_shards::{MemberId, Shards, ShardsError, ShardsParts, Shared as Leases, Terms};
-use mutirao_store::Database;
+use mutirao_store::{Database, StoreError};
 use mutirao_surface::{Capability, Ready};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -19,12 +19,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::applier::direct::Hands;
 use crate::applier::{self, Bench, Feed};
+use crate::cache::flights::Flights;
+use crate::cache::{self, Looked, Shared as Cache};
 use crate::fold::Entry;
 use crate::intake::{Answer, Intake, NotTaken, Receipt, Until};
-use crate::meters::METERS;
+use crate::meters::{self, METERS};
 use crate::outbox::{Outbox, OutboxParts};
 use crate::point::Point;
-use crate::problems::{compacted, full, missing, not_yet, refused, told, unconfirmed, unknown};
+use crate::problems::{compacted, full, missing, not_yet, problem, refused, told, unconfirmed, unknown};
 use crate::store::{self, Known, Page, Past, Range, Shared as Store};
 use crate::write::{Change, Condition, Key, Place, Producer, Value, Write, WriteId};
 use crate::{GROUP, SHARDS, legacy, routes};
@@ -58,9 +60,24 @@ pub enum Legacy {
     On,
 }
 
+/// Where values are kept at hand.
+#[derive(Clone)]
+pub enum AtHand {
+    Nowhere,
+    /// In this process, which must be the only one, up to so many bytes.
+    Here {
+        bytes_max: usize,
+    },
+    /// In a Redis that all managers use.
+    Redis {
+        url: String,
+    },
+}
+
 pub struct KvParts {
     pub store: Database,
     pub path: Path,
+    pub at_hand: AtHand,
     pub leases: Leases,
     pub terms: Terms,
     pub member: MemberId,
@@ -82,6 +99,8 @@ struct Inner {
     clock: Arc<dyn Clock>,
     shards: Shards,
     intake: Arc<dyn Intake>,
+    cache: Option<Cache>,
+    flights: Flights<Place, Result<Option<Entry>, Arc<StoreError>>>,
     applied: Arc<Vec<watch::Sender<u64>>>,
     shutdown: CancellationToken,
     tasks: Mutex<JoinSet<()>>,
@@ -145,7 +164,7 @@ pub struct AtLeast {
 impl Kv {
     /// Joins those who own the keys.
     pub async fn start(parts: KvParts) -> Result<Self, ShardsError> {
-        let KvParts { store, path, leases, terms, member, address, clock, dice, keep, shutdown } = parts;
+        let KvParts { store, path, at_hand, leases, terms, member, address, clock, dice, keep, shutdown } = parts;
         let store = store::open(&store);
         let shards = Shards::start(ShardsParts {
             store: leases,
@@ -158,6 +177,7 @@ impl Kv {
             terms,
         })
         .await?;
+        let cache = cache_of(at_hand, &store, &clock, &dice).await?;
         let applied = applier::nothing_applied();
         let mut tasks = JoinSet::new();
         let (feed, intake): (Feed, Arc<dyn Intake>) = match path {
@@ -181,9 +201,11 @@ impl Kv {
             shards: shards.clone(),
             keep,
             applied: applied.clone(),
+            cache: cache.clone(),
         };
         tasks.spawn(applier::follow(bench, feed));
-        Ok(Self(Arc::new(Inner { store, clock, shards, intake, applied, shutdown, tasks: Mutex::new(tasks) })))
+        let (flights, tasks) = (Flights::default(), Mutex::new(tasks));
+        Ok(Self(Arc::new(Inner { store, clock, shards, intake, cache, flights, applied, shutdown, tasks })))
     }
 
     /// Writes what was taken, and gives the shards back.
@@ -301,11 +323,33 @@ impl Kv {
         if let Some(revision) = at_least.revision {
             self.reached(place.shard(), revision, wait).await?;
         }
-        let found = self.0.store.entry(place.clone()).await.map_err(refused)?;
+        let found = self.find(&place).await.map_err(|error| problem(&error))?;
         let now = self.0.clock.now();
         match found.as_ref().and_then(|entry| entry.seen_at(now)) {
             Some(value) => Ok((value.clone(), found.clone().unwrap_or_else(|| unreachable!("it was just seen")))),
             None => Err(missing(&place.key)),
+        }
+    }
+
+    /// From the cache, or else from the store; those who want the same at once ask once.
+    async fn find(&self, place: &Place) -> Result<Option<Entry>, Arc<StoreError>> {
+        let ask = || async { self.0.store.entry(place.clone()).await.map_err(Arc::new) };
+        let Some(cache) = &self.0.cache else { return ask().await };
+        match cache.look(place).await {
+            Looked::Hit(entry) => {
+                meters::looked_up("hit");
+                Ok(Some(entry))
+            }
+            Looked::Miss(token) => {
+                meters::looked_up("miss");
+                let found = self.0.flights.share(place, ask).await?;
+                cache.fill(place, token, &found.clone().unwrap_or_else(cache::nothing)).await;
+                Ok(found)
+            }
+            Looked::Past => {
+                meters::looked_up("past");
+                self.0.flights.share(place, ask).await
+            }
         }
     }
 
@@ -405,6 +449,31 @@ impl Kv {
             () = self.0.clock.sleep(a_while) => Some(()),
         }
     }
+}
+
+async fn cache_of(
+    at_hand: AtHand,
+    store: &Store,
+    clock: &Arc<dyn Clock>,
+    dice: &Arc<Dice>,
+) -> Result<Option<Cache>, ShardsError> {
+    Ok(match at_hand {
+        AtHand::Nowhere => None,
+        AtHand::Here { bytes_max } => {
+            Some(Arc::new(cache::memory::Memory::new(bytes_max, clock.clone(), dice.clone())))
+        }
+        AtHand::Redis { url } => {
+            let installation = store.identity(dice.u64()).await?;
+            let prefix = format!("mutirao:{installation:016x}:kv:");
+            match cache::redis::Redis::new(&url, &prefix, clock.clone(), dice.clone()) {
+                Ok(redis) => Some(Arc::new(redis)),
+                Err(error) => {
+                    tracing::error!(%error, "the address of the cache cannot be used; nothing is kept at hand");
+                    None
+                }
+            }
+        }
+    })
 }
 
 #[async_trait]

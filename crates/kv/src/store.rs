@@ -32,8 +32,8 @@ pub fn open(database: &Database) -> Shared {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applying {
-    /// The shard's revision after it, and what became of the parcels that were new.
-    Done { revision: u64, taken: Vec<Taken> },
+    /// The shard's revision after it, what became of the parcels that were new, and the entries that are others now.
+    Done { revision: u64, taken: Vec<Taken>, entries: Vec<(Place, Entry)> },
     /// The shard has another owner; nothing was written.
     Fenced,
 }
@@ -124,6 +124,8 @@ pub trait KvStore: Send + Sync + 'static {
     /// What happened in a shard after a revision.
     async fn past(&self, shard: ShardId, after: u64, rows: u32) -> Result<Past, StoreError>;
     async fn known(&self, write: WriteId) -> Result<Known, StoreError>;
+    /// A number that is this installation's alone; the candidate, if there was none.
+    async fn identity(&self, candidate: u64) -> Result<u64, StoreError>;
     /// Makes somebody known whose parcels are on their way for a while, so that others can tell what it sent from what
     /// nobody did.
     async fn introduce(&self, producer: Producer, now: Timestamp) -> Result<(), StoreError>;

@@ -2,6 +2,7 @@
 
 mod api;
 mod broker;
+mod cache;
 mod database;
 mod installation;
 mod machine;
@@ -63,6 +64,7 @@ pub async fn run(globals: &Globals) -> Result<(), Failure> {
     let mut findings = machine::look(&config);
     findings.extend(database::look(&config, &SystemClock).await);
     findings.extend(broker::look(&config.settings).await);
+    findings.extend(cache::look(&config.settings).await);
     findings.extend(tls::files(&config.settings, SystemClock.now()));
     findings.extend(api::look(&config.settings, &SystemClock).await);
     let paint = Paint::for_stdout();

@@ -13,10 +13,11 @@ use mutirao_core::job::{WorkerState, WorkerView};
 use mutirao_core::{Clock, Dice, QueueName, SystemClock};
 use mutirao_fleet::{Fleets, FleetsParts};
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
-use mutirao_kv::{Kv, KvParts, Legacy, Path as KvPath};
+use mutirao_kv::{AtHand, Kv, KvParts, Legacy, Path as KvPath};
 use mutirao_monitors::placement::Standing;
 use mutirao_monitors::service::Inside;
 use mutirao_monitors::{Monitors, MonitorsParts};
+use mutirao_shards::Company;
 use mutirao_store::{Database, FolderLock};
 use mutirao_tls::Serving;
 use tokio::net::TcpListener;
@@ -101,6 +102,7 @@ impl Manager {
         let kv = Kv::start(KvParts {
             store: store.clone(),
             path: kv_path(settings, rabbit.as_ref()),
+            at_hand: at_hand(settings, terms.company),
             leases: leases.clone(),
             terms,
             member: member.clone(),
@@ -298,6 +300,18 @@ async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
 fn kv_path(settings: &Settings, rabbit: Option<&Arc<Rabbit>>) -> KvPath {
     let backlog_max = usize::try_from(settings.kv_backlog_max.0).unwrap_or(usize::MAX);
     rabbit.map_or(KvPath::Commit, |rabbit| KvPath::Queue { broker: rabbit.clone(), backlog_max })
+}
+
+/// What another manager writes, this one's memory would not hear of.
+fn at_hand(settings: &Settings, company: Company) -> AtHand {
+    match (settings.cache.set(), company) {
+        (Some(url), _) => AtHand::Redis { url: url.0.clone() },
+        (None, Company::Alone) => {
+            let bytes_max = usize::try_from(settings.kv_cache_size.0).unwrap_or(usize::MAX);
+            AtHand::Here { bytes_max }
+        }
+        (None, Company::Others) => AtHand::Nowhere,
+    }
 }
 
 fn legacy(settings: &Settings) -> Legacy {

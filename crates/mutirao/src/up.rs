@@ -46,6 +46,10 @@ pub struct ManagerArgs {
     /// [default: inside the manager]
     #[arg(long, value_name = "URL")]
     broker: Option<String>,
+    /// Keep values of keys at hand in this Redis; best given as MUTIRAO_CACHE, which other users cannot see
+    /// [default: inside the manager while there can be only one]
+    #[arg(long, value_name = "URL")]
+    cache: Option<String>,
 }
 
 impl ManagerArgs {
@@ -54,7 +58,8 @@ impl ManagerArgs {
         let drain = self.drain.iter().map(|span| Given::flag("--drain", "drain", span.to_string()));
         let database = self.database.iter().map(|url| Given::flag("--database", "database", url));
         let broker = self.broker.iter().map(|url| Given::flag("--broker", "broker", url));
-        listen.chain(drain).chain(database).chain(broker).collect()
+        let cache = self.cache.iter().map(|url| Given::flag("--cache", "cache", url));
+        listen.chain(drain).chain(database).chain(broker).chain(cache).collect()
     }
 }
 

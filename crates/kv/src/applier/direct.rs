@@ -84,6 +84,7 @@ impl Direct {
             if !stays {
                 given.close();
             }
+            self.applier.vouch().await;
             let mut batch = Vec::new();
             let clock = self.applier.bench.clock.clone();
             tokio::select! {

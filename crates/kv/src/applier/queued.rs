@@ -78,6 +78,7 @@ impl Queued {
     async fn take_from(&mut self, consumer: &mut dyn Consumer) -> Result<(), BrokerError> {
         let clock = self.applier.bench.clock.clone();
         while self.applier.stays() {
+            self.applier.vouch().await;
             let brought = tokio::select! {
                 biased;
                 brought = consumer.next() => brought?,

@@ -13,10 +13,11 @@ use mutirao_kv::outbox::queue_of;
 use mutirao_kv::service::{AtLeast, WriteState, WriteView};
 use mutirao_kv::store::{Past, open};
 use mutirao_kv::write::{Parcel, Producer};
-use mutirao_kv::{Change, Condition, GROUP, Key, Kv, KvParts, Path, Place, SHARDS, Until, Write, wire};
+use mutirao_kv::{AtHand, Change, Condition, GROUP, Key, Kv, KvParts, Path, Place, SHARDS, Until, Write, wire};
 use mutirao_shards::store::{self as leases, Mark};
 use mutirao_shards::{MemberId, Terms};
 use mutirao_store::Database;
+use mutirao_testkit::services::{REDIS_VARIABLE, shared};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -50,12 +51,15 @@ async fn join(database: &Database, broker: AnyBroker, backlog_max: usize) -> Mem
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (name, database) = (MemberId::mint("manager"), database.clone());
     let member = name.clone();
+    // Where the run has a Redis, both keep values at hand there: whatever is read must be what is there.
+    let at_hand = shared(REDIS_VARIABLE).map_or(AtHand::Nowhere, |url| AtHand::Redis { url });
     let started = runtime.spawn(async move {
         let lease = Duration::from_secs(3);
         let parts = KvParts {
             leases: leases::open(&database, None).await.unwrap(),
             store: database,
             path: Path::Queue { broker, backlog_max },
+            at_hand,
             terms: Terms { look: Duration::from_millis(50), ..Terms::of(lease) },
             member,
             address: String::new(),

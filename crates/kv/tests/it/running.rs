@@ -8,7 +8,7 @@ use bytes::Bytes;
 use mutirao_core::auth::{Principal, Role};
 use mutirao_core::{Dice, SystemClock};
 use mutirao_kv::service::{AtLeast, WriteState};
-use mutirao_kv::{Change, Condition, Kv, KvParts, Path, Until, Value};
+use mutirao_kv::{AtHand, Change, Condition, Kv, KvParts, Path, Until, Value};
 use mutirao_shards::store as leases;
 use mutirao_shards::{MemberId, Terms};
 use tokio_util::sync::CancellationToken;
@@ -21,12 +21,13 @@ on_both!(
     what_was_answered_is_there_after_the_manager_is_gone,
 );
 
-async fn start(engine: &Engine) -> Kv {
+pub async fn start(engine: &Engine) -> Kv {
     let database = engine.database().await;
     let parts = KvParts {
         leases: leases::open(&database, None).await.unwrap(),
         store: database,
         path: Path::Commit,
+        at_hand: AtHand::Here { bytes_max: 1 << 20 },
         terms: Terms::alone(),
         member: MemberId::mint("test"),
         address: String::new(),

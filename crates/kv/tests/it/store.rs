@@ -45,7 +45,7 @@ fn parcel(number: u64, writes: Vec<Write>) -> Parcel {
 
 async fn apply(store: &Shared, fence: &Fence, number: u64, writes: Vec<Write>, at: i64) -> (u64, Vec<Fate>) {
     match store.apply(fence.clone(), vec![parcel(number, writes)], Timestamp(at)).await.unwrap() {
-        Applying::Done { revision, taken } => (revision, taken.into_iter().flat_map(|taken| taken.fates).collect()),
+        Applying::Done { revision, taken, .. } => (revision, taken.into_iter().flat_map(|taken| taken.fates).collect()),
         Applying::Fenced => panic!("fenced"),
     }
 }
@@ -105,7 +105,7 @@ async fn a_parcel_that_comes_again_changes_nothing(engine: &Engine) {
     store.apply(fence.clone(), vec![old.clone()], Timestamp(1)).await.unwrap();
     apply(&store, &fence, 2, vec![put("a", "new"), delete("b")], 2).await;
     let again = vec![old.clone(), parcel(2, vec![put("a", "wrong")]), parcel(3, vec![put("c", "fresh")]), old];
-    let Applying::Done { revision, taken } = store.apply(fence.clone(), again, Timestamp(3)).await.unwrap() else {
+    let Applying::Done { revision, taken, .. } = store.apply(fence.clone(), again, Timestamp(3)).await.unwrap() else {
         panic!("fenced")
     };
     assert_eq!((revision, taken.len(), taken[0].number, taken[0].first), (5, 1, 3, 5));

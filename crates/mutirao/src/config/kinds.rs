@@ -13,7 +13,7 @@ use mutirao_core::QueueName;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 
 use super::table::Secrecy;
-pub use masked::{BrokerUrl, DatabaseUrl, ManagementUrl, Secret};
+pub use masked::{BrokerUrl, CacheUrl, DatabaseUrl, ManagementUrl, Secret};
 pub use nodes::{InLayer, Labels};
 
 pub trait Kind: FromStr<Err: fmt::Display> {

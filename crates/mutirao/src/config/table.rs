@@ -6,7 +6,7 @@ use mutirao_core::QueueName;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 
 use super::kinds::{
-    Auto, BrokerUrl, Count, Crew, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Leave, Level, LogFormat,
+    Auto, BrokerUrl, CacheUrl, Count, Crew, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Leave, Level, LogFormat,
     ManagementUrl, Many, Maybe, Names, OwnChecker, Secret, ServerUrl, Share, Switch, WorkerWay,
 };
 use super::{ConfigError, Values};
@@ -75,6 +75,9 @@ settings! {
     "database" => database: Auto<DatabaseUrl> = "auto";
     /// What moves tasks and reports: amqp://user:password@host:5672/vhost is a RabbitMQ; auto is inside the manager.
     "broker" => broker: Auto<BrokerUrl> = "auto";
+    /// Where values of keys are kept at hand: redis://user:password@host:6379/0 is a Redis that all managers share; auto is
+    /// inside the manager while there can be only one.
+    "cache" => cache: Auto<CacheUrl> = "auto";
     /// RabbitMQ's management API, where each worker gets a user: http://user:password@host:15672; auto is beside the broker.
     "broker_management" => broker_management: Auto<ManagementUrl> = "auto";
     /// The API that commands speak to; auto takes the one whose address is in the data folder.
@@ -144,6 +147,8 @@ settings! {
     /// Writes of keys that may be on their way from one manager to one shard, of which there are 16, where RabbitMQ carries
     /// them; past it, writing is refused until some are applied.
     "kv.backlog_max" => kv_backlog_max: Many = "100000";
+    /// How much memory the values of keys may take that are kept at hand inside the manager.
+    "kv.cache_size" => kv_cache_size: Bytes = "64MiB";
     /// Whether the API has the routes /api of the store that kv takes the place of. They ask nobody who it is: switch them on
     /// only where everybody who reaches the API may read and write every key of the default namespace.
     "kv.legacy_routes" => kv_legacy_routes: Switch = "off";

@@ -42,6 +42,8 @@ masked! {
     DatabaseUrl, "url", mutirao_store::postgres::check_url;
     /// The address of a RabbitMQ.
     BrokerUrl, "url", mutirao_broker::rabbit::check_url;
+    /// The address of a Redis.
+    CacheUrl, "url", mutirao_kv::cache::redis::check_url;
     /// The address of RabbitMQ's management API.
     ManagementUrl, "url", management;
 }

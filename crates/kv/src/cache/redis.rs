@@ -1,0 +1,291 @@
+//! Values at hand in Redis, for all managers. What [`slots`](super::slots) does in one step is a script here, which Redis runs
+//! in one step. A shard's keys have its number in braces, so that they stay together in a cluster.
+//!
+//! A Redis that does not answer within a moment is left alone for a second by whoever reads: then the store is asked.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use mutirao_core::clock::ClockExt;
+use mutirao_core::{Clock, Dice, Mono, ShardId, Timestamp};
+use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
+use redis::{Client, Script, Value as Said};
+use serde::{Deserialize, Serialize};
+
+use super::{Cache, CacheError, Looked, Reign, Token, VOUCHED_FOR};
+use crate::fold::Entry;
+use crate::meters;
+use crate::write::{Place, Value};
+
+const CONNECT_WITHIN: Duration = Duration::from_millis(500);
+const ANSWER_WITHIN: Duration = Duration::from_millis(100);
+/// Several of these are in the time that a word counts.
+const RENEW_EVERY: Duration = Duration::from_millis(500);
+const LEFT_ALONE: Duration = Duration::from_secs(1);
+/// How long a reader may take to fill in what it did not find.
+const LEASE: Duration = Duration::from_secs(5);
+/// How long a value is kept that nobody writes, and that there is none.
+const KEPT: Duration = Duration::from_secs(600);
+const NOTHING_KEPT: Duration = Duration::from_secs(5);
+
+pub struct Redis {
+    client: Client,
+    prefix: String,
+    clock: Arc<dyn Clock>,
+    dice: Arc<Dice>,
+    link: Mutex<Option<Link>>,
+    /// Milliseconds of our clock until which it is left alone.
+    alone_until: AtomicU64,
+    scripts: Scripts,
+}
+
+/// A connection, and what the server's clock said when it was made.
+#[derive(Clone)]
+struct Link {
+    connection: MultiplexedConnection,
+    server_ms: u64,
+    ours: Mono,
+}
+
+struct Scripts {
+    look: Script,
+    fill: Script,
+    begin: Script,
+    renew: Script,
+    mark: Script,
+    offer: Script,
+}
+
+/// What is kept with a value.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    revision: u64,
+    changed_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Timestamp>,
+    /// None: there is no value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    content_type: Option<String>,
+}
+
+impl Redis {
+    /// Connects when it is first asked.
+    pub fn new(url: &str, prefix: &str, clock: Arc<dyn Clock>, dice: Arc<Dice>) -> Result<Self, CacheError> {
+        let client = Client::open(url).map_err(unreachable)?;
+        let scripts = Scripts {
+            look: Script::new(include_str!("redis/look.lua")),
+            fill: Script::new(include_str!("redis/fill.lua")),
+            begin: Script::new(include_str!("redis/begin.lua")),
+            renew: Script::new(include_str!("redis/renew.lua")),
+            mark: Script::new(include_str!("redis/mark.lua")),
+            offer: Script::new(include_str!("redis/offer.lua")),
+        };
+        let (link, alone_until) = (Mutex::default(), AtomicU64::new(0));
+        Ok(Self { client, prefix: prefix.into(), clock, dice, link, alone_until, scripts })
+    }
+
+    /// What is there, for people: its version.
+    pub async fn version(&self) -> Result<String, CacheError> {
+        let mut link = self.link().await?;
+        let mut ask = redis::cmd("INFO");
+        let info: String = self.in_time(ask.arg("server").query_async(&mut link.connection)).await?;
+        let version = info.lines().find_map(|line| line.trim().strip_prefix("redis_version:"));
+        version.map(str::to_owned).ok_or_else(|| CacheError::Unreachable("it does not say its version".into()))
+    }
+
+    fn word(&self, shard: ShardId) -> String {
+        format!("{}{{{}}}:word", self.prefix, shard.0)
+    }
+
+    fn slot(&self, place: &Place) -> String {
+        format!("{}{{{}}}:{}/{}", self.prefix, place.shard().0, place.namespace, place.key)
+    }
+
+    async fn link(&self) -> Result<Link, CacheError> {
+        if let Some(link) = self.link.lock().clone() {
+            return Ok(link);
+        }
+        let late = |_| CacheError::Unreachable("it does not let us in in time".into());
+        let connecting = self.client.get_multiplexed_async_connection();
+        let mut connection =
+            self.clock.timeout(CONNECT_WITHIN, connecting).await.map_err(late)?.map_err(unreachable)?;
+        let ours = self.clock.monotonic();
+        let asking = redis::cmd("TIME");
+        let (seconds, micros): (u64, u64) = self.in_time(asking.query_async(&mut connection)).await?;
+        let link = Link { connection, server_ms: seconds * 1_000 + micros / 1_000, ours };
+        *self.link.lock() = Some(link.clone());
+        Ok(link)
+    }
+
+    async fn in_time<T: Send>(
+        &self,
+        call: impl Future<Output = redis::RedisResult<T>> + Send,
+    ) -> Result<T, CacheError> {
+        let late = |_| CacheError::Unreachable("it does not answer in time".into());
+        let said =
+            self.clock.timeout(ANSWER_WITHIN, call).await.map_err(late).and_then(|said| said.map_err(unreachable));
+        if said.is_err() {
+            // What is still on its way there dies with the connection.
+            *self.link.lock() = None;
+        }
+        said
+    }
+
+    /// For readers, who need not: none while it is left alone.
+    async fn at_leisure(&self) -> Option<Link> {
+        let now = self.clock.monotonic().0.as_millis() as u64;
+        if now < self.alone_until.load(Ordering::Relaxed) {
+            return None;
+        }
+        match self.link().await {
+            Ok(link) => Some(link),
+            Err(error) => {
+                self.leave_alone(&error);
+                None
+            }
+        }
+    }
+
+    fn leave_alone(&self, error: &CacheError) {
+        meters::cache_failed();
+        tracing::debug!(%error, "the cache is left alone for a moment");
+        let until = self.clock.monotonic().plus(LEFT_ALONE).0.as_millis() as u64;
+        self.alone_until.store(until, Ordering::Relaxed);
+    }
+
+    async fn tell(&self, script: &mut redis::ScriptInvocation<'_>) -> Result<(), CacheError> {
+        let mut link = self.link().await?;
+        let done: bool = self.in_time(script.invoke_async(&mut link.connection)).await?;
+        if done { Ok(()) } else { Err(CacheError::Lapsed) }
+    }
+
+    /// Until when a word that was said then counts, by the server's clock.
+    async fn until(&self, said: Mono) -> Result<u64, CacheError> {
+        let link = self.link().await?;
+        Ok(link.server_ms + (said.since(link.ours) + VOUCHED_FOR).as_millis() as u64)
+    }
+}
+
+/// Whether it is the address of a Redis; says how to write one, and not what was written.
+pub fn check_url(url: &str) -> Result<(), String> {
+    let good = url.starts_with("redis://") && Client::open(url).is_ok();
+    if good {
+        Ok(())
+    } else {
+        Err("it is not the address of a Redis: write it like redis://user:password@host:6379/0".into())
+    }
+}
+
+fn unreachable(error: redis::RedisError) -> CacheError {
+    // Its own words may hold the address with the password.
+    CacheError::Unreachable(error.category().into())
+}
+
+fn hex(number: u64) -> String {
+    format!("{number:016x}")
+}
+
+/// As it is kept: the revision so that texts compare as numbers do, the length of the head, the head, the value.
+fn pack(entry: &Entry) -> Vec<u8> {
+    let head = Head {
+        revision: entry.revision,
+        changed_at: entry.changed_at,
+        expires_at: entry.expires_at,
+        content_type: entry.value.as_ref().map(|value| value.content_type.clone()),
+    };
+    let head = serde_json::to_vec(&head).expect("a head is plain data");
+    let mut all = format!("{:020}{:08x}", entry.revision, head.len()).into_bytes();
+    all.extend_from_slice(&head);
+    if let Some(value) = &entry.value {
+        all.extend_from_slice(&value.bytes);
+    }
+    all
+}
+
+/// None: it is not one of ours.
+fn unpack(packed: &Bytes) -> Option<Entry> {
+    let length = std::str::from_utf8(packed.get(20..28)?).ok()?;
+    let until = 28 + usize::from_str_radix(length, 16).ok()?;
+    let head: Head = serde_json::from_slice(packed.get(28..until)?).ok()?;
+    let value = head.content_type.map(|content_type| Value { bytes: packed.slice(until..), content_type });
+    Some(Entry { revision: head.revision, changed_at: head.changed_at, value, expires_at: head.expires_at })
+}
+
+fn kept(entry: &Entry) -> u64 {
+    let long = if entry.value.is_some() { KEPT } else { NOTHING_KEPT };
+    long.as_millis() as u64
+}
+
+#[async_trait]
+impl Cache for Redis {
+    async fn look(&self, place: &Place) -> Looked {
+        let Some(mut link) = self.at_leisure().await else { return Looked::Past };
+        let (word, slot, token) = (self.word(place.shard()), self.slot(place), Token(self.dice.u64()));
+        let mut script = self.scripts.look.key(word);
+        script.key(slot).arg(hex(token.0)).arg(LEASE.as_millis() as u64);
+        match self.in_time(script.invoke_async(&mut link.connection)).await {
+            Ok(Said::BulkString(found)) => unpack(&Bytes::from(found)).map_or(Looked::Past, Looked::Hit),
+            Ok(Said::Int(1)) => Looked::Miss(token),
+            Ok(_) => Looked::Past,
+            Err(error) => {
+                self.leave_alone(&error);
+                Looked::Past
+            }
+        }
+    }
+
+    async fn fill(&self, place: &Place, token: Token, entry: &Entry) {
+        let Some(mut link) = self.at_leisure().await else { return };
+        let mut script = self.scripts.fill.key(self.word(place.shard()));
+        script.key(self.slot(place)).arg(hex(token.0)).arg(pack(entry)).arg(kept(entry));
+        if let Err(error) = self.in_time::<bool>(script.invoke_async(&mut link.connection)).await {
+            self.leave_alone(&error);
+        }
+    }
+
+    fn renew_every(&self) -> Option<Duration> {
+        Some(RENEW_EVERY)
+    }
+
+    async fn reach(&self) -> Result<(), CacheError> {
+        let mut link = self.link().await?;
+        let ping = redis::cmd("PING");
+        self.in_time::<String>(ping.query_async(&mut link.connection)).await.map(drop)
+    }
+
+    async fn begin(&self, shard: ShardId, reign: Reign, said: Mono) -> Result<(), CacheError> {
+        let until = self.until(said).await?;
+        let mut script = self.scripts.begin.key(self.word(shard));
+        self.tell(script.arg(reign.generation).arg(hex(reign.epoch)).arg(until)).await
+    }
+
+    async fn renew(&self, shard: ShardId, reign: Reign, said: Mono) -> Result<(), CacheError> {
+        let until = self.until(said).await?;
+        let mut script = self.scripts.renew.key(self.word(shard));
+        self.tell(script.arg(hex(reign.epoch)).arg(until)).await
+    }
+
+    async fn mark(&self, shard: ShardId, reign: Reign, places: &[Place]) -> Result<(), CacheError> {
+        let mut script = self.scripts.mark.key(self.word(shard));
+        script.arg(hex(reign.epoch));
+        for place in places {
+            script.key(self.slot(place));
+        }
+        self.tell(&mut script).await
+    }
+
+    async fn offer(&self, shard: ShardId, reign: Reign, entries: &[(Place, Option<Entry>)]) -> Result<(), CacheError> {
+        let mut script = self.scripts.offer.key(self.word(shard));
+        script.arg(hex(reign.epoch));
+        for (place, entry) in entries {
+            let (packed, kept) = entry.as_ref().map_or((Vec::new(), 0), |entry| (pack(entry), kept(entry)));
+            script.key(self.slot(place)).arg(packed).arg(kept);
+        }
+        self.tell(&mut script).await
+    }
+}

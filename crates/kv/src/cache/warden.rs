@@ -1,0 +1,151 @@
+//! What an applier does for the cache around each commit. When the cache fails it, what changes waits until nobody can believe
+//! in its word any more: once, for a moment; then it goes on without.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutirao_core::clock::ClockExt;
+use mutirao_core::{Clock, Dice, Mono, ShardId};
+
+use super::{CacheError, LAPSED_AFTER, Reign, Shared};
+use crate::fold::Entry;
+use crate::write::Place;
+
+/// How long one call may take; then the cache counts as away.
+const ANSWER_WITHIN: Duration = Duration::from_millis(250);
+/// How long a cache that failed is left alone.
+const LEFT_ALONE: Duration = Duration::from_secs(1);
+
+/// Whether one vouches, and since when one's word is not believed any more if one does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The word was last given at `said`.
+    Vouching { reign: Reign, said: Mono },
+    /// Until `believed` somebody may count on an earlier word, ours or another's.
+    Silent { believed: Mono, again: Mono },
+}
+
+impl Standing {
+    /// A predecessor's word may still count.
+    pub fn first(now: Mono) -> Self {
+        Self::Silent { believed: now.plus(LAPSED_AFTER), again: now }
+    }
+
+    /// A word was given now, and is not known to have arrived: it may still.
+    pub fn saying(self, now: Mono) -> Self {
+        match self {
+            Self::Vouching { reign, .. } => Self::Vouching { reign, said: now },
+            Self::Silent { again, .. } => Self::Silent { believed: now.plus(LAPSED_AFTER), again },
+        }
+    }
+
+    pub fn failed(self, now: Mono) -> Self {
+        let again = now.plus(LEFT_ALONE);
+        match self {
+            Self::Vouching { said, .. } => Self::Silent { believed: said.plus(LAPSED_AFTER), again },
+            Self::Silent { believed, .. } => Self::Silent { believed, again },
+        }
+    }
+}
+
+/// One shard's, for one tenure.
+pub struct Warden {
+    cache: Shared,
+    clock: Arc<dyn Clock>,
+    dice: Arc<Dice>,
+    shard: ShardId,
+    generation: u64,
+    standing: Standing,
+}
+
+/// How keys were marked, for when their change is committed.
+#[must_use]
+pub enum Marked {
+    Under(Reign),
+    /// There is no cache to be told.
+    Nowhere,
+}
+
+impl Warden {
+    pub fn new(cache: Shared, clock: Arc<dyn Clock>, dice: Arc<Dice>, shard: ShardId, generation: u64) -> Self {
+        let standing = Standing::first(clock.monotonic());
+        Self { cache, clock, dice, shard, generation, standing }
+    }
+
+    /// How long it may be left to itself; none: as long as one likes.
+    pub fn nap(&self) -> Option<Duration> {
+        match self.standing {
+            Standing::Silent { .. } => Some(LEFT_ALONE),
+            Standing::Vouching { .. } => self.cache.renew_every(),
+        }
+    }
+
+    /// Gives the word, or gives it anew, when it is time. Only for whoever still holds the shard.
+    pub async fn keep(&mut self) {
+        let now = self.clock.monotonic();
+        match self.standing {
+            Standing::Silent { again, .. } if now >= again => self.begin().await,
+            Standing::Vouching { reign, said } if self.is_due(now.since(said)) => {
+                self.standing = self.standing.saying(now);
+                let renewed = answered(&self.clock, self.cache.renew(self.shard, reign, now)).await;
+                self.note(renewed);
+            }
+            Standing::Silent { .. } | Standing::Vouching { .. } => {}
+        }
+    }
+
+    fn is_due(&self, since: Duration) -> bool {
+        self.cache.renew_every().is_some_and(|every| since >= every)
+    }
+
+    async fn begin(&mut self) {
+        // Nothing is said to one who does not even answer: what was not said, nobody believes.
+        if let Err(error) = answered(&self.clock, self.cache.reach()).await {
+            return self.note(Err(error));
+        }
+        let (reign, now) = (Reign { generation: self.generation, epoch: self.dice.u64() }, self.clock.monotonic());
+        self.standing = self.standing.saying(now);
+        match answered(&self.clock, self.cache.begin(self.shard, reign, now)).await {
+            Ok(()) => self.standing = Standing::Vouching { reign, said: now },
+            failed => self.note(failed),
+        }
+    }
+
+    fn note(&mut self, done: Result<(), CacheError>) {
+        if let Err(error) = done {
+            tracing::debug!(%error, shard = self.shard.0, "the cache is not told for now");
+            self.standing = self.standing.failed(self.clock.monotonic());
+        }
+    }
+
+    /// Before a commit that changes these. When it returns, nobody finds in the cache what they were.
+    pub async fn mark(&mut self, places: &[Place]) -> Marked {
+        if let Standing::Vouching { reign, .. } = self.standing {
+            match answered(&self.clock, self.cache.mark(self.shard, reign, places)).await {
+                Ok(()) => return Marked::Under(reign),
+                failed => self.note(failed),
+            }
+        }
+        if let Standing::Silent { believed, .. } = self.standing {
+            self.clock.sleep_until(believed).await;
+        }
+        Marked::Nowhere
+    }
+
+    /// After the commit: what those that were marked are now; none where that is not known.
+    pub async fn offer(&mut self, marked: Marked, entries: &[(Place, Option<Entry>)]) {
+        if let Marked::Under(reign) = marked {
+            let offered = answered(&self.clock, self.cache.offer(self.shard, reign, entries)).await;
+            self.note(offered);
+        }
+    }
+}
+
+async fn answered(
+    clock: &Arc<dyn Clock>,
+    call: impl Future<Output = Result<(), CacheError>> + Send,
+) -> Result<(), CacheError> {
+    let late = |_| CacheError::Unreachable("it does not answer in time".into());
+    clock.timeout(ANSWER_WITHIN, call).await.map_err(late)?
+}

@@ -1,0 +1,240 @@
+//! What every cache does, in this process and in Redis; and what a Redis that goes away costs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mutirao_core::{Clock, Dice, ShardId, SystemClock, Timestamp};
+use mutirao_kv::cache::memory::Memory;
+use mutirao_kv::cache::redis::{Redis, check_url};
+use mutirao_kv::cache::{Cache, CacheError, Looked, Reign, Shared, nothing};
+use mutirao_kv::service::AtLeast;
+use mutirao_kv::store::open;
+use mutirao_kv::write::{Parcel, Producer};
+use mutirao_kv::{AtHand, Condition, Entry, GROUP, Kv, KvParts, Path, Place, Until, Value, Write};
+use mutirao_shards::store as leases;
+use mutirao_shards::{Fence, MemberId, Terms};
+use mutirao_testkit::services::{REDIS_VARIABLE, Service, shared};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::Engine;
+use crate::running::{ana, text};
+
+fn dice() -> Arc<Dice> {
+    Arc::new(Dice::from_os())
+}
+
+fn memory() -> Shared {
+    Arc::new(Memory::new(1 << 20, SystemClock::shared(), dice()))
+}
+
+fn redis(url: &str) -> Shared {
+    let prefix = format!("test-{:016x}:", dice().u64());
+    Arc::new(Redis::new(url, &prefix, SystemClock::shared(), dice()).unwrap())
+}
+
+macro_rules! on_every_cache {
+    ($($behaviour:ident),+ $(,)?) => { $(
+        mod $behaviour {
+            #[tokio::test]
+            async fn memory() {
+                super::$behaviour(super::memory()).await;
+            }
+
+            #[tokio::test]
+            async fn redis() {
+                let Some(url) = super::shared(super::REDIS_VARIABLE) else { return };
+                super::$behaviour(super::redis(&url)).await;
+            }
+        }
+    )+ };
+}
+
+on_every_cache!(
+    what_is_filled_in_or_offered_is_found_byte_for_byte,
+    nothing_is_found_of_what_changes_and_an_old_lease_fills_in_nothing,
+    only_the_last_reign_counts_and_only_its_own_values,
+    an_older_value_does_not_replace_a_newer_one,
+);
+
+fn place() -> Place {
+    Place { namespace: "default".into(), key: "a/ü".parse().unwrap() }
+}
+
+fn entry(revision: u64, bytes: &[u8]) -> Entry {
+    let value = Value::new(Bytes::copy_from_slice(bytes), Some("image/x")).unwrap();
+    Entry { revision, changed_at: Timestamp(7), value: Some(value), expires_at: Some(Timestamp(99)) }
+}
+
+fn reign(generation: u64) -> Reign {
+    Reign { generation, epoch: dice().u64() }
+}
+
+async fn begun(cache: &Shared, generation: u64) -> Reign {
+    let reign = reign(generation);
+    cache.begin(place().shard(), reign, SystemClock.monotonic()).await.unwrap();
+    reign
+}
+
+async fn missed(cache: &Shared) -> mutirao_kv::cache::Token {
+    match cache.look(&place()).await {
+        Looked::Miss(token) => token,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn what_is_filled_in_or_offered_is_found_byte_for_byte(cache: Shared) {
+    assert_eq!(cache.look(&place()).await, Looked::Past, "nobody vouches");
+    let reign = begun(&cache, 1).await;
+    let token = missed(&cache).await;
+    assert_eq!(cache.look(&place()).await, Looked::Past, "another is about to fill it in");
+    let every: Vec<u8> = (0..=255).collect();
+    cache.fill(&place(), token, &entry(3, &every)).await;
+    assert_eq!(cache.look(&place()).await, Looked::Hit(entry(3, &every)));
+    cache.mark(place().shard(), reign, &[place()]).await.unwrap();
+    cache.offer(place().shard(), reign, &[(place(), Some(entry(4, b"")))]).await.unwrap();
+    assert_eq!(cache.look(&place()).await, Looked::Hit(entry(4, b"")), "also when it is empty");
+    let deleted = Entry { revision: 5, value: None, expires_at: None, ..entry(5, b"") };
+    cache.offer(place().shard(), reign, &[(place(), Some(deleted.clone()))]).await.unwrap();
+    assert_eq!(cache.look(&place()).await, Looked::Hit(deleted));
+}
+
+async fn nothing_is_found_of_what_changes_and_an_old_lease_fills_in_nothing(cache: Shared) {
+    let (reign, shard) = (begun(&cache, 1).await, place().shard());
+    let token = missed(&cache).await;
+    cache.mark(shard, reign, &[place()]).await.unwrap();
+    assert_eq!(cache.look(&place()).await, Looked::Past, "it changes");
+    cache.fill(&place(), token, &entry(1, b"before")).await;
+    assert_eq!(cache.look(&place()).await, Looked::Past);
+    cache.offer(shard, reign, &[(place(), None)]).await.unwrap();
+    let other = missed(&cache).await;
+    cache.fill(&place(), token, &entry(1, b"before")).await;
+    assert_eq!(cache.look(&place()).await, Looked::Past, "the lease is another's now");
+    cache.fill(&place(), other, &nothing()).await;
+    assert_eq!(cache.look(&place()).await, Looked::Hit(nothing()), "that there is nothing");
+}
+
+async fn only_the_last_reign_counts_and_only_its_own_values(cache: Shared) {
+    let shard = place().shard();
+    let first = begun(&cache, 1).await;
+    cache.offer(shard, first, &[(place(), Some(entry(1, b"first")))]).await.unwrap();
+    let second = begun(&cache, 2).await;
+    assert!(matches!(cache.look(&place()).await, Looked::Miss(_)), "what its predecessor kept does not count");
+    for late in [
+        cache.offer(shard, first, &[(place(), Some(entry(9, b"late")))]).await,
+        cache.mark(shard, first, &[place()]).await,
+        cache.renew(shard, first, SystemClock.monotonic()).await,
+        cache.begin(shard, reign(1), SystemClock.monotonic()).await,
+    ] {
+        assert_eq!(late, Err(CacheError::Lapsed));
+    }
+    cache.renew(shard, second, SystemClock.monotonic()).await.unwrap();
+    cache.offer(shard, second, &[(place(), Some(entry(2, b"second")))]).await.unwrap();
+    assert_eq!(cache.look(&place()).await, Looked::Hit(entry(2, b"second")));
+    assert_eq!(
+        cache.offer(ShardId((shard.0 + 1) % 16), second, &[]).await,
+        Err(CacheError::Lapsed),
+        "of its own shard"
+    );
+}
+
+async fn an_older_value_does_not_replace_a_newer_one(cache: Shared) {
+    let (reign, shard) = (begun(&cache, 1).await, place().shard());
+    for (revision, stays) in [(9, 9), (10, 10), (2, 10), (100, 100), (99, 100)] {
+        cache.offer(shard, reign, &[(place(), Some(entry(revision, b"x")))]).await.unwrap();
+        assert_eq!(cache.look(&place()).await, Looked::Hit(entry(stays, b"x")), "after {revision}");
+    }
+}
+
+#[test]
+fn an_address_that_is_none_is_refused_without_being_shown() {
+    assert!(check_url("redis://ana:s3cret@cache:6379/1").is_ok());
+    for bad in ["http://ana:s3cret@cache", "redis//s3cret", "s3cret"] {
+        assert!(!check_url(bad).unwrap_err().contains("s3cret"), "{bad}");
+    }
+}
+
+/// Writes and reads go on, right, while the Redis is killed and comes back; and then it is used again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_is_killed_makes_reading_slower_and_never_wrong() {
+    if shared(REDIS_VARIABLE).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Service::redis(folder.path()).unwrap();
+    let engine = Engine::sqlite();
+    let database = engine.database().await;
+    let kv = Kv::start(KvParts {
+        leases: leases::open(&database, None).await.unwrap(),
+        store: database,
+        path: Path::Commit,
+        at_hand: AtHand::Redis { url: server.url().into() },
+        terms: Terms::alone(),
+        member: MemberId::mint("test"),
+        address: String::new(),
+        clock: SystemClock::shared(),
+        dice: dice(),
+        keep: Duration::from_secs(3_600),
+        shutdown: CancellationToken::new(),
+    })
+    .await
+    .unwrap();
+    let mut n = 0_u64;
+    let mut round = async |kv: &Kv| {
+        for _ in 0..20 {
+            n += 1;
+            kv.write(&ana(), "a".parse().unwrap(), text(&n.to_string()), Condition::None, Until::Applied)
+                .await
+                .unwrap();
+            for _ in 0..3 {
+                let read = kv.read(&ana(), "a".parse().unwrap(), AtLeast::default(), Duration::ZERO).await.unwrap();
+                assert_eq!(read.0.bytes, n.to_string());
+            }
+        }
+    };
+    round(&kv).await;
+    for _ in 0..2 {
+        server.kill9();
+        round(&kv).await;
+        server.restart().unwrap();
+        round(&kv).await;
+    }
+    // It is told of every change again: what was applied last is found there.
+    let prefix = format!("mutirao:{:016x}:kv:", open(&engine.database().await).identity(1).await.unwrap());
+    let there = Redis::new(server.url(), &prefix, SystemClock::shared(), dice()).unwrap();
+    let a = Place { namespace: "default".into(), key: "a".parse().unwrap() };
+    let deadline = SystemClock.monotonic().plus(Duration::from_secs(30));
+    loop {
+        round(&kv).await;
+        match there.look(&a).await {
+            Looked::Hit(_) => break,
+            other => assert!(SystemClock.monotonic() < deadline, "{other:?}"),
+        }
+    }
+    kv.stop().await;
+}
+
+/// The store is changed behind the applier's back, as nobody may: so it shows who was asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_at_hand_is_not_asked_of_the_store() {
+    let engine = Engine::sqlite();
+    let kv = crate::running::start(&engine).await;
+    kv.write(&ana(), "a".parse().unwrap(), text("at hand"), Condition::None, Until::Applied).await.unwrap();
+    let database = engine.database().await;
+    let a = Place { namespace: "default".into(), key: "a".parse().unwrap() };
+    let rows = leases::open(&database, None).await.unwrap().leases(GROUP).await.unwrap();
+    let generation = rows.iter().find(|row| row.shard == a.shard()).unwrap().mark.generation;
+    let fence = Fence { group: GROUP, shard: a.shard(), generation };
+    let writes = vec![Write { place: a, change: text("in the store"), condition: Condition::None }];
+    let parcel = Parcel { producer: Producer(7), number: 1, writes };
+    open(&database).apply(fence, vec![parcel], Timestamp(1)).await.unwrap();
+    let read = async |key: &str| {
+        let read = kv.read(&ana(), key.parse().unwrap(), AtLeast::default(), Duration::ZERO).await;
+        read.map(|(value, _)| value.bytes)
+    };
+    assert_eq!(read("a").await.unwrap(), "at hand");
+    assert_eq!(read("b").await.unwrap_err().status, 404);
+    kv.write(&ana(), "b".parse().unwrap(), text("new"), Condition::None, Until::Applied).await.unwrap();
+    assert_eq!(read("b").await.unwrap(), "new", "that there was nothing is not believed for longer than it is so");
+    kv.stop().await;
+}
