@@ -150,6 +150,11 @@ impl Applier {
         tenure.is_none_or(|t| t.generation == self.fence.generation && t.asked == Asked::Stay)
     }
 
+    /// Whether it is so beyond doubt.
+    fn holds(&self) -> bool {
+        self.stays() && self.bench.shards.tenure(self.fence.shard).is_some()
+    }
+
     fn nap(&self, now: Timestamp) -> Duration {
         let look = self.warden.as_ref().and_then(Warden::nap).map_or(LOOK, |nap| nap.min(LOOK));
         match self.soonest {

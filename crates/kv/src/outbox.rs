@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mutirao_broker::{BrokerError, Shared as Broker};
 use mutirao_core::clock::ClockExt;
-use mutirao_core::{Clock, ShardId};
+use mutirao_core::{Clock, Mono, ShardId};
 use mutirao_shards::Shards;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -34,6 +34,9 @@ const WAITING_MAX: usize = 4_096;
 const PARCEL_BYTES: usize = 512 << 10;
 /// Bytes that may be under way to one shard.
 const BACKLOG_BYTES_MAX: usize = 64 << 20;
+/// How long a write may wait to be sent. With what its confirm may take, less than its giver waits: what was told to be
+/// unknown is made by then, or never.
+const SENT_WITHIN: Duration = Duration::from_secs(4);
 /// How long a queue may take to confirm.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(10);
 /// How often it is looked whether what another manager applies has been, while somebody waits for it and otherwise.
@@ -60,6 +63,7 @@ pub struct OutboxParts {
 
 struct Given {
     write: Write,
+    at: Mono,
     durable: oneshot::Sender<Answer>,
     applied: Option<oneshot::Sender<Answer>>,
 }
@@ -144,7 +148,7 @@ impl Intake for Outbox {
                 (Some(tell), Some(told))
             }
         };
-        lane.inbox.try_send(Given { write, durable, applied }).map_err(|_| NotTaken::Full)?;
+        lane.inbox.try_send(Given { write, at: now, durable, applied }).map_err(|_| NotTaken::Full)?;
         Ok(Receipt { durable: durably, applied: applying })
     }
 }
@@ -155,7 +159,10 @@ async fn send(outbox: Arc<Outbox>, shard: ShardId, mut given: mpsc::Receiver<Giv
         let mut batch = vec![first];
         fill(&mut batch, &mut given);
         // Who has given up waiting was told that it is not known; better that it is not made.
-        batch.retain(|given| !given.durable.is_closed());
+        let now = outbox.clock.monotonic();
+        for late in batch.extract_if(.., |given| now.since(given.at) > SENT_WITHIN || given.durable.is_closed()) {
+            let _ = late.durable.send(Answer::Full);
+        }
         if batch.is_empty() {
             continue;
         }
@@ -235,13 +242,19 @@ async fn follow(outbox: Arc<Outbox>, shard: ShardId) {
         if lane.book.lock().is_empty() {
             lane.bell.notified().await;
         }
-        // Whoever applies in this process says so itself; then this is for what its predecessor applied.
-        let here = outbox.shards.tenure(shard).is_some();
-        let a_while = if lane.book.lock().is_awaited() && !here { LOOK_AWAITED } else { LOOK };
-        tokio::select! {
-            // Somebody may wait from now on.
-            () = lane.bell.notified(), if a_while == LOOK && !here => continue,
-            () = outbox.clock.sleep(a_while) => {}
+        let due = outbox.clock.monotonic().plus(LOOK);
+        loop {
+            // Whoever applies in this process says so itself; then this is for what its predecessor applied.
+            let here = outbox.shards.tenure(shard).is_some();
+            if lane.book.lock().is_awaited() && !here {
+                outbox.clock.sleep(LOOK_AWAITED).await;
+                break;
+            }
+            tokio::select! {
+                // Somebody may wait from now on.
+                () = lane.bell.notified(), if !here => {}
+                () = outbox.clock.sleep_until(due) => break,
+            }
         }
         if lane.book.lock().is_empty() {
             continue;

@@ -68,9 +68,11 @@ pub enum AtHand {
     Here {
         bytes_max: usize,
     },
-    /// In a Redis that all managers use.
+    /// In a Redis that all managers use. Nobody else must use the prefix: what another installation writes there would be
+    /// taken for ours.
     Redis {
         url: String,
+        prefix: String,
     },
 }
 
@@ -177,7 +179,7 @@ impl Kv {
             terms,
         })
         .await?;
-        let cache = cache_of(at_hand, &store, &clock, &dice).await?;
+        let cache = cache_of(at_hand, &clock, &dice);
         let applied = applier::nothing_applied();
         let mut tasks = JoinSet::new();
         let (feed, intake): (Feed, Arc<dyn Intake>) = match path {
@@ -451,29 +453,20 @@ impl Kv {
     }
 }
 
-async fn cache_of(
-    at_hand: AtHand,
-    store: &Store,
-    clock: &Arc<dyn Clock>,
-    dice: &Arc<Dice>,
-) -> Result<Option<Cache>, ShardsError> {
-    Ok(match at_hand {
+fn cache_of(at_hand: AtHand, clock: &Arc<dyn Clock>, dice: &Arc<Dice>) -> Option<Cache> {
+    match at_hand {
         AtHand::Nowhere => None,
         AtHand::Here { bytes_max } => {
             Some(Arc::new(cache::memory::Memory::new(bytes_max, clock.clone(), dice.clone())))
         }
-        AtHand::Redis { url } => {
-            let installation = store.identity(dice.u64()).await?;
-            let prefix = format!("mutirao:{installation:016x}:kv:");
-            match cache::redis::Redis::new(&url, &prefix, clock.clone(), dice.clone()) {
-                Ok(redis) => Some(Arc::new(redis)),
-                Err(error) => {
-                    tracing::error!(%error, "the address of the cache cannot be used; nothing is kept at hand");
-                    None
-                }
+        AtHand::Redis { url, prefix } => match cache::redis::Redis::new(&url, &prefix, clock.clone(), dice.clone()) {
+            Ok(redis) => Some(Arc::new(redis)),
+            Err(error) => {
+                tracing::error!(%error, "the address of the cache cannot be used; nothing is kept at hand");
+                None
             }
-        }
-    })
+        },
+    }
 }
 
 #[async_trait]

@@ -124,8 +124,6 @@ pub trait KvStore: Send + Sync + 'static {
     /// What happened in a shard after a revision.
     async fn past(&self, shard: ShardId, after: u64, rows: u32) -> Result<Past, StoreError>;
     async fn known(&self, write: WriteId) -> Result<Known, StoreError>;
-    /// A number that is this installation's alone; the candidate, if there was none.
-    async fn identity(&self, candidate: u64) -> Result<u64, StoreError>;
     /// Makes somebody known whose parcels are on their way for a while, so that others can tell what it sent from what
     /// nobody did.
     async fn introduce(&self, producer: Producer, now: Timestamp) -> Result<(), StoreError>;

@@ -10,7 +10,7 @@ use mutirao_api::auth::upkeep::Keep;
 use mutirao_api::{Api, ApiError, ApiParts, Rate};
 use mutirao_broker::Rabbit;
 use mutirao_core::job::{WorkerState, WorkerView};
-use mutirao_core::{Clock, Dice, QueueName, SystemClock};
+use mutirao_core::{Clock, Dice, InstallationId, QueueName, SystemClock};
 use mutirao_fleet::{Fleets, FleetsParts};
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
 use mutirao_kv::{AtHand, Kv, KvParts, Legacy, Path as KvPath};
@@ -18,7 +18,7 @@ use mutirao_monitors::placement::Standing;
 use mutirao_monitors::service::Inside;
 use mutirao_monitors::{Monitors, MonitorsParts};
 use mutirao_shards::Company;
-use mutirao_store::{Database, FolderLock};
+use mutirao_store::{Database, FolderLock, installation};
 use mutirao_tls::Serving;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -102,7 +102,7 @@ impl Manager {
         let kv = Kv::start(KvParts {
             store: store.clone(),
             path: kv_path(settings, rabbit.as_ref()),
-            at_hand: at_hand(settings, terms.company),
+            at_hand: at_hand(settings, terms.company, &store).await?,
             leases: leases.clone(),
             terms,
             member: member.clone(),
@@ -303,15 +303,18 @@ fn kv_path(settings: &Settings, rabbit: Option<&Arc<Rabbit>>) -> KvPath {
 }
 
 /// What another manager writes, this one's memory would not hear of.
-fn at_hand(settings: &Settings, company: Company) -> AtHand {
-    match (settings.cache.set(), company) {
-        (Some(url), _) => AtHand::Redis { url: url.0.clone() },
+async fn at_hand(settings: &Settings, company: Company, store: &Database) -> Result<AtHand, Failure> {
+    Ok(match (settings.cache.set(), company) {
+        (Some(url), _) => {
+            let own = installation::of(store, InstallationId::random()).await.map_err(failed)?;
+            AtHand::Redis { url: url.0.clone(), prefix: format!("mutirao:{}:kv:", own.id) }
+        }
         (None, Company::Alone) => {
             let bytes_max = usize::try_from(settings.kv_cache_size.0).unwrap_or(usize::MAX);
             AtHand::Here { bytes_max }
         }
         (None, Company::Others) => AtHand::Nowhere,
-    }
+    })
 }
 
 fn legacy(settings: &Settings) -> Legacy {

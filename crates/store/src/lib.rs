@@ -73,3 +73,43 @@ pub enum StoreError {
     #[error("postgresql: {0}")]
     Postgres(String),
 }
+
+impl StoreError {
+    /// Whether it is what was to be written that is refused, and always will be; anything else is the store's own trouble.
+    pub fn is_about_the_data(&self) -> bool {
+        use rusqlite::ErrorCode;
+        match self {
+            Self::Panicked { .. } => true,
+            Self::Sqlite(error) => matches!(
+                error.sqlite_error_code(),
+                Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch)
+            ),
+            // As the code of the refusal says, which stands at the end.
+            Self::Postgres(line) => {
+                let code = line.rsplit_once('(').map_or("", |(_, code)| code);
+                ["22", "23", "54"].iter().any(|class| code.starts_with(class))
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_refused_for_itself_is_about_the_data() {
+        let postgres = |line: &str| StoreError::Postgres(line.into()).is_about_the_data();
+        assert!(postgres("value too long for type character varying(3) (22001)"));
+        assert!(postgres("duplicate key value violates unique constraint \"k\" (23505)"));
+        assert!(!postgres("could not read block 0 in file \"base/1\" (58030)"));
+        assert!(!postgres("relation \"kv_entries\" does not exist (42P01)"));
+        assert!(!postgres("something without a code"));
+        let sqlite = |code| StoreError::Sqlite(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
+        assert!(sqlite(rusqlite::ffi::SQLITE_CONSTRAINT).is_about_the_data());
+        assert!(!sqlite(rusqlite::ffi::SQLITE_IOERR).is_about_the_data());
+        assert!(!sqlite(rusqlite::ffi::SQLITE_READONLY).is_about_the_data());
+        assert!(!StoreError::Unusable { path: "p".into(), why: "w".into() }.is_about_the_data());
+    }
+}

@@ -43,7 +43,7 @@ impl Ours {
         if backend == Backend::Distributed {
             let folder = tempfile::tempdir()?;
             let service = Service::redis(folder.path())?;
-            setup = setup.env("MUTIRAO_REDIS", service.url());
+            setup = setup.env("MUTIRAO_CACHE", service.url());
             redis = Some((service, folder));
         }
         Ok(Self { up: setup.start(), backing, _redis: redis })

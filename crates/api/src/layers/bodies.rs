@@ -19,10 +19,15 @@ pub const SMALL_BODY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
 
 /// Ten thousand nodes, or workers, with what is told of each.
 const ELASTIC_BODY_BYTES_MAX: usize = 8 << 20;
+/// A batch of keys and their values, in base64 where they are no text.
+const KEYS_BODY_BYTES_MAX: usize = 8 << 20;
 
 /// Routes that take more; one that ends in a slash stands for all below it. A job brings its tasks along.
-const LARGE: [(Method, &str, usize); 2] =
-    [(Method::POST, "/v1/jobs", BODY_BYTES_MAX), (Method::PUT, "/v1/elastic/", ELASTIC_BODY_BYTES_MAX)];
+const LARGE: [(Method, &str, usize); 3] = [
+    (Method::POST, "/v1/jobs", BODY_BYTES_MAX),
+    (Method::POST, "/v1/kv", KEYS_BODY_BYTES_MAX),
+    (Method::PUT, "/v1/elastic/", ELASTIC_BODY_BYTES_MAX),
+];
 
 /// A client that is still sending would miss the refusal when the connection closes under it, so this much is read away.
 const READ_AWAY_BYTES_MAX: usize = 16 << 20;

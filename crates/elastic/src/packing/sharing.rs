@@ -40,6 +40,8 @@ pub struct Party {
     pub queue: QueueName,
     pub need: Need,
     pub floor: u32,
+    /// Of the floor, those that make room for nobody.
+    pub keeps: u32,
     /// Those that are there to stay.
     pub standing: u32,
     /// How many more are wanted and may come now.
@@ -252,7 +254,7 @@ impl<'a> Table<'a> {
     fn may_go(&self, owner: usize, idle: &Idle, left: u32, turn: Turn) -> bool {
         let party = &self.parties[owner];
         let (keeps, after) = match turn {
-            Turn::First => (0, A_MOMENT),
+            Turn::First => (party.keeps, A_MOMENT),
             Turn::Floor | Turn::Rest => (party.floor, A_WHILE),
         };
         let (keeps, after) = if party.waiting > 0 { (keeps.max(1), after.max(IN_VAIN)) } else { (keeps, after) };

@@ -133,6 +133,8 @@ impl Direct {
     async fn apply(&mut self, parcel: Parcel) -> Outcome {
         let clock = self.applier.bench.clock.clone();
         let begun = clock.monotonic();
+        // Why it is not known of an earlier try whether it got through.
+        let mut doubt = None;
         loop {
             let error = match self.applier.apply(vec![parcel.clone()]).await {
                 Ok(Applied::Done(mut taken)) => {
@@ -147,10 +149,18 @@ impl Direct {
                 StoreError::Unreachable { .. } | StoreError::Locked | StoreError::Busy { .. }
                     if clock.monotonic().since(begun) < TRY_FOR =>
                 {
+                    if let StoreError::Unreachable { why } = error {
+                        doubt = Some(why);
+                    }
                     clock.sleep(PAUSE).await;
                 }
                 StoreError::Unreachable { why } => return Outcome::All(Answer::Unknown { id: self.id(0), why }),
-                refused => return Outcome::All(Answer::Refused(Arc::new(refused))),
+                refused => {
+                    return Outcome::All(match doubt {
+                        Some(why) => Answer::Unknown { id: self.id(0), why },
+                        None => Answer::Refused(Arc::new(refused)),
+                    });
+                }
             }
         }
     }

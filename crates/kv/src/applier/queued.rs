@@ -45,9 +45,15 @@ impl Queued {
     /// Until the shard is another's. What is not acknowledged by then goes back to the queue, in its place.
     pub async fn run(mut self) {
         while let Some(mut consumer) = self.attach().await {
-            let ended = self.take_from(consumer.as_mut()).await;
-            let Err(error) = ended else { return };
-            tracing::warn!(%error, shard = self.applier.fence.shard.0, "writes cannot be taken from their queue");
+            match self.take_from(consumer.as_mut()).await {
+                Ok(Go::Away) => return,
+                // Whoever owns the shard by now gets nothing from the queue while this one takes from it.
+                Ok(Go::On) => drop(consumer),
+                Err(error) => {
+                    let shard = self.applier.fence.shard.0;
+                    tracing::warn!(%error, shard, "writes cannot be taken from their queue");
+                }
+            }
             self.applier.bench.clock.sleep(REFUSED_PAUSE).await;
         }
     }
@@ -57,6 +63,10 @@ impl Queued {
         let queue = queue_of(self.applier.fence.shard);
         let clock = &self.applier.bench.clock;
         while self.applier.stays() {
+            if !self.applier.holds() {
+                clock.sleep(LOOK).await;
+                continue;
+            }
             let mut attaching = std::pin::pin!(self.broker.consume(&queue, CREDIT));
             let refused = loop {
                 tokio::select! {
@@ -74,10 +84,10 @@ impl Queued {
         None
     }
 
-    /// `Ok` when the shard is another's.
-    async fn take_from(&mut self, consumer: &mut dyn Consumer) -> Result<(), BrokerError> {
+    /// Until the shard is another's, or may be: then it goes on once that is known.
+    async fn take_from(&mut self, consumer: &mut dyn Consumer) -> Result<Go, BrokerError> {
         let clock = self.applier.bench.clock.clone();
-        while self.applier.stays() {
+        while self.applier.holds() {
             self.applier.vouch().await;
             let brought = tokio::select! {
                 biased;
@@ -86,15 +96,17 @@ impl Queued {
             };
             let parcels = self.read(brought, consumer).await?;
             for batch in batches(parcels) {
-                if let Go::Away = self.settle(batch, consumer).await? {
-                    return Ok(());
+                match self.settle(batch, consumer).await? {
+                    Settled::Done => {}
+                    Settled::Aside => return Ok(Go::On),
+                    Settled::Away => return Ok(Go::Away),
                 }
             }
             if let Go::Away = self.applier.tidy().await {
-                return Ok(());
+                return Ok(Go::Away);
             }
         }
-        Ok(())
+        Ok(if self.applier.stays() { Go::On } else { Go::Away })
     }
 
     /// What cannot be read goes to the dead letters, with the reason, and holds up nobody.
@@ -113,12 +125,13 @@ impl Queued {
         wire::decode(body, self.applier.fence.shard)
     }
 
-    async fn settle(&mut self, batch: Vec<Brought>, consumer: &mut dyn Consumer) -> Result<Go, BrokerError> {
-        let Some(last) = batch.last().map(|brought| brought.tag) else { return Ok(Go::On) };
+    async fn settle(&mut self, batch: Vec<Brought>, consumer: &mut dyn Consumer) -> Result<Settled, BrokerError> {
+        let Some(last) = batch.last().map(|brought| brought.tag) else { return Ok(Settled::Done) };
         let parcels: Vec<Parcel> = batch.iter().map(|brought| brought.parcel.clone()).collect();
         match self.try_on(parcels).await {
             Tried::Done => consumer.ack_through(last).await?,
-            Tried::Away => return Ok(Go::Away),
+            Tried::Aside => return Ok(Settled::Aside),
+            Tried::Away => return Ok(Settled::Away),
             Tried::Refused(error) if batch.len() == 1 => {
                 tracing::error!(%error, "the store refuses a parcel of writes; it goes to the dead letters");
                 bury(consumer, last, "rejected", &format!("the store refuses it: {error}")).await?;
@@ -126,13 +139,14 @@ impl Queued {
             // One of them spoils it for the others.
             Tried::Refused(_) => {
                 for alone in batch {
-                    if let Go::Away = Box::pin(self.settle(vec![alone], consumer)).await? {
-                        return Ok(Go::Away);
+                    match Box::pin(self.settle(vec![alone], consumer)).await? {
+                        Settled::Done => {}
+                        other => return Ok(other),
                     }
                 }
             }
         }
-        Ok(Go::On)
+        Ok(Settled::Done)
     }
 
     /// Applies it, however long the store is away.
@@ -148,7 +162,8 @@ impl Queued {
                 Err(error) => error,
             };
             tracing::debug!(%error, "a batch of writes is tried again");
-            if !passes(&error) {
+            // Whatever else is wrong with the store says nothing about what it was given.
+            if error.is_about_the_data() {
                 refusals += 1;
             }
             if refusals >= if parcels.len() == 1 { TRIES_MAX } else { 1 } {
@@ -158,26 +173,26 @@ impl Queued {
             if !self.applier.stays() {
                 return Tried::Away;
             }
+            if !self.applier.holds() {
+                return Tried::Aside;
+            }
         }
     }
 }
 
-enum Tried {
+/// What became of a batch.
+enum Settled {
     Done,
+    /// Nothing yet: whose the shard is is not known.
+    Aside,
     Away,
-    Refused(StoreError),
 }
 
-/// Whether it is the store's own trouble, which says nothing about what it was given.
-fn passes(error: &StoreError) -> bool {
-    matches!(
-        error,
-        StoreError::Unreachable { .. }
-            | StoreError::Denied { .. }
-            | StoreError::Locked
-            | StoreError::Busy { .. }
-            | StoreError::DiskFull { .. }
-    )
+enum Tried {
+    Done,
+    Aside,
+    Away,
+    Refused(StoreError),
 }
 
 async fn bury(consumer: &mut dyn Consumer, tag: u64, what: &'static str, reason: &str) -> Result<(), BrokerError> {

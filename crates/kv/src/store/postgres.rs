@@ -17,10 +17,8 @@ use crate::fold::{Before, Entry, Event, Folded, Kind, Taken, expire, fold};
 use crate::point::Point;
 use crate::write::{Key, Parcel, Place, Producer, Value, WriteId};
 
-pub const MIGRATIONS: &[Migration] = &[
-    Migration { component: "kv", version: 1, sql: include_str!("001_kv.postgres.sql") },
-    Migration { component: "kv", version: 2, sql: include_str!("002_identity.sql") },
-];
+pub const MIGRATIONS: &[Migration] =
+    &[Migration { component: "kv", version: 1, sql: include_str!("001_kv.postgres.sql") }];
 
 pub struct PostgresKv(pub Postgres);
 
@@ -185,15 +183,6 @@ impl KvStore for PostgresKv {
             Kind::Conflict => Known::Conflict,
             _ => Known::Applied { revision, latest },
         })
-    }
-
-    async fn identity(&self, candidate: u64) -> Answer<u64> {
-        let connection = self.0.connection().await?;
-        // Of two that come at once the key lets one through.
-        let first = "INSERT INTO kv_identity (one, id) VALUES (1, $1) ON CONFLICT (one) DO NOTHING";
-        connection.run(first, &[&(candidate as i64)]).await?;
-        let found = connection.row("SELECT id FROM kv_identity", &[]).await?;
-        found.map_or(Ok(candidate), |row| Ok(row.try_get::<_, i64>(0)? as u64))
     }
 
     async fn introduce(&self, producer: Producer, now: Timestamp) -> Answer<()> {

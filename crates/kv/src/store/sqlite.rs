@@ -16,10 +16,7 @@ use crate::fold::{Before, Entry, Event, Folded, Kind, Taken, expire, fold};
 use crate::point::Point;
 use crate::write::{Key, Parcel, Place, Producer, WriteId};
 
-pub const MIGRATIONS: &[Migration] = &[
-    Migration { component: "kv", version: 1, sql: include_str!("001_kv.sql") },
-    Migration { component: "kv", version: 2, sql: include_str!("002_identity.sql") },
-];
+pub const MIGRATIONS: &[Migration] = &[Migration { component: "kv", version: 1, sql: include_str!("001_kv.sql") }];
 
 pub struct SqliteKv(pub Sqlite);
 
@@ -90,15 +87,6 @@ impl KvStore for SqliteKv {
 
     async fn known(&self, write: WriteId) -> Answer<Known> {
         self.0.read(move |db| known(db, &write)).await
-    }
-
-    async fn identity(&self, candidate: u64) -> Answer<u64> {
-        let work = move |db: &Connection| {
-            let first = "INSERT INTO kv_identity (one, id) VALUES (1, ?1) ON CONFLICT (one) DO NOTHING";
-            db.execute(first, [candidate as i64])?;
-            db.query_row("SELECT id FROM kv_identity", [], |row| Ok(row.get::<_, i64>(0)? as u64))
-        };
-        self.0.write(work).await
     }
 
     async fn introduce(&self, producer: Producer, now: Timestamp) -> Answer<()> {

@@ -20,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::Engine;
 use crate::running::{ana, text};
 
+const PREFIX: &str = "mutirao:test:kv:";
+
 fn dice() -> Arc<Dice> {
     Arc::new(Dice::from_os())
 }
@@ -168,7 +170,7 @@ async fn a_redis_that_is_killed_makes_reading_slower_and_never_wrong() {
         leases: leases::open(&database, None).await.unwrap(),
         store: database,
         path: Path::Commit,
-        at_hand: AtHand::Redis { url: server.url().into() },
+        at_hand: AtHand::Redis { url: server.url().into(), prefix: PREFIX.into() },
         terms: Terms::alone(),
         member: MemberId::mint("test"),
         address: String::new(),
@@ -200,8 +202,7 @@ async fn a_redis_that_is_killed_makes_reading_slower_and_never_wrong() {
         round(&kv).await;
     }
     // It is told of every change again: what was applied last is found there.
-    let prefix = format!("mutirao:{:016x}:kv:", open(&engine.database().await).identity(1).await.unwrap());
-    let there = Redis::new(server.url(), &prefix, SystemClock::shared(), dice()).unwrap();
+    let there = Redis::new(server.url(), PREFIX, SystemClock::shared(), dice()).unwrap();
     let a = Place { namespace: "default".into(), key: "a".parse().unwrap() };
     let deadline = SystemClock.monotonic().plus(Duration::from_secs(30));
     loop {

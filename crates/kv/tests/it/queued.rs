@@ -52,7 +52,10 @@ async fn join(database: &Database, broker: AnyBroker, backlog_max: usize) -> Mem
     let (name, database) = (MemberId::mint("manager"), database.clone());
     let member = name.clone();
     // Where the run has a Redis, both keep values at hand there: whatever is read must be what is there.
-    let at_hand = shared(REDIS_VARIABLE).map_or(AtHand::Nowhere, |url| AtHand::Redis { url });
+    // The thread has the name of the test: both of one database, and nobody else.
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    let prefix = format!("mutirao:{}-{test}:kv:", std::process::id());
+    let at_hand = shared(REDIS_VARIABLE).map_or(AtHand::Nowhere, |url| AtHand::Redis { url, prefix });
     let started = runtime.spawn(async move {
         let lease = Duration::from_secs(3);
         let parts = KvParts {

@@ -5,7 +5,7 @@ use mutirao_core::check::{PLACES, checks_of};
 use mutirao_core::clock::ClockExt;
 use mutirao_core::envelope::{Version, seal};
 
-use super::{ANSWER_MAX, Monitors};
+use super::{ANSWER_MAX, Monitors, Programs};
 use crate::crew::Sight;
 use crate::envelope::Places;
 
@@ -14,7 +14,8 @@ impl Monitors {
     pub async fn crew(&self) -> Option<Sight> {
         let counted = async {
             let mut parcels = 0u64;
-            for kind in self.0.programs.kinds().iter() {
+            // Those of the pool run no programs.
+            for kind in Programs::Refused.kinds().iter() {
                 parcels = parcels.saturating_add(self.0.broker.counts(&checks_of(kind)).await.ok()?.ready);
             }
             Some(parcels)

@@ -6,8 +6,8 @@ use mutirao_core::QueueName;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 
 use super::kinds::{
-    Auto, BrokerUrl, CacheUrl, Count, Crew, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Leave, Level, LogFormat,
-    ManagementUrl, Many, Maybe, Names, OwnChecker, Secret, ServerUrl, Share, Switch, WorkerWay,
+    Auto, BrokerUrl, CacheUrl, Count, Crew, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Leave, Level,
+    LogFormat, ManagementUrl, Many, Maybe, Names, OwnChecker, Secret, ServerUrl, Share, Switch, WorkerWay,
 };
 use super::{ConfigError, Values};
 

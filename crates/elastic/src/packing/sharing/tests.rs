@@ -26,6 +26,7 @@ fn party(name: &str) -> Party {
         queue: name.parse().unwrap(),
         need: Need { amounts: cpus(1_000), ..Need::default() },
         floor: 0,
+        keeps: 0,
         standing: 0,
         wants: 0,
         waiting: 0,
@@ -213,4 +214,14 @@ proptest! {
             prop_assert!(idle.for_ >= A_MOMENT);
         }
     }
+}
+
+#[test]
+fn those_that_are_kept_make_room_for_nobody_however_idle() {
+    let going_of = |keeps| {
+        let kept = Party { keeps, ..resting("checkers", 1, 1, 3_600) };
+        share(&[kept, hungry("work", 1, 60)], &mut [node("n", 1_000, 1_000)], &[], &[]).yielding.len()
+    };
+    assert_eq!(going_of(1), 0);
+    assert_eq!(going_of(0), 1, "the same, if it may go");
 }

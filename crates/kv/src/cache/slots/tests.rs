@@ -24,8 +24,8 @@ fn places() -> Vec<Place> {
 }
 
 fn entry(revision: u64) -> Entry {
-    let value =
-        (revision % 3 != 0).then(|| Value { bytes: Bytes::from(revision.to_string()), content_type: "t".into() });
+    let value = (!revision.is_multiple_of(3))
+        .then(|| Value { bytes: Bytes::from(revision.to_string()), content_type: "t".into() });
     Entry { revision, changed_at: Timestamp(0), value, expires_at: None }
 }
 
