@@ -58,6 +58,14 @@ pub const METERS: &[Meter] = &[
     },
 ];
 
+/// What has not happened yet is shown as such.
+pub(crate) fn begin() {
+    metrics::counter!(CACHE_FAILURES).increment(0);
+    for result in ["hit", "miss", "past"] {
+        metrics::counter!(LOOKED_UP, "result" => result).increment(0);
+    }
+}
+
 pub(crate) fn looked_up(result: &'static str) {
     metrics::counter!(LOOKED_UP, "result" => result).increment(1);
 }

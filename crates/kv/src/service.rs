@@ -179,6 +179,7 @@ impl Kv {
             terms,
         })
         .await?;
+        meters::begin();
         let cache = cache_of(at_hand, &clock, &dice);
         let applied = applier::nothing_applied();
         let mut tasks = JoinSet::new();

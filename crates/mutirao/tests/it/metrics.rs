@@ -53,6 +53,7 @@ fn the_page_of_metrics_is_what_a_manager_gives() {
     let up = Installation::start();
     up.ok(&["submit", "--wait", "--array", "1-5", "--", "true"]);
     up.ok(&["kv", "put", "greeting", "hello"]);
+    up.ok(&["kv", "get", "greeting"]);
     let health = format!("{}/healthz", up.url());
     up.ok(&["monitor", "add", "self", "--http", &health, "--every", "1s", "--timeout", "900ms"]);
     let page = on_the_page();
