@@ -112,9 +112,6 @@ impl Dispatch {
     }
 
     async fn control(&mut self, queue: &QueueName, control: &Control) -> Vec<Back> {
-        if !self.lanes.ours() {
-            return Vec::new();
-        }
         // Best effort by nature: the desk repeats it when a worker speaks of a task it should not have.
         if let Err(error) = self.broker.announce(&control_of(queue), seal(control)).await {
             tracing::debug!(%queue, %error, "control message not announced");

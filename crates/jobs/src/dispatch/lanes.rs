@@ -88,10 +88,6 @@ impl Lanes {
         Self { broker, clock, ours, lanes: HashMap::new(), under_way: FuturesUnordered::new(), removing: 0 }
     }
 
-    pub fn ours(&self) -> bool {
-        (self.ours)()
-    }
-
     pub fn have_room(&self) -> bool {
         self.under_way.len() < UNDER_WAY_MAX
     }
