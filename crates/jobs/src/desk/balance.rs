@@ -11,7 +11,6 @@ use mutirao_elastic::fleet::Activity;
 use mutirao_elastic::measure::Tasks;
 use mutirao_queues::QueueSight;
 
-use super::line::Gate;
 use super::sessions::Session;
 use super::{Desk, Now};
 
@@ -67,7 +66,7 @@ impl Desk {
         let tasks = self.lines.get(queue).map_or_else(Tasks::default, |line| {
             let unheld = line.open.saturating_sub(held);
             let startable = unheld.saturating_sub(line.retrying() as u64);
-            let ready = if line.gate() == Gate::Open { startable } else { 0 };
+            let ready = line.allowed(startable, held);
             let first = line.first().and_then(|job| self.jobs.get(&job)).filter(|_| ready > 0);
             let oldest_wait = first.map_or_else(Span::default, |ledger| Span(now.mono.since(ledger.since)));
             Tasks { ready, running: held, unacknowledged: line.out as u64, oldest_wait }

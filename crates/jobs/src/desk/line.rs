@@ -92,6 +92,7 @@ impl Line {
         &self.order
     }
 
+    #[cfg(test)]
     pub fn gate(&self) -> Gate {
         self.gate
     }
@@ -104,6 +105,16 @@ impl Line {
     /// Tasks that no worker has.
     pub fn waiting(&self) -> u64 {
         self.open.saturating_sub(self.out as u64)
+    }
+
+    /// Of tasks that could start, those that the definition would let start beside what workers hold, had they the room.
+    /// Not more: workers for the rest would stand idle.
+    pub fn allowed(&self, startable: u64, held: u64) -> u64 {
+        match (self.gate, self.out_max) {
+            (Gate::Paused, _) => 0,
+            (Gate::Open, None) => startable,
+            (Gate::Open, Some(most)) => startable.min((most as u64).saturating_sub(held)),
+        }
     }
 
     /// How many more may go out now to these workers.

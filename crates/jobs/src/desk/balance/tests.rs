@@ -1,9 +1,11 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_core::envelope::{Beat, ParcelId, Reports};
 use mutirao_core::id::JobKey;
 use mutirao_core::task::{Needs, Retry};
 use mutirao_core::{Mono, SessionId, Timestamp};
+use mutirao_queues::QueueSpec;
 
 use super::*;
 use crate::desk::ledger::Ledger;
@@ -100,6 +102,24 @@ fn tasks_are_ready_until_a_worker_has_them_and_running_from_then_on() {
     let held = parcels[0].picks.len() as u64;
     assert_eq!((taken.tasks.ready, taken.tasks.running), (3 - held, held));
     assert_eq!(taken.sessions.unwrap()[&worker("a")], Activity::Busy { tasks: held as u32 });
+}
+
+#[test]
+fn no_more_are_ready_than_may_run_beside_those_that_do() {
+    let mut stage = Stage::new(9);
+    let mut spec = QueueSpec::new(QueueName::default());
+    spec.limits.running = Some(4);
+    stage.desk.define(&Arc::new(spec.clone()), 1, at(0));
+    assert_eq!(stage.sight(at(10)).tasks.ready, 4, "workers for nine would stand idle");
+    stage.beat("a", false, at(10));
+    let parcels = stage.desk.hand_out(at(10));
+    stage.take("a", parcels[0].id, at(10));
+    let tasks = stage.sight(at(10)).tasks;
+    assert!(tasks.running > 0);
+    assert_eq!(tasks.ready + tasks.running, 4);
+    spec.paused = true;
+    stage.desk.define(&Arc::new(spec), 2, at(11));
+    assert_eq!(stage.sight(at(11)).tasks.ready, 0);
 }
 
 #[test]
