@@ -29,8 +29,9 @@ use mutirao_core::auth::{
 };
 use mutirao_core::limits::NAME_CHARS_MAX;
 use mutirao_core::{Clock, Problem, QueueName, Timestamp, WorkerId};
+use mutirao_store::refused;
 
-use crate::error::{ApiError, store_problem};
+use crate::error::ApiError;
 use cache::Cache;
 use keys::ElasticKey;
 use nonces::{Nonces, Seen};
@@ -99,7 +100,7 @@ impl Auth {
             Ok(token) if token.secret.matches(&digest) => token,
             Ok(_) => return Err(unknown()),
             Err(began) => {
-                let token = self.registry.token(id).await.map_err(store_problem)?.ok_or_else(unknown)?;
+                let token = self.registry.token(id).await.map_err(refused)?.ok_or_else(unknown)?;
                 if !token.secret.matches(&digest) {
                     return Err(unknown());
                 }
@@ -148,7 +149,7 @@ impl Auth {
         let worker = match self.workers.get(id) {
             Ok(worker) => Some(worker),
             Err(began) => {
-                let found = self.registry.worker(id).await.map_err(store_problem)?;
+                let found = self.registry.worker(id).await.map_err(refused)?;
                 if let Some(worker) = &found {
                     self.workers.keep(began, worker.id.clone(), worker.clone());
                 }
@@ -160,19 +161,19 @@ impl Auth {
 
     /// Whether a worker is let in, by what is written and not by what was believed a moment ago.
     pub async fn is_enrolled_now(&self, id: &WorkerId) -> Result<bool, Problem> {
-        let worker = self.registry.worker(id).await.map_err(store_problem)?;
+        let worker = self.registry.worker(id).await.map_err(refused)?;
         Ok(worker.is_some_and(|worker| worker.revoked_at.is_none()))
     }
 
     /// A page of enrolled workers, and the number that the next page starts after.
     pub async fn workers(&self, after: i64, rows: u32) -> Result<Vec<(i64, Worker)>, Problem> {
-        self.registry.workers(after, rows).await.map_err(store_problem)
+        self.registry.workers(after, rows).await.map_err(refused)
     }
 
     /// Takes effect at once for requests to this process, within [`cache::BELIEVED_FOR`] in others and for open links.
     pub async fn revoke_worker(&self, id: &WorkerId, by: &str) -> Result<(), Problem> {
         let by = By { who: by.into(), at: self.clock.now() };
-        let found = self.registry.revoke_worker(id, by).await.map_err(store_problem)?;
+        let found = self.registry.revoke_worker(id, by).await.map_err(refused)?;
         self.workers.forget(id);
         let id: String = id.0.chars().take(64).collect();
         if found { Ok(()) } else { Err(Problem::not_found(format!("there is no enrolled worker \"{id}\""))) }
@@ -220,19 +221,19 @@ impl Auth {
             last_used_at: None,
         };
         let view = token.view();
-        self.registry.add_token(token, By { who: by.into(), at: now }).await.map_err(store_problem)?;
+        self.registry.add_token(token, By { who: by.into(), at: now }).await.map_err(refused)?;
         Ok(TokenCreated { token: view, secret: minted.text })
     }
 
     /// A page of tokens, and the number that the next page starts after.
     pub async fn tokens(&self, after: i64, rows: u32) -> Result<Vec<(i64, Token)>, Problem> {
-        self.registry.tokens(after, rows).await.map_err(store_problem)
+        self.registry.tokens(after, rows).await.map_err(refused)
     }
 
     /// Takes effect at once in this process, and within [`cache::BELIEVED_FOR`] in others.
     pub async fn revoke_token(&self, id: &str, by: &str) -> Result<(), Problem> {
         let by = By { who: by.into(), at: self.clock.now() };
-        let found = self.registry.revoke_token(id, by).await.map_err(store_problem)?;
+        let found = self.registry.revoke_token(id, by).await.map_err(refused)?;
         self.tokens.forget(id);
         let id: String = id.chars().take(64).collect();
         if found { Ok(()) } else { Err(Problem::not_found(format!("there is no token \"{id}\""))) }
@@ -250,10 +251,7 @@ impl Auth {
         let expires_at = now.plus(ENROLMENT_GOOD_FOR);
         let by = By { who: by.into(), at: now };
         let queue = duty.queue().to_owned();
-        self.registry
-            .add_enrolment(digest, duty, None, DEFAULT_NAMESPACE, expires_at, by)
-            .await
-            .map_err(store_problem)?;
+        self.registry.add_enrolment(digest, duty, None, DEFAULT_NAMESPACE, expires_at, by).await.map_err(refused)?;
         Ok(Enrolment { token, queue, expires_at, url: None })
     }
 
@@ -263,21 +261,21 @@ impl Auth {
         check_name(&enrol.name)?;
         let public_key = signature::read_public_key(&enrol.public_key)
             .ok_or_else(|| Problem::invalid("public_key", "is not an Ed25519 public key in base64"))?;
-        let refused = || {
+        let worthless = || {
             Problem::unauthenticated("the one-time token is unknown, spent or too old")
                 .remedy("have an admin make a new enrolment")
         };
-        let digest: Digest = secret::read_enrolment(&enrol.token).ok_or_else(refused)?;
+        let digest: Digest = secret::read_enrolment(&enrol.token).ok_or_else(worthless)?;
         let id = WorkerId(secret::mint_worker_id());
         let newcomer = Newcomer { id, public_key, name: enrol.name.clone(), queue: meant };
-        let enrolled = self.registry.enrol(digest, newcomer, self.now()).await.map_err(store_problem)?;
+        let enrolled = self.registry.enrol(digest, newcomer, self.now()).await.map_err(refused)?;
         match enrolled {
             Enrolling::LetIn(worker) => {
                 // Whoever comes in again with an id given out before has another key now.
                 self.workers.forget(&worker.id);
                 Ok(worker)
             }
-            Enrolling::Worthless => Err(refused()),
+            Enrolling::Worthless => Err(worthless()),
             Enrolling::OtherDuty(duty) => Err(other_duty(&duty)),
         }
     }
@@ -288,7 +286,7 @@ impl Auth {
     }
 
     pub async fn store_answers(&self) -> Result<(), Problem> {
-        self.registry.ping().await.map_err(store_problem)
+        self.registry.ping().await.map_err(refused)
     }
 
     fn now(&self) -> Timestamp {

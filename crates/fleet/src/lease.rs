@@ -9,10 +9,10 @@ use mutirao_core::limits::NAME_CHARS_MAX;
 use mutirao_elastic::protocol::{GROUP, LeaseAnswer, LeaseCall, LeaseSeen, MemberSeen};
 use mutirao_shards::store::Mark;
 use mutirao_shards::{MemberId, ShardId, Shared};
-use mutirao_store::StoreError;
+use mutirao_store::{StoreError, refused};
 
 use crate::routes::Asker;
-use crate::service::{not_the_owner, refused};
+use crate::service::not_the_owner;
 use crate::store::{self, SHARD};
 
 /// Longer, and a resource manager that died would be missed for too long.

@@ -16,7 +16,7 @@ use mutirao_elastic::protocol::{
     Record,
 };
 use mutirao_shards::Fence;
-use mutirao_store::{Database, StoreError};
+use mutirao_store::{Database, StoreError, refused};
 use mutirao_surface::Capability;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -247,32 +247,4 @@ fn check_name(field: &str, name: &str) -> Result<(), Problem> {
 /// Of what somebody sent, as much as belongs into an answer.
 pub(crate) fn short(text: &str) -> String {
     text.chars().take(64).collect()
-}
-
-/// The store's refusal, as the caller should hear it.
-pub(crate) fn refused(error: StoreError) -> Problem {
-    match error {
-        StoreError::DiskFull { .. } => Problem::busy("the server's disk is full, nothing was written", 10)
-            .remedy("free some space there and try again"),
-        StoreError::Busy { waiting } => Problem::busy(format!("{waiting} writes wait for the store"), 1),
-        StoreError::Locked => Problem::unavailable(
-            "somebody else has locked what this needs in the server's database; nothing was written",
-        )
-        .remedy("try again; pg_stat_activity in that database shows who has it"),
-        StoreError::Denied { why, remedy } => {
-            // The store says it, once for everybody.
-            Problem::unavailable(format!("the server's database refuses this, and nothing was written: {why}"))
-                .remedy(remedy)
-        }
-        StoreError::Unreachable { why } => {
-            // The store says it, once for everybody.
-            tracing::debug!(why, "the database cannot be reached");
-            Problem::unavailable("the server's database cannot be reached; try again")
-        }
-        StoreError::Closed => Problem::unavailable("the server is going down"),
-        error => {
-            tracing::error!(error = &error as &dyn std::error::Error, "the store failed");
-            Problem::internal()
-        }
-    }
 }

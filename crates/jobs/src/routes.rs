@@ -17,13 +17,14 @@ use mutirao_core::auth::Principal;
 use mutirao_core::id::{JobKey, QueueName};
 use mutirao_core::job::{JobSpec, JobState, JobView, Page};
 use mutirao_core::{Problem, ShardId};
+use mutirao_store::refused;
 use mutirao_surface::{
     Args, Body, IdempotencyKey, OpenApiRouter, PageArgs, Part, Rejection, TraceId, Wish, only, paging,
 };
 use serde::Deserialize;
 
 use crate::queues;
-use crate::service::{Jobs, Submitted, refused};
+use crate::service::{Jobs, Submitted};
 use crate::store::JobFilter;
 use crate::traces::Submitting;
 

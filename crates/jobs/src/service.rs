@@ -278,35 +278,6 @@ pub(crate) async fn unstoppable<T: Send + 'static>(
     tokio::spawn(work).await.unwrap_or_else(|_| Err(Problem::internal()))
 }
 
-/// The store's refusal, as the caller should hear it.
-pub(crate) fn refused(error: StoreError) -> Problem {
-    match error {
-        StoreError::DiskFull { .. } => Problem::busy("the server's disk is full, nothing was written", 10)
-            .remedy("free some space there and try again"),
-        StoreError::Busy { waiting } => Problem::busy(format!("{waiting} writes wait for the store"), 1),
-        StoreError::Closed => stopping(),
-        StoreError::Locked => Problem::unavailable(
-            "somebody else has locked what this needs in the server's database; nothing was written",
-        )
-        .remedy("try again; pg_stat_activity in that database shows who has it"),
-        StoreError::Denied { why, remedy } => {
-            // The store says it, once for everybody.
-            Problem::unavailable(format!("the server's database refuses this, and nothing was written: {why}"))
-                .remedy(remedy)
-        }
-        StoreError::Unreachable { why } => {
-            // The store says it, once for everybody.
-            tracing::debug!(why, "the database cannot be reached");
-            Problem::unavailable("the server's database cannot be reached; whether this was written is not known")
-                .remedy("try again, with the same Idempotency-Key if there was one")
-        }
-        other => {
-            tracing::error!(error = %other, "the store failed");
-            Problem::internal()
-        }
-    }
-}
-
 fn stopping() -> Problem {
     Problem::unavailable("the server is stopping")
 }

@@ -1,7 +1,6 @@
 //! What people are told when something is not as they asked.
 
 use mutirao_core::Problem;
-use mutirao_store::StoreError;
 
 use crate::fold::Fate;
 use crate::intake::Answer;
@@ -42,7 +41,7 @@ pub(crate) fn told(answer: Answer) -> Result<WriteView, Problem> {
             Err(Problem::unavailable("the server's database cannot be reached; whether this was written is not known")
                 .remedy(format!("ask again after it with `mutirao kv write {id}`")))
         }
-        Answer::Refused(error) => Err(problem(&error)),
+        Answer::Refused(error) => Err(error.problem()),
     }
 }
 
@@ -82,34 +81,4 @@ pub(crate) fn unknown(id: WriteId) -> Problem {
 pub(crate) fn compacted() -> Problem {
     Problem::new(410, "compacted", "what happened since that cursor is not known any more")
         .remedy("begin anew without a cursor; kv.keep says for how long the past is kept")
-}
-
-pub(crate) fn refused(error: StoreError) -> Problem {
-    problem(&error)
-}
-
-pub(crate) fn problem(error: &StoreError) -> Problem {
-    match error {
-        StoreError::DiskFull { .. } => Problem::busy("the server's disk is full, nothing was written", 10)
-            .remedy("free some space there and try again"),
-        StoreError::Busy { waiting } => Problem::busy(format!("{waiting} writes wait for the store"), 1),
-        StoreError::Closed => Problem::unavailable("the server is stopping"),
-        StoreError::Locked => Problem::unavailable(
-            "somebody else has locked what this needs in the server's database; nothing was written",
-        )
-        .remedy("try again; pg_stat_activity in that database shows who has it"),
-        StoreError::Denied { why, remedy } => {
-            // The store says it, once for everybody.
-            Problem::unavailable(format!("the server's database refuses this, and nothing was written: {why}"))
-                .remedy(*remedy)
-        }
-        StoreError::Unreachable { why } => {
-            tracing::warn!(why, "the database cannot be reached");
-            Problem::unavailable("the server's database cannot be reached")
-        }
-        other => {
-            tracing::error!(error = %other, "the store failed");
-            Problem::internal()
-        }
-    }
 }

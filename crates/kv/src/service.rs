@@ -9,7 +9,7 @@ use mutirao_core::auth::Principal;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, Dice, Problem, ShardId, Timestamp};
 use mutirao_shards::{MemberId, Shards, ShardsError, ShardsParts, Shared as Leases, Terms};
-use mutirao_store::{Database, StoreError};
+use mutirao_store::{Database, StoreError, refused};
 use mutirao_surface::{Capability, Ready};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ use crate::intake::{Answer, Intake, NotTaken, Receipt, Until};
 use crate::meters::{self, METERS};
 use crate::outbox::{Outbox, OutboxParts};
 use crate::point::Point;
-use crate::problems::{compacted, full, missing, not_yet, problem, refused, told, unconfirmed, unknown};
+use crate::problems::{compacted, full, missing, not_yet, told, unconfirmed, unknown};
 use crate::store::{self, Known, Page, Past, Range, Shared as Store};
 use crate::write::{Change, Condition, Key, Place, Producer, Value, Write, WriteId};
 use crate::{GROUP, SHARDS, legacy, routes};
@@ -326,7 +326,7 @@ impl Kv {
         if let Some(revision) = at_least.revision {
             self.reached(place.shard(), revision, wait).await?;
         }
-        let found = self.find(&place).await.map_err(|error| problem(&error))?;
+        let found = self.find(&place).await.map_err(|error| error.problem())?;
         let now = self.0.clock.now();
         match found.as_ref().and_then(|entry| entry.seen_at(now)) {
             Some(value) => Ok((value.clone(), found.clone().unwrap_or_else(|| unreachable!("it was just seen")))),

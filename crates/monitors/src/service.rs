@@ -22,7 +22,7 @@ use mutirao_core::shard::MemberId;
 use mutirao_core::{Clock, Dice, Problem};
 use mutirao_probes::{Check, Probes};
 use mutirao_shards::{Shards, ShardsError, ShardsParts, Terms};
-use mutirao_store::{Database, StoreError};
+use mutirao_store::{Database, refused};
 use mutirao_surface::{Capability, Ready};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -299,30 +299,4 @@ fn missing(name: &str) -> Problem {
     let name: String = name.chars().take(100).collect();
     Problem::not_found(format!("there is no monitor \"{name}\""))
         .remedy("`mutirao monitor list` shows those that are there")
-}
-
-fn refused(error: StoreError) -> Problem {
-    match error {
-        StoreError::DiskFull { .. } => Problem::busy("the server's disk is full, nothing was written", 10)
-            .remedy("free some space there and try again"),
-        StoreError::Busy { waiting } => Problem::busy(format!("{waiting} writes wait for the store"), 1),
-        StoreError::Closed => Problem::unavailable("the server is stopping"),
-        StoreError::Locked => Problem::unavailable(
-            "somebody else has locked what this needs in the server's database; nothing was written",
-        )
-        .remedy("try again; pg_stat_activity in that database shows who has it"),
-        StoreError::Denied { why, remedy } => {
-            // The store says it, once for everybody.
-            Problem::unavailable(format!("the server's database refuses this, and nothing was written: {why}"))
-                .remedy(remedy)
-        }
-        StoreError::Unreachable { why } => {
-            tracing::warn!(why, "the database cannot be reached");
-            Problem::unavailable("the server's database cannot be reached; whether this was written is not known")
-        }
-        other => {
-            tracing::error!(error = %other, "the store failed");
-            Problem::internal()
-        }
-    }
 }

@@ -12,6 +12,7 @@
 //! - [`backup`]: an installation as one file, and back.
 //! - [`installation`]: which installation a database belongs to.
 //! - [`lock`]: one process to a data folder.
+//! - [`refused`]: what whoever asked hears of a store that refuses.
 //! - [`suite`]: what every implementation of a storage trait must do, for tests (feature `suite`).
 
 pub mod backup;
@@ -22,6 +23,7 @@ pub mod installation;
 pub mod lock;
 pub mod migrate;
 pub mod postgres;
+mod refusal;
 mod room;
 pub mod sqlite;
 #[cfg(feature = "suite")]
@@ -32,6 +34,7 @@ pub use database::Database;
 pub use lock::FolderLock;
 pub use migrate::Migration;
 pub use postgres::{PgBlobs, Postgres};
+pub use refusal::refused;
 pub use sqlite::{Sqlite, Stats};
 
 /// Why the store could not do it.

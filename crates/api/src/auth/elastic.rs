@@ -4,11 +4,11 @@
 
 use mutirao_core::auth::{DEFAULT_NAMESPACE, Duty, ElasticEnrolled, ElasticInvitation, Enrol, Enrolment, NewKey};
 use mutirao_core::{Problem, WorkerId};
+use mutirao_store::refused;
 
 use super::keys::{Added, ElasticKey, KEYS_GOOD_MAX};
 use super::registry::By;
 use super::{Auth, ENROLMENT_GOOD_FOR, LAST_USED_STEP, check_name, secret, signature};
-use crate::error::store_problem;
 
 impl Auth {
     /// Makes a one-time token that lets one resource manager in. Also for `mutirao up`, which runs one itself.
@@ -17,23 +17,23 @@ impl Auth {
         let (token, digest) = secret::mint_elastic_enrolment();
         let expires_at = now.plus(ENROLMENT_GOOD_FOR);
         let by = By { who: by.into(), at: now };
-        self.registry.add_elastic_enrolment(digest, expires_at, by).await.map_err(store_problem)?;
+        self.registry.add_elastic_enrolment(digest, expires_at, by).await.map_err(refused)?;
         Ok(ElasticInvitation { token, expires_at })
     }
 
     /// Spends a one-time token. The same key that sends it again has the same answer; any other is refused.
     pub async fn enrol_elastic(&self, enrol: &Enrol) -> Result<ElasticEnrolled, Problem> {
         check_name(&enrol.name)?;
-        let refused = || {
+        let worthless = || {
             Problem::unauthenticated("the one-time token is unknown, spent or too old")
                 .remedy("have an admin make a new one: mutirao elastic invite")
         };
         let public_key = read_key(&enrol.public_key)?;
-        let digest = secret::read_elastic_enrolment(&enrol.token).ok_or_else(refused)?;
+        let digest = secret::read_elastic_enrolment(&enrol.token).ok_or_else(worthless)?;
         let id = secret::mint_elastic_key_id();
         let key = self.new_key(id.clone(), id, public_key, enrol.name.clone());
-        let enrolled = self.registry.enrol_elastic(digest, key).await.map_err(store_problem)?;
-        enrolled.map(|key| ElasticEnrolled { key }).ok_or_else(refused)
+        let enrolled = self.registry.enrol_elastic(digest, key).await.map_err(refused)?;
+        enrolled.map(|key| ElasticEnrolled { key }).ok_or_else(worthless)
     }
 
     /// A further key of the resource manager whose key this is. Asked again for the same, it has the same id.
@@ -42,7 +42,7 @@ impl Auth {
         let id = secret::mint_elastic_key_id();
         let key = self.new_key(id.clone(), first.manager.clone(), public_key, first.name.clone());
         let by = By { who: first.id.clone(), at: key.created_at };
-        match self.registry.add_elastic_key(key, by).await.map_err(store_problem)? {
+        match self.registry.add_elastic_key(key, by).await.map_err(refused)? {
             Added::Added => Ok(ElasticEnrolled { key: id }),
             Added::Already(id) => Ok(ElasticEnrolled { key: id }),
             Added::TooMany => {
@@ -59,18 +59,18 @@ impl Auth {
 
     /// A page of keys, and the number that the next page starts after.
     pub async fn elastic_keys(&self, after: i64, rows: u32) -> Result<Vec<(i64, ElasticKey)>, Problem> {
-        self.registry.elastic_keys(after, rows).await.map_err(store_problem)
+        self.registry.elastic_keys(after, rows).await.map_err(refused)
     }
 
     /// The key, by what is written, revoked ones among them.
     pub async fn elastic_key(&self, id: &str) -> Result<Option<ElasticKey>, Problem> {
-        self.registry.elastic_key(id).await.map_err(store_problem)
+        self.registry.elastic_key(id).await.map_err(refused)
     }
 
     /// Takes effect at once in this process, and within [`cache::BELIEVED_FOR`](super::cache::BELIEVED_FOR) in others.
     pub async fn revoke_elastic_key(&self, id: &str, by: &str) -> Result<(), Problem> {
         let by = By { who: by.into(), at: self.clock.now() };
-        let found = self.registry.revoke_elastic_key(id, by).await.map_err(store_problem)?;
+        let found = self.registry.revoke_elastic_key(id, by).await.map_err(refused)?;
         self.elastic.forget(id);
         let id: String = id.chars().take(64).collect();
         if found { Ok(()) } else { Err(Problem::not_found(format!("there is no key \"{id}\" of a resource manager"))) }
@@ -81,7 +81,7 @@ impl Auth {
         let key = match self.elastic.get(id) {
             Ok(key) => Some(key),
             Err(began) => {
-                let found = self.registry.elastic_key(id).await.map_err(store_problem)?;
+                let found = self.registry.elastic_key(id).await.map_err(refused)?;
                 if let Some(key) = &found {
                     self.elastic.keep(began, key.id.clone(), key.clone());
                 }
@@ -118,10 +118,7 @@ impl Auth {
         let expires_at = now.plus(ENROLMENT_GOOD_FOR);
         let by = By { who: by.into(), at: now };
         let (queue, worker) = (duty.queue().to_owned(), Some(worker.clone()));
-        self.registry
-            .add_enrolment(digest, duty, worker, DEFAULT_NAMESPACE, expires_at, by)
-            .await
-            .map_err(store_problem)?;
+        self.registry.add_enrolment(digest, duty, worker, DEFAULT_NAMESPACE, expires_at, by).await.map_err(refused)?;
         Ok(Enrolment { token, queue, expires_at, url: None })
     }
 }

@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mutirao_core::{Clock, Problem, Timestamp, WorkerId};
-use mutirao_store::StoreError;
+use mutirao_store::{StoreError, refused};
 
 use super::Auth;
 use super::nonces::{self, KEPT_FOR};
 use super::signature::Claim;
-use crate::error::store_problem;
 
 pub const TIDY_EVERY: Duration = Duration::from_secs(3_600);
 /// Rows of each table removed in one transaction; there are as many of these as it takes.
@@ -52,7 +51,7 @@ impl Auth {
     pub async fn must_be_new(&self, claim: &Claim) -> Result<(), Problem> {
         let now = self.clock.now();
         let mark = nonces::mark(&claim.key, &claim.nonce).to_be_bytes();
-        match self.registry.first_use(mark, now, before(now, KEPT_FOR)).await.map_err(store_problem)? {
+        match self.registry.first_use(mark, now, before(now, KEPT_FOR)).await.map_err(refused)? {
             true => Ok(()),
             false => Err(nonces::used_before()),
         }
@@ -60,7 +59,7 @@ impl Auth {
 
     /// Workers that were revoked at this moment or later, in that order.
     pub async fn revoked_from(&self, from: Timestamp, rows: u32) -> Result<Vec<(Timestamp, WorkerId)>, Problem> {
-        self.registry.revoked_from(from, rows).await.map_err(store_problem)
+        self.registry.revoked_from(from, rows).await.map_err(refused)
     }
 
     /// See [`keep_tidy`].

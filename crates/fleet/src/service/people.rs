@@ -14,8 +14,9 @@ use mutirao_elastic::view::{
     DrainView, ElasticStatus, HistoryLine, Holder, NodeView, NodeWorker, QueueStatus, WorkerDetail, WorkerRecord,
 };
 use mutirao_queues::{QueueSpec, Reason};
+use mutirao_store::refused;
 
-use super::{Fleets, Offered, refused, short, unfenced};
+use super::{Fleets, Offered, short, unfenced};
 use crate::balance;
 use crate::standing::{Acting, Standing};
 use crate::store::{Draining, Kept, MemberRow, NodeRow, SHARD};

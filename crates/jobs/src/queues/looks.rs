@@ -7,9 +7,10 @@ use mutirao_core::id::{QueueName, TaskKey};
 use mutirao_core::job::{JobView, TaskView};
 use mutirao_core::{Problem, ShardId};
 use mutirao_queues::{Explanation, QueueFacts, QueueLoad, QueueView, Reason, TaskFacts, explain};
+use mutirao_store::refused;
 
 use crate::question::{Answer, Question};
-use crate::service::{Jobs, LOOK_PATIENCE, refused};
+use crate::service::{Jobs, LOOK_PATIENCE};
 use crate::store::queues::QueueRow;
 
 impl Jobs {

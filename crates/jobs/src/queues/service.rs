@@ -6,10 +6,11 @@ use mutirao_core::envelope::shard_of;
 use mutirao_core::id::QueueName;
 use mutirao_core::{Problem, limits};
 use mutirao_queues::QueueSpec;
+use mutirao_store::refused;
 
 use crate::meters::ENDED;
 use crate::question::Question;
-use crate::service::{Jobs, refused, unstoppable};
+use crate::service::{Jobs, unstoppable};
 use crate::store::queues::{By, Deleted, Expected, Put, QueueRow, Removed, Unfinished};
 
 /// What whoever changes a queue believes to be there.

@@ -12,11 +12,12 @@ use mutirao_core::Problem;
 use mutirao_core::blobs::{LogStream, log_key};
 use mutirao_core::id::{Attempt, JobKey, TaskKey};
 use mutirao_core::job::TaskView;
+use mutirao_store::refused;
 use mutirao_surface::{Args, Part, Rejection, only};
 use serde::Deserialize;
 
 use super::{tasks, visible};
-use crate::service::{Jobs, refused};
+use crate::service::Jobs;
 
 const CHUNK_BYTES: usize = 256 << 10;
 /// Between two looks at a log that is being followed.

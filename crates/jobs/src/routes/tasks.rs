@@ -8,12 +8,13 @@ use mutirao_core::Problem;
 use mutirao_core::id::{JobKey, TaskKey};
 use mutirao_core::job::{JobState, JobView, Page, TaskState, TaskView};
 use mutirao_queues::Explanation;
+use mutirao_store::refused;
 use mutirao_surface::{Args, PageArgs, Part, Rejection, only, paging};
 use serde::Deserialize;
 
 use super::visible;
 use crate::question::Stand;
-use crate::service::{Jobs, refused};
+use crate::service::Jobs;
 
 /// Tasks looked through for one page; past it the page may be short and has a cursor.
 const SCAN_TASKS_MAX: u64 = 50_000;

@@ -14,13 +14,14 @@ use mutirao_core::Problem;
 use mutirao_core::blobs::{LogStream, log_key};
 use mutirao_core::id::{JobKey, TaskKey};
 use mutirao_core::job::{JobView, LogPiece, TaskView};
+use mutirao_store::refused;
 use mutirao_surface::{Args, Part, Rejection, only, paging};
 use serde::Deserialize;
 
 use super::lines::{Lines, Places};
 use super::logs::LOOK_AGAIN;
 use super::{last_event_id, tasks, visible};
-use crate::service::{Jobs, refused};
+use crate::service::Jobs;
 use crate::store::KeptOutput;
 
 /// Tasks that are read side by side.

@@ -4,9 +4,10 @@ use mutirao_core::envelope::shard_of;
 use mutirao_core::id::{JobKey, QueueName, TaskKey};
 use mutirao_core::job::{DeadTask, JobView, Retried};
 use mutirao_core::{Problem, Timestamp};
+use mutirao_store::refused;
 
 use super::room::Coming;
-use super::{Jobs, refused, unstoppable};
+use super::{Jobs, unstoppable};
 use crate::question::Question;
 use crate::store::dead::{DeadFilter, Revived, Tried, Which};
 

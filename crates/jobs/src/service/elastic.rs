@@ -11,10 +11,11 @@ use mutirao_core::{Problem, ShardId};
 use mutirao_elastic::Elastic;
 use mutirao_elastic::packing::Need;
 use mutirao_queues::{QueueSight, QueueSpec, Reason};
+use mutirao_store::refused;
 use tokio::sync::oneshot;
 
+use super::Jobs;
 use super::looks::LOOK_PATIENCE;
-use super::{Jobs, refused};
 use crate::doors::Ask;
 use crate::question::{Answer, Question};
 

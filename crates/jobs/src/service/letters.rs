@@ -9,8 +9,9 @@ use mutirao_core::Problem;
 use mutirao_core::envelope::{results_of, tasks_of};
 use mutirao_core::id::QueueName;
 use mutirao_core::job::{Letter, LetterCount, LettersRemoved};
+use mutirao_store::refused;
 
-use super::{Jobs, refused};
+use super::Jobs;
 
 /// As much of a letter as is shown.
 const LETTER_BYTES_MAX: usize = 400;

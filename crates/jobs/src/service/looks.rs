@@ -10,8 +10,9 @@ use mutirao_core::id::{JobKey, TaskKey, WorkerId};
 use mutirao_core::job::{JobState, JobView, WorkerView};
 use mutirao_core::shard::JOBS_SHARDS;
 use mutirao_core::{Problem, ShardId};
+use mutirao_store::refused;
 
-use super::{Jobs, refused, unstoppable};
+use super::{Jobs, unstoppable};
 use crate::asking::Silent;
 use crate::desk::UnderWay;
 use crate::meters::ENDED;

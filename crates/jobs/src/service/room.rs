@@ -7,9 +7,10 @@ use mutirao_core::Problem;
 use mutirao_core::envelope::shard_of;
 use mutirao_core::id::{JobKey, QueueName};
 use mutirao_queues::QueueSpec;
+use mutirao_store::refused;
 
+use super::Jobs;
 use super::looks::LOOK_PATIENCE;
-use super::{Jobs, refused};
 use crate::asking::Silent;
 use crate::question::{Answer, Fit, Question};
 use crate::store::OpenTasks;

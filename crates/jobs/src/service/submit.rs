@@ -10,10 +10,11 @@ use mutirao_core::quantity::{Bytes, Cpus, Span};
 use mutirao_core::task::{Needs, Retry, TaskSpec};
 use mutirao_core::{Problem, Timestamp};
 use mutirao_queues::{Defaults, Workers};
+use mutirao_store::refused;
 use sha2::{Digest, Sha256};
 
 use super::room::{Coming, Place, Source};
-use super::{Jobs, refused, stopping, unstoppable};
+use super::{Jobs, stopping, unstoppable};
 use crate::desk::ledger::Ledger;
 use crate::desk::order::Rank;
 use crate::doors::Ask;

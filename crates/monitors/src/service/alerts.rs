@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use mutirao_core::auth::Principal;
 use mutirao_core::quantity::Span;
 use mutirao_core::{Problem, Timestamp};
+use mutirao_store::refused;
 use serde::{Deserialize, Serialize};
 
-use super::{Monitors, Programs, refused};
+use super::{Monitors, Programs};
 use crate::alerts::channel::{ChannelSpec, Way};
 use crate::alerts::message::{About, Answer, Message};
 use crate::alerts::rule::Rule;

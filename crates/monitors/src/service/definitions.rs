@@ -6,8 +6,9 @@ use mutirao_core::dice::os_random;
 use mutirao_core::envelope::{Version, seal};
 use mutirao_core::shard::shard_of;
 use mutirao_core::{Problem, ShardId};
+use mutirao_store::refused;
 
-use super::{ANSWER_MAX, MonitorView, Monitors, missing, refused};
+use super::{ANSWER_MAX, MonitorView, Monitors, missing};
 use crate::SHARDS;
 use crate::envelope::{CHANGES, Changed};
 use crate::spec::MonitorSpec;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use mutirao_core::auth::Principal;
 use mutirao_core::{Problem, Timestamp};
+use mutirao_store::refused;
 use serde::{Deserialize, Serialize};
 
-use super::{INCIDENTS_SHOWN, IncidentView, Monitors, OutcomeView, PAGE_MAX, refused};
+use super::{INCIDENTS_SHOWN, IncidentView, Monitors, OutcomeView, PAGE_MAX};
 use crate::grid::{Grid, MonitorKey};
 use crate::rollup::{Roll, Step};
 use crate::spec::Subject;

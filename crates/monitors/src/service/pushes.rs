@@ -2,9 +2,10 @@
 
 use mutirao_core::auth::Principal;
 use mutirao_core::{Problem, Timestamp};
+use mutirao_store::refused;
 use serde::Deserialize;
 
-use super::{MonitorView, Monitors, refused};
+use super::{MonitorView, Monitors};
 use crate::health::Verdict;
 use crate::push::door::Passing;
 use crate::push::{Call, MESSAGE_CHARS_MAX, Token};
