@@ -1,0 +1,28 @@
+//! Nodes that run actions on edge, fog and cloud: who is there, what each offers, whether it can be relied on, over which
+//! protocol it is spoken to, and which of them gets the next task. Nothing here does I/O or reads a clock: what happens
+//! and when goes in, what is to be done comes out.
+//!
+//! | module | what it decides |
+//! |---|---|
+//! | [`names`] | what a namespace, a node and an action may be called |
+//! | [`wire`] | the words on the wire, and where they travel |
+//! | [`pulse`] | when a manager says that it is there, and when it asks everybody to register |
+//! | [`enrolment`] | what a node does to become registered, and to stay so |
+//! | [`registry`] | who is registered, with what; who is refused |
+//! | [`breaker`] | which nodes are spared because they fail |
+//! | [`preference`] | which protocol is tried first for a node |
+//! | [`routing`] | which node gets a task |
+//!
+//! Not here: sockets, stores, and flows. Only tests drive these so far.
+
+pub mod breaker;
+pub mod enrolment;
+pub mod names;
+pub mod preference;
+pub mod pulse;
+pub mod registry;
+pub mod routing;
+pub mod wire;
+
+pub use mutirao_elastic::packing::Layer;
+pub use names::{ActionName, Namespace, NodeId, Offer};

@@ -1,0 +1,233 @@
+//! Who is registered, with what, and who is refused. Registrations go in; what to answer, and whether something has to be
+//! written, comes out. It is filled again from the store after a restart, and nodes say everything again when asked.
+//!
+//! - A registration like the last one of its node within [`Rules::dedupe`], and not forced, changes nothing; it is
+//!   answered all the same, since the answer to the first may have been lost.
+//! - Whoever first registered an id has it: by its key or its user's name. Another who claims it is refused and counted.
+//!   A node that could show nothing is marked, let in only where that is allowed, and yields its id to one that can.
+//! - A node that is silent for longer than healthy ones are is away: it gets nothing, and is kept for [`Rules::forget`], so
+//!   that one that comes back after days is the same node.
+//! - Each node may register so often and no more; all ids that nobody knows share one allowance. A flood of invented ids
+//!   keeps out other new ones, never those that are there.
+//!
+//! Not here: which node gets a task ([`routing`](crate::routing)), and whether a key or password is right.
+
+mod bucket;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bucket::Bucket;
+use mutirao_core::Mono;
+pub use record::{Changes, Gone, Heard, Now, Presence, Proof, Record, Refused, Rules, Strangers};
+use record::{ack, fingerprint, offers, slots, standing};
+
+use crate::names::{ActionName, NodeId, Offer};
+use crate::preference::Protocol;
+use crate::wire::Register;
+
+#[derive(Debug)]
+struct Node {
+    record: Record,
+    fingerprint: Option<[u8; 32]>,
+    fingerprint_at: Mono,
+    heard_at: Mono,
+    presence: Presence,
+    bucket: Bucket,
+}
+
+#[derive(Debug)]
+pub struct Registry {
+    rules: Rules,
+    nodes: BTreeMap<NodeId, Node>,
+    newcomers: Bucket,
+    refusals: BTreeMap<Refused, u64>,
+}
+
+impl Registry {
+    pub fn new(rules: Rules, now: Mono) -> Self {
+        let newcomers =
+            Bucket::full(rules.newcomers_burst, Duration::from_secs(10) / rules.newcomers_burst.max(1), now);
+        Self { rules, nodes: BTreeMap::new(), newcomers, refusals: BTreeMap::new() }
+    }
+
+    /// With what the store has. All are given the time to be heard, for we were not there to hear them.
+    pub fn restore(&mut self, records: Vec<Record>, now: Mono) {
+        for record in records.into_iter().take(self.rules.nodes_max) {
+            let bucket = Bucket::full(self.rules.burst, Duration::from_secs(1), now);
+            let node = Node {
+                record,
+                fingerprint: None,
+                fingerprint_at: now,
+                heard_at: now,
+                presence: Presence::Registered,
+                bucket,
+            };
+            self.nodes.insert(node.record.node.clone(), node);
+        }
+    }
+
+    pub fn register(&mut self, said: Register, proof: Proof, over: Protocol, now: Now) -> Heard {
+        match self.admit(said, proof, over, now) {
+            Ok(heard) => heard,
+            Err(refused) => {
+                self.refuse(refused);
+                Heard::Refused(refused)
+            }
+        }
+    }
+
+    fn admit(&mut self, said: Register, proof: Proof, over: Protocol, now: Now) -> Result<Heard, Refused> {
+        if proof == Proof::Nothing && self.rules.strangers == Strangers::Refused {
+            return Err(Refused::Stranger);
+        }
+        let fingerprint = fingerprint(&said);
+        let Some(node) = self.nodes.get_mut(&said.node) else {
+            return self.welcome(said, fingerprint, proof, over, now);
+        };
+        // A thief must not use up what its victim may say, so this comes first.
+        let may_speak = node.record.proof == proof || node.record.proof == Proof::Nothing;
+        if !may_speak {
+            return Err(Refused::Stolen);
+        }
+        if !node.bucket.take(now.mono) {
+            return Err(Refused::Flood);
+        }
+        node.heard_at = now.mono;
+        node.record.last_at = now.wall;
+        let ack = ack(&self.rules.namespace, &said, &fingerprint);
+        let fresh = now.mono.since(node.fingerprint_at) < self.rules.dedupe;
+        let here = node.presence == Presence::Registered && node.record.heard_over.contains(&over);
+        let same = node.fingerprint == Some(fingerprint) && node.record.proof == proof;
+        if !said.force_register && fresh && here && same {
+            return Ok(Heard::Repeated(ack));
+        }
+        let offers = offers(&self.rules.namespace, &said);
+        let changes = Changes {
+            endpoint: node.record.endpoint != said.endpoint,
+            standing: standing(&node.record) != (said.layer, said.kind.as_str(), &said.labels, slots(&said)),
+            actions: node.record.offers != offers,
+            proof: node.record.proof != proof,
+            came_back: node.presence == Presence::Away,
+            over: !node.record.heard_over.contains(&over),
+        };
+        (node.fingerprint, node.fingerprint_at) = (Some(fingerprint), now.mono);
+        node.presence = Presence::Registered;
+        let record = &mut node.record;
+        record.heard_over.insert(over);
+        record.slots = slots(&said);
+        (record.endpoint, record.layer, record.kind, record.labels) =
+            (said.endpoint, said.layer, said.kind, said.labels);
+        (record.offers, record.proof) = (offers, proof);
+        Ok(if changes.any() { Heard::Changed(ack, changes) } else { Heard::Same(ack) })
+    }
+
+    fn welcome(
+        &mut self,
+        said: Register,
+        fingerprint: [u8; 32],
+        proof: Proof,
+        over: Protocol,
+        now: Now,
+    ) -> Result<Heard, Refused> {
+        if self.nodes.len() >= self.rules.nodes_max {
+            return Err(Refused::Full);
+        }
+        if !self.newcomers.take(now.mono) {
+            return Err(Refused::Flood);
+        }
+        let ack = ack(&self.rules.namespace, &said, &fingerprint);
+        let mut bucket = Bucket::full(self.rules.burst, Duration::from_secs(1), now.mono);
+        bucket.take(now.mono);
+        let record = Record {
+            offers: offers(&self.rules.namespace, &said),
+            slots: slots(&said),
+            labels: said.labels,
+            node: said.node,
+            layer: said.layer,
+            kind: said.kind,
+            endpoint: said.endpoint,
+            proof,
+            first_at: now.wall,
+            last_at: now.wall,
+            heard_over: [over].into(),
+        };
+        let node = Node {
+            fingerprint: Some(fingerprint),
+            fingerprint_at: now.mono,
+            heard_at: now.mono,
+            presence: Presence::Registered,
+            bucket,
+            record,
+        };
+        self.nodes.insert(node.record.node.clone(), node);
+        Ok(Heard::New(ack))
+    }
+
+    /// Counts what was refused here, or before it could come here.
+    pub fn refuse(&mut self, refused: Refused) {
+        *self.refusals.entry(refused).or_default() += 1;
+    }
+
+    pub fn refusals(&self, refused: Refused) -> u64 {
+        self.refusals.get(&refused).copied().unwrap_or_default()
+    }
+
+    /// It gave another sign of life: a result. One that is away is only back once it says what it has.
+    pub fn saw(&mut self, node: &NodeId, now: Now) {
+        if let Some(node) = self.nodes.get_mut(node) {
+            (node.heard_at, node.record.last_at) = (now.mono, now.wall);
+        }
+    }
+
+    /// We could not hear for a while. That counts against nobody.
+    pub fn hear_again(&mut self, now: Mono) {
+        self.nodes.values_mut().for_each(|node| node.heard_at = now);
+    }
+
+    /// Those that have been silent for too long.
+    pub fn sweep(&mut self, now: Mono) -> Vec<Gone> {
+        let mut gone = Vec::new();
+        for (id, node) in &mut self.nodes {
+            let silent = now.since(node.heard_at);
+            if silent > self.rules.forget {
+                gone.push(Gone::Forgotten(id.clone()));
+            } else if silent > self.rules.silence && node.presence == Presence::Registered {
+                node.presence = Presence::Away;
+                gone.push(Gone::Away(id.clone()));
+            }
+        }
+        for one in &gone {
+            if let Gone::Forgotten(id) = one {
+                self.nodes.remove(id);
+            }
+        }
+        gone
+    }
+
+    pub fn node(&self, id: &NodeId) -> Option<(&Record, Presence)> {
+        self.nodes.get(id).map(|node| (&node.record, node.presence))
+    }
+
+    /// Who is there and has an action.
+    pub fn offering<'a>(&'a self, action: &'a ActionName) -> impl Iterator<Item = (&'a Record, &'a Offer)> {
+        let there = self.nodes.values().filter(|node| node.presence == Presence::Registered);
+        there.filter_map(|node| Some((&node.record, node.record.offer(action)?)))
+    }
+
+    /// Every action that somebody has, also somebody who is away: flows may name these.
+    pub fn catalogue(&self) -> BTreeSet<ActionName> {
+        self.nodes.values().flat_map(|node| node.record.offers.iter().map(|offer| offer.action.clone())).collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+}

@@ -1,0 +1,212 @@
+//! The rules of a registry, what it keeps of a node, and what it says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use mutirao_core::{Mono, Timestamp};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::names::{ActionName, Namespace, NodeId, Offer};
+use crate::preference::Protocol;
+use crate::wire::{Ack, Register, Rubbish, places};
+use crate::{Layer, pulse};
+
+/// Tasks that a node may ask to be given at once.
+const SLOTS_MAX: u32 = 10_000;
+
+#[derive(Clone, Debug)]
+pub struct Rules {
+    pub namespace: Namespace,
+    /// A registration like the one before is passed over for this long.
+    pub dedupe: Duration,
+    /// Silent for longer than this is away.
+    pub silence: Duration,
+    /// Away for longer than this is forgotten.
+    pub forget: Duration,
+    pub strangers: Strangers,
+    pub nodes_max: usize,
+    /// Registrations of one node: so many at once, then one each second.
+    pub burst: u32,
+    /// New nodes: so many at once, then as many again every ten seconds.
+    pub newcomers_burst: u32,
+}
+
+/// Devices that can show nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strangers {
+    Refused,
+    LetIn,
+}
+
+impl Rules {
+    pub fn of(namespace: Namespace) -> Self {
+        Self {
+            namespace,
+            dedupe: Duration::from_secs(300),
+            // Three times asked and not answered, and the way there.
+            silence: pulse::Pace::default().asked_within() * 3 + Duration::from_secs(15),
+            forget: Duration::from_secs(30 * 86_400),
+            strangers: Strangers::Refused,
+            nodes_max: 20_000,
+            burst: 10,
+            newcomers_burst: 2_000,
+        }
+    }
+}
+
+/// What a speaker could show, as whoever received it found.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Proof {
+    /// A key that was enrolled.
+    Key(String),
+    /// A user's name, with its password.
+    User(String),
+    Nothing,
+}
+
+/// Both clocks: wall time is for people, the other for decisions.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    pub mono: Mono,
+    pub wall: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refused {
+    Unreadable,
+    WrongLayer,
+    /// Its id is another's.
+    Stolen,
+    BadSignature,
+    /// It showed nothing, and that is not allowed here.
+    Stranger,
+    /// It, or those nobody knows together, came too often.
+    Flood,
+    /// There are as many nodes as may be.
+    Full,
+}
+
+/// What could not be read never gets as far as the registry; it is counted all the same.
+impl From<&Rubbish> for Refused {
+    fn from(rubbish: &Rubbish) -> Self {
+        match rubbish {
+            Rubbish::Layer(_) => Self::WrongLayer,
+            Rubbish::Long { .. } | Rubbish::Unreadable { .. } => Self::Unreadable,
+        }
+    }
+}
+
+/// What is kept of a node, also in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    pub node: NodeId,
+    pub layer: Layer,
+    pub kind: String,
+    pub endpoint: String,
+    pub offers: BTreeSet<Offer>,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    pub slots: u32,
+    pub proof: Proof,
+    pub first_at: Timestamp,
+    pub last_at: Timestamp,
+    /// Over which protocols it was heard.
+    pub heard_over: BTreeSet<Protocol>,
+}
+
+impl Record {
+    /// The newest version of an action that it has.
+    pub fn offer(&self, action: &ActionName) -> Option<&Offer> {
+        self.offers.iter().filter(|offer| offer.action == *action).max_by_key(|offer| offer.version)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    Registered,
+    Away,
+}
+
+/// What is another now than it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    pub endpoint: bool,
+    /// Its layer, kind, labels or slots.
+    pub standing: bool,
+    pub actions: bool,
+    pub proof: bool,
+    pub came_back: bool,
+    pub over: bool,
+}
+
+impl Changes {
+    pub fn any(self) -> bool {
+        self != Self::default()
+    }
+}
+
+/// What became of a registration. All but a refusal are answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// To be written.
+    New(Ack),
+    /// To be written.
+    Changed(Ack, Changes),
+    /// As it was.
+    Same(Ack),
+    /// As it was, a little while ago; nothing was looked at.
+    Repeated(Ack),
+    Refused(Refused),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gone {
+    Away(NodeId),
+    /// Its record is to be removed.
+    Forgotten(NodeId),
+}
+
+pub fn standing(record: &Record) -> (Layer, &str, &BTreeMap<String, String>, u32) {
+    (record.layer, &record.kind, &record.labels, record.slots)
+}
+
+pub fn slots(said: &Register) -> u32 {
+    said.slots.unwrap_or(places::PREFETCH.into()).clamp(1, SLOTS_MAX)
+}
+
+/// Of all that a registration says; not of the order of its actions, nor of how urgent it is.
+pub fn fingerprint(said: &Register) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    let mut word = |text: &str| {
+        digest.update((text.len() as u64).to_be_bytes());
+        digest.update(text);
+    };
+    word(&said.endpoint);
+    word(match said.layer {
+        Layer::Edge => "edge",
+        Layer::Fog => "fog",
+        Layer::Cloud => "cloud",
+    });
+    word(&said.kind);
+    word(said.node.as_str());
+    word(&slots(said).to_string());
+    word(&said.labels.len().to_string());
+    said.labels.iter().flat_map(|(key, value)| [key, value]).for_each(|text| word(text));
+    said.actions.iter().collect::<BTreeSet<_>>().into_iter().for_each(|action| word(action));
+    digest.finalize().into()
+}
+
+pub fn offers(namespace: &Namespace, said: &Register) -> BTreeSet<Offer> {
+    let ours = |offer: &Offer| offer.action.namespace() == namespace.as_str();
+    said.actions.iter().filter_map(|text| text.parse().ok()).filter(ours).collect()
+}
+
+/// Names the actions as the node did, those that will be asked for.
+pub fn ack(namespace: &Namespace, said: &Register, fingerprint: &[u8; 32]) -> Ack {
+    let token = fingerprint.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let actions = offers(namespace, said).iter().map(Offer::to_string).collect();
+    Ack { token, node: said.node.clone(), actions }
+}
