@@ -138,11 +138,14 @@ impl Dial {
         Ok(format!("RabbitMQ {version} at {}, vhost {}", target.place.address, target.place.vhost))
     }
 
+    /// Connects; where the server knows us no more, once again as whoever we are told to be from now on.
     pub async fn dial(&self, purpose: &str) -> Result<Connection, BrokerError> {
-        let target = self.target();
-        let dialled = self.dial_to(&target, purpose).await;
+        let mut target = self.target();
+        let mut dialled = self.dial_to(&target, purpose).await;
         if let (Err(BrokerError::Refused { .. }), Some(renew)) = (&dialled, &self.renew) {
             self.renew_after(&target, &**renew).await?;
+            target = self.target();
+            dialled = self.dial_to(&target, purpose).await;
         }
         match &self.mark {
             Some(mark) => self.hold(dialled?, mark, &target.place).await,
@@ -204,7 +207,7 @@ impl Dial {
         }
     }
 
-    /// The next attempt has the new one.
+    /// From now on there is another target, unless somebody else has seen to it meanwhile.
     async fn renew_after(&self, refused: &Target, renew: &dyn Renew) -> Result<(), BrokerError> {
         let _turn = self.renewing.acquire().await.map_err(|_| BrokerError::Closed)?;
         if self.target().number == refused.number {

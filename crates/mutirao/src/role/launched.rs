@@ -4,7 +4,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mutirao_client::Client;
 use mutirao_core::{Clock, Mono};
 use mutirao_worker::Stopper;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
@@ -15,9 +14,6 @@ pub const ORPHAN_WAIT: Duration = Duration::from_secs(600);
 const LAST_WAIT: Duration = Duration::from_secs(30);
 /// How often an orphan looks whether a manager is back.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often one that reaches nobody asks whether it is let in, and how many times it believes the no.
-const REFUSED_EVERY: Duration = Duration::from_secs(3);
-const REFUSALS: u32 = 3;
 /// Bytes of the first line.
 const LINE_BYTES_MAX: u64 = 4_096;
 
@@ -61,18 +57,6 @@ impl<R: AsyncRead + Unpin + Send> Parent<R> {
         tracing::warn!("no manager came back: going now");
         stopper.now();
         clock.sleep(LAST_WAIT).await;
-    }
-}
-
-/// Returns once the manager has said again and again that it does not let this worker in, which by then reaches nobody who
-/// would take a report. Whoever started it starts another, if one is wanted.
-pub async fn dismissed(client: &Client, is_up: impl Fn() -> bool + Send, clock: &dyn Clock) {
-    let mut refusals = 0;
-    while refusals < REFUSALS {
-        clock.sleep(REFUSED_EVERY).await;
-        let refused =
-            !is_up() && client.way_to_broker().await.is_err_and(|error| matches!(error.status(), Some(401 | 403)));
-        refusals = if refused { refusals + 1 } else { 0 };
     }
 }
 

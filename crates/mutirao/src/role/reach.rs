@@ -87,7 +87,14 @@ impl Reach {
                 };
                 lasting(link.state(), why, clock).await
             }
-            Self::Rabbit(_, refusals) => lasting(refusals.clone(), Option::clone, clock).await,
+            Self::Rabbit(rabbit, refusals) => loop {
+                let why = lasting(refusals.clone(), Option::clone, clock).await;
+                // The server may have taken what it had refused, as one that is just starting does.
+                if rabbit.reachable().is_err() {
+                    return why;
+                }
+                clock.sleep(REFUSED_MAX).await;
+            },
         }
     }
 
@@ -127,7 +134,8 @@ async fn lasting<T: Send + Sync>(
     }
 }
 
-/// Gets new credentials when those we have are worthless: the server may have been set up anew.
+/// Gets new credentials when those we have are worthless: the server may have been set up anew. Nothing else may ask the
+/// manager for them: an answer makes the former one worthless, so whoever asked beside this would lock the worker out.
 struct AskAgain {
     client: Client,
     refusal: watch::Sender<Option<String>>,

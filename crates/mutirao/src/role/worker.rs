@@ -17,7 +17,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::watch;
 
 use super::identity::{self, Identity};
-use super::launched::{ORPHAN_WAIT, Parent, dismissed};
+use super::launched::{ORPHAN_WAIT, Parent};
 use super::reach::Reach;
 use crate::cli::{Globals, local_address};
 use crate::config::Settings;
@@ -30,7 +30,7 @@ const LINK_PATH: &str = "/v1/link";
 
 /// How long the last reports may take of one that was told to go now, when there is somebody to hear them, and when not.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(20);
-const LAST_WORDS_UNHEARD: Duration = Duration::from_secs(2);
+const LAST_WORDS_UNHEARD: Duration = Duration::from_secs(4);
 
 #[derive(Debug, Args)]
 pub struct WorkerArgs {
@@ -106,8 +106,9 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
         let Some(parent) = parent else { return std::future::pending().await };
         tokio::select! {
             () = parent.watch(stopper.clone(), &orphaned, || reach.is_up(), &*clock) => {}
-            () = dismissed(&client, || reach.is_up(), &*clock) => {
-                tracing::warn!("the manager lets this worker in no more: going");
+            // Whoever launched it launches another, if one is wanted.
+            why = reach.refused(&*clock) => {
+                tracing::warn!("the manager lets this worker in no more ({why}): going");
                 stopper.unheard();
                 clock.sleep(grace + LAST_WORDS_UNHEARD).await;
             }

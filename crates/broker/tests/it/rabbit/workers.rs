@@ -327,6 +327,9 @@ async fn a_worker_whose_credentials_became_worthless_gets_new_ones() {
     assert_eq!(&take(&mut consumer, 1).await[0].body[..], b"7");
     soon("the report", worker.publish(RESULTS, vec![report("w1").into()])).await.unwrap();
     assert!(*renew.1.lock() >= 1);
+    // And without a pause in between: one dial is all that this does.
+    let config = Config { part: Part::Worker, renew: Some(renew.clone()), ..super::config(&first, &house.prefix) };
+    Rabbit::connect(config).await.expect("what was told on the refusal lets it in");
     let old = Rabbit::connect(super::config(&first, &house.prefix)).await.map(drop);
     assert!(matches!(old, Err(BrokerError::Refused { .. })), "the first password is still good");
 }
