@@ -3,7 +3,9 @@
 //!
 //! - [`packing`]: what each task needs to know, looked up and put in a parcel.
 //! - [`lanes`]: parcels on their way, queue by queue.
+//! - [`fence`]: whether the shard is still ours, asked whenever something could leave.
 
+mod fence;
 mod lanes;
 mod packing;
 
@@ -22,6 +24,8 @@ use crate::desk::Handed;
 use crate::store::Shared as Store;
 use crate::traces::Began;
 use crate::waits::Waits;
+pub use fence::Ours;
+use fence::while_ours;
 use lanes::{Lanes, Packed};
 use packing::{PackError, Packing};
 
@@ -53,16 +57,13 @@ pub enum Back {
     Gone(QueueName),
 }
 
-/// Whether the shard is still ours. Asked when something leaves: between the foreman's word and that we may have been frozen,
-/// and what a former owner removes or hands out its successor may just have filled or handed out itself.
-pub type Ours = Arc<dyn Fn() -> bool + Send + Sync>;
-
 pub struct Dispatch {
     broker: Broker,
     clock: Arc<dyn Clock>,
     waits: Arc<Waits>,
     packing: Packing,
     lanes: Lanes,
+    ours: Ours,
     /// Grows while the store cannot be read.
     pause: Duration,
     rests_until: Mono,
@@ -72,7 +73,8 @@ impl Dispatch {
     pub fn new(store: Store, broker: Broker, clock: Arc<dyn Clock>, waits: Arc<Waits>, ours: Ours) -> Self {
         Self {
             packing: Packing::new(store),
-            lanes: Lanes::new(broker.clone(), clock.clone(), ours),
+            lanes: Lanes::new(broker.clone(), clock.clone(), ours.clone()),
+            ours,
             broker,
             clock,
             waits,
@@ -91,7 +93,10 @@ impl Dispatch {
                 Some(returns) = self.lanes.next() => returns,
                 next = outgoing.recv(), if rested && self.lanes.have_room() => match next {
                     Some(Outgoing::Parcels(handed)) => self.send(handed).await,
-                    Some(Outgoing::Control(queue, control)) => self.control(&queue, &control).await,
+                    Some(Outgoing::Control(queue, control)) => {
+                        tell(&self.broker, &self.ours, &queue, &control).await;
+                        continue;
+                    }
                     Some(Outgoing::Look(queue)) => {
                         self.lanes.look(queue);
                         continue;
@@ -109,14 +114,6 @@ impl Dispatch {
             }
         }
         while self.lanes.next().await.is_some() {}
-    }
-
-    async fn control(&mut self, queue: &QueueName, control: &Control) -> Vec<Back> {
-        // Best effort by nature: the desk repeats it when a worker speaks of a task it should not have.
-        if let Err(error) = self.broker.announce(&control_of(queue), seal(control)).await {
-            tracing::debug!(%queue, %error, "control message not announced");
-        }
-        Vec::new()
     }
 
     async fn send(&mut self, handed: Vec<Handed>) -> Vec<Back> {
@@ -164,5 +161,35 @@ impl Dispatch {
         }
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         self.rests_until = self.clock.monotonic().plus(self.pause);
+    }
+}
+
+/// Best effort by nature: the desk repeats it when a worker speaks of a task it should not have.
+async fn tell(broker: &Broker, ours: &Ours, queue: &QueueName, control: &Control) {
+    match while_ours(ours, broker.announce(&control_of(queue), seal(control))).await {
+        Some(Ok(())) => {}
+        Some(Err(error)) => tracing::debug!(%queue, %error, "control message not announced"),
+        None => tracing::debug!(%queue, "a control message of a former owner was not announced"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mutirao_broker::{Heard, Limits, Memory};
+    use mutirao_core::WorkerId;
+    use mutirao_core::envelope::open;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_former_owner_tells_workers_nothing() {
+        let (broker, queue): (Broker, _) = (Memory::new(None, Limits::default()), QueueName::default());
+        let mut ear = broker.subscribe(&control_of(&queue)).await.unwrap();
+        let rest = |worker: &str| Control { rest: vec![WorkerId(worker.into())], ..Control::default() };
+        let holds = |it: bool| -> Ours { Arc::new(move || it) };
+        tell(&broker, &holds(false), &queue, &rest("of a former owner")).await;
+        tell(&broker, &holds(true), &queue, &rest("of the owner")).await;
+        let Heard::Message(first) = ear.next().await.unwrap() else { panic!("missed") };
+        assert_eq!(open::<Control>(&first).unwrap(), rest("of the owner"));
     }
 }

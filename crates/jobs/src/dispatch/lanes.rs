@@ -17,7 +17,8 @@ use mutirao_core::Clock;
 use mutirao_core::envelope::{ParcelId, tasks_of};
 use mutirao_core::id::QueueName;
 
-use super::{Back, Ours};
+use super::Back;
+use super::fence::{Ours, while_ours};
 use crate::meters::PARCELS;
 use crate::traces::HandedOut;
 
@@ -120,9 +121,9 @@ impl Lanes {
                 parcels.push((id, handed_out));
                 bodies.push(body);
             }
-            let result = match ours() {
-                true => broker.publish(&tasks_of(&queue), bodies).await.map_err(Unsent::from),
-                false => Err(Unsent::Fenced),
+            let result = match while_ours(&ours, broker.publish(&tasks_of(&queue), bodies)).await {
+                Some(sent) => sent.map_err(Unsent::from),
+                None => Err(Unsent::Fenced),
             };
             Trip::Published { queue, parcels, result }
         }));
@@ -156,9 +157,9 @@ impl Lanes {
         self.removing += 1;
         let (broker, ours) = (self.broker.clone(), self.ours.clone());
         self.under_way.push(Box::pin(async move {
-            let deletion = match ours() {
-                true => broker.delete(&tasks_of(&queue)).await.map_err(Unsent::from),
-                false => Err(Unsent::Fenced),
+            let deletion = match while_ours(&ours, broker.delete(&tasks_of(&queue))).await {
+                Some(deleted) => deleted.map_err(Unsent::from),
+                None => Err(Unsent::Fenced),
             };
             Trip::Removed { queue, deletion }
         }));
