@@ -70,6 +70,13 @@ pub enum Ask<A> {
     },
 }
 
+impl<A> Ask<A> {
+    /// Changes nothing, and leaves nothing to be written.
+    pub fn only_looks(&self) -> bool {
+        matches!(self, Self::Question(question, _) if question.only_looks())
+    }
+}
+
 /// What happens.
 pub enum Input<A> {
     Heard(Incoming),

@@ -2,6 +2,7 @@
 //! questions, and then drives the foreman, with dispatch, reports, settler and recall as its hands, until it is relieved.
 //! Dropping a post ends all of them at once.
 
+mod aside;
 mod drive;
 
 use std::sync::Arc;

@@ -125,6 +125,29 @@ impl Stand {
 }
 
 impl Question {
+    /// Changes nothing.
+    pub fn only_looks(&self) -> bool {
+        match self {
+            Self::Fit { .. }
+            | Self::UnderWay { .. }
+            | Self::Standing { .. }
+            | Self::Workers
+            | Self::Holds { .. }
+            | Self::Loads
+            | Self::Facts { .. }
+            | Self::Place { .. }
+            | Self::Sights { .. } => true,
+            Self::Admit { .. }
+            | Self::Rest { .. }
+            | Self::Define { .. }
+            | Self::Forget { .. }
+            | Self::CancelJob { .. }
+            | Self::CancelTask { .. }
+            | Self::Revive { .. }
+            | Self::Bury { .. } => false,
+        }
+    }
+
     /// The answer to a question that changes nothing; none to one that does.
     pub fn look(&self, desk: &Desk, now: Now) -> Option<Answer> {
         Some(match self {
@@ -147,14 +170,10 @@ impl Question {
             Question::Facts { queue } => Answer::Facts(Box::new(desk.facts(queue, now))),
             Question::Place { task } => Answer::Place(desk.place(*task)),
             Question::Sights { queues } => Answer::Sights(queues.iter().map(|queue| desk.sight(queue, now)).collect()),
-            Question::Admit { .. }
-            | Question::Rest { .. }
-            | Question::Define { .. }
-            | Question::Forget { .. }
-            | Question::CancelJob { .. }
-            | Question::CancelTask { .. }
-            | Question::Revive { .. }
-            | Question::Bury { .. } => return None,
+            change => {
+                debug_assert!(!change.only_looks());
+                return None;
+            }
         })
     }
 }

@@ -12,6 +12,7 @@ use mutirao_shards::Shards;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Order;
+use super::aside::Aside;
 use crate::desk::Now;
 use crate::dispatch::{Back, Outgoing};
 use crate::doors::Ask;
@@ -73,7 +74,7 @@ pub(super) struct Drive {
 impl Drive {
     /// Until asked to leave and done, or until the shard has another owner.
     pub async fn run(mut self, mut channels: Channels) -> Ending {
-        let mut inbox = Vec::with_capacity(REPORTS_AT_ONCE);
+        let mut aside = Aside::default();
         // Until the reports' end of their channel is gone.
         let mut connected = true;
         let mut depths_shown_at = Mono::default();
@@ -87,13 +88,17 @@ impl Drive {
                     Order::Work => continue,
                     Order::Leave => Input::Leave,
                 },
-                Some(ask) = channels.asks.recv(), if self.foreman.has_room() => Input::Asked(ask),
-                received = channels.incoming.recv_many(&mut inbox, REPORTS_AT_ONCE),
-                    if connected && self.foreman.hears() =>
-                {
-                    connected = received > 0;
-                    let now = self.now();
-                    inbox.drain(..).for_each(|incoming| self.foreman.handle(Input::Heard(incoming), now));
+                Some(ask) = aside.next(&mut channels.asks, self.foreman.has_room()) => Input::Asked(ask),
+                received = channels.incoming.recv(), if connected && self.foreman.hears() => {
+                    connected = received.is_some();
+                    let (now, mut next, mut left) = (self.now(), received, REPORTS_AT_ONCE);
+                    while let Some(incoming) = next {
+                        self.foreman.handle(Input::Heard(incoming), now);
+                        left -= 1;
+                        // Each may be the one that fills the budget.
+                        let more = left > 0 && self.foreman.hears();
+                        next = more.then(|| channels.incoming.try_recv().ok()).flatten();
+                    }
                     continue;
                 }
                 Some(said) = channels.said.recv() => said.map_or(Input::Unsettled, Input::Settled),
