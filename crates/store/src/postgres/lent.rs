@@ -1,18 +1,26 @@
 //! Connections as they are lent out. One whose borrower went away in the middle of a question (a limit ran out, a request
 //! was dropped) still works on it, and whoever got it next would wait for that; so it is closed instead of going back.
 //!
-//! Only what is asked through [`Ask`](super::Ask) is counted. What is asked of the client itself is not.
+//! What is asked through [`Ask`](super::Ask) and by what stands here is counted, and told when it is refused. What is asked of
+//! the client itself is neither.
 
 use std::future::Future;
 use std::ops::Deref;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use deadpool_postgres::{Client, Transaction as PoolTransaction};
-use tokio_postgres::IsolationLevel;
+use futures_util::TryStreamExt;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{IsolationLevel, Row};
 
 use super::refusals::Refusals;
 use crate::StoreError;
 use crate::room::Place;
+
+const BEGIN: &str = "BEGIN";
+const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+const COMMIT: &str = "COMMIT";
 
 /// Questions whose answers have not come yet.
 #[derive(Default)]
@@ -63,7 +71,8 @@ impl<'a> Connection<'a> {
     /// Begins a transaction that sees what others commit meanwhile.
     pub async fn begin(&mut self) -> Result<Transaction<'_>, StoreError> {
         let Self { client, unanswered, ledger, .. } = self;
-        let tx = unanswered.until(lent_mut(client).transaction()).await?;
+        let begun = unanswered.until(lent_mut(client).transaction()).await;
+        let tx = ledger.see(BEGIN, begun.map_err(StoreError::from))?;
         Ok(Transaction { tx, unanswered, ledger: *ledger })
     }
 
@@ -72,7 +81,8 @@ impl<'a> Connection<'a> {
         let Self { client, unanswered, ledger, .. } = self;
         let builder = lent_mut(client).build_transaction();
         let start = builder.isolation_level(IsolationLevel::RepeatableRead).read_only(true).start();
-        let tx = unanswered.until(start).await?;
+        let begun = unanswered.until(start).await;
+        let tx = ledger.see(SNAPSHOT, begun.map_err(StoreError::from))?;
         Ok(Transaction { tx, unanswered, ledger: *ledger })
     }
 }
@@ -109,7 +119,32 @@ pub struct Transaction<'a> {
 
 impl Transaction<'_> {
     pub async fn commit(self) -> Result<(), StoreError> {
-        Ok(self.unanswered.until(self.tx.commit()).await?)
+        let committed = self.unanswered.until(self.tx.commit()).await;
+        self.ledger.see(COMMIT, committed.map_err(StoreError::from))
+    }
+
+    /// A statement without parameters whose rows nobody wants, as settings of this transaction are.
+    pub async fn set(&self, sql: &str) -> Result<(), StoreError> {
+        let set = self.unanswered.until(self.tx.batch_execute(sql)).await;
+        self.ledger.see(sql, set.map_err(StoreError::from))
+    }
+
+    /// Rows as they come: there may be more than memory should hold.
+    pub async fn each(
+        &self,
+        sql: &str,
+        params: &[&(dyn ToSql + Sync)],
+        mut take: impl FnMut(Row) -> Result<(), StoreError> + Send,
+    ) -> Result<(), StoreError> {
+        let read = async {
+            let statement = self.tx.prepare_cached(sql).await?;
+            let mut rows = pin!(self.tx.query_raw(&statement, params.iter().copied()).await?);
+            while let Some(row) = rows.try_next().await? {
+                take(row)?;
+            }
+            Ok(())
+        };
+        self.ledger.see(sql, self.unanswered.until(read).await)
     }
 }
 

@@ -1,9 +1,7 @@
 //! Reading jobs and tasks back.
 
 use std::collections::HashMap;
-use std::pin::pin;
 
-use futures_util::TryStreamExt;
 use mutirao_core::blobs::LogStream;
 use mutirao_core::envelope::shard_of;
 use mutirao_core::id::{Attempt, JobKey, QueueName, TaskKey};
@@ -52,18 +50,17 @@ pub async fn open_jobs(store: &Postgres, keys: &[JobKey]) -> Result<OpenJobs, St
     let mut damaged = Damaged::default();
     let keys: Vec<i64> = jobs.iter().map(|job| job.key.0 as i64).collect();
     let places: HashMap<i64, usize> = jobs.iter().enumerate().map(|(i, job)| (job.key.0 as i64, i)).collect();
-    let statement = tx
-        .prepare_cached("SELECT job, idx, state, n, failures, losses, not_before FROM tasks WHERE job = ANY ($1)")
-        .await?;
+    const TASKS: &str = "SELECT job, idx, state, n, failures, losses, not_before FROM tasks WHERE job = ANY ($1)";
     // There may be millions: they are taken as they come.
-    let mut tasks = pin!(tx.query_raw(&statement, [&keys as &(dyn ToSql + Sync)]).await?);
-    while let Some(row) = tasks.try_next().await? {
-        let Some(place) = places.get(&row.try_get(0)?) else { continue };
+    tx.each(TASKS, &[&keys], |row| {
+        let Some(place) = places.get(&row.try_get(0)?) else { return Ok(()) };
         match trace(&row) {
             Ok(trace) => jobs[*place].traces.push(trace),
             Err(error) => damaged.found(jobs[*place].key, error),
         }
-    }
+        Ok(())
+    })
+    .await?;
     damaged.set_apart(&mut jobs, &mut unreadable);
     Ok(OpenJobs { jobs, unreadable })
 }

@@ -32,8 +32,7 @@ pub async fn settle(store: &Postgres, settlement: &Settlement, fence: &Fence) ->
     let mut connection = store.connection().await?;
     let tx = connection.begin().await?;
     // They travel together, in this order.
-    let hurry = async { Ok(tx.batch_execute(HURRY).await?) };
-    let (_, current, open) = try_join3(hurry, fence.holds_in_postgres(&tx), lock_open(&tx, settlement)).await?;
+    let (_, current, open) = try_join3(tx.set(HURRY), fence.holds_in_postgres(&tx), lock_open(&tx, settlement)).await?;
     if !current {
         return Ok(Settling::Fenced);
     }
