@@ -69,6 +69,8 @@ pub(crate) const FLUSH_REPORTS: usize = 256;
 
 /// Between two looks whether everything has stopped.
 const STOPPED_LOOK: Duration = Duration::from_millis(50);
+/// How long outcomes may still take of a worker that nobody seemed to hear: whoever was away may just be coming back.
+const LAST_REPORT_MAX: Duration = Duration::from_secs(2);
 /// How often within the time after which an idle worker ends it is looked whether it is idle.
 const IDLE_LOOKS: u32 = 8;
 
@@ -196,10 +198,20 @@ impl Shop {
         }
     }
 
-    /// Ends when nobody would take a report, and nothing runs any more.
+    /// Ends when nobody would take a report, and nothing runs any more. What ended is reported nonetheless if somebody
+    /// takes it within a moment; otherwise it is run again, which is as good as saying so.
     async fn stopped_unheard(&self, asked: &mut Stop) {
         asked.reached(Urgency::Unheard).await;
         while !self.desk().is_idle() {
+            self.clock.sleep(STOPPED_LOOK).await;
+        }
+        let until = self.clock.monotonic().plus(LAST_REPORT_MAX);
+        while self.desk().held_count() > 0 {
+            if self.clock.monotonic() >= until {
+                let tasks = self.desk().held_count();
+                tracing::warn!(tasks, "left with outcomes that nobody took; their tasks will run again");
+                return;
+            }
             self.clock.sleep(STOPPED_LOOK).await;
         }
     }

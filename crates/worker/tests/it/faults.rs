@@ -8,7 +8,7 @@ use mutirao_core::Verdict;
 use mutirao_core::task::{Action, TaskSpec};
 use mutirao_worker::WorkerError;
 
-use crate::stage::{Stage, shell, until};
+use crate::stage::{Stage, alive, marker, shell, until};
 
 #[tokio::test]
 async fn a_worker_without_its_broker_keeps_its_tasks_and_reports_when_it_is_back() {
@@ -77,4 +77,17 @@ async fn a_worker_whom_nobody_would_hear_goes_as_soon_as_nothing_runs() {
     stage.stopper.unheard();
     let ended = tokio::time::timeout(crate::stage::PATIENCE, stage.worker).await.unwrap().unwrap();
     assert!(ended.is_ok(), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_worker_whom_nobody_seemed_to_hear_still_reports_what_ended_to_whoever_comes_back() {
+    let stage = Stage::set_with(|config| config.limits.goodbye_wait_max = Duration::from_secs(600)).await;
+    let marker = marker();
+    stage.hand_out(1, shell(&format!("sleep 600; : {marker}")), 1..2).await;
+    stage.wait_running(1).await;
+    stage.broker.cut.store(true, Ordering::SeqCst);
+    stage.stopper.unheard();
+    until("what runs to be stopped", || alive(&marker).is_empty()).await;
+    stage.broker.cut.store(false, Ordering::SeqCst);
+    stage.wait_done(1).await;
 }
