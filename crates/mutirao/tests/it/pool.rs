@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::growing::told;
 use crate::monitors::{service, state};
+use crate::rabbit::Vhost;
 use crate::said::{SOON, Said};
 
 const POOL: &str = "_checkers";
@@ -90,4 +91,26 @@ fn checkers_come_with_checks_are_replaced_when_they_die_and_go_when_they_are_tol
     wait::until("one of them to go", SOON, || before.iter().any(|pid| !checkers(&up).contains(pid)));
     settles(&up, 2);
     assert_eq!(state(&up, "shop"), "up");
+}
+
+/// Checkers are users of their own there, and say how they are doing by the same way as their outcomes.
+#[test]
+fn on_rabbitmq_too_checkers_of_the_pool_come_and_are_replaced_when_they_die() {
+    let Some(vhost) = Vhost::new() else { return };
+    let up = Installation::setup()
+        .workers(0)
+        .set("monitors.checker", "none")
+        .set("monitors.checkers", "1..2")
+        .env("MUTIRAO_BROKER", &vhost.broker)
+        .env("MUTIRAO_BROKER_MANAGEMENT", &vhost.management)
+        .start();
+    let (url, _well) = service();
+    up.ok(&["monitor", "add", "shop", "--http", &url, "--every", "1s", "--timeout", "900ms"]);
+    wait::until("it to be up", SOON, || state(&up, "shop") == "up");
+    settles(&up, 1);
+    let first = checkers(&up)[0];
+    kill_process(Pid::from_raw(first as i32).unwrap(), Signal::KILL).unwrap();
+    wait::until("another to come", SOON, || checkers(&up).first().is_some_and(|pid| *pid != first));
+    settles(&up, 1);
+    wait::until("it to be up again", SOON, || state(&up, "shop") == "up");
 }
