@@ -164,6 +164,9 @@ pub trait Consumer: Send {
     /// Acknowledges everything up to and including `tag`.
     async fn ack_through(&mut self, tag: u64) -> Result<(), BrokerError>;
 
+    /// Acknowledges these and no others: what was taken before them may take longer. Those already settled change nothing.
+    async fn ack_each(&mut self, tags: &[u64]) -> Result<(), BrokerError>;
+
     /// Puts one message with the dead letters, with a reason. Its neighbours are untouched.
     async fn reject(&mut self, tag: u64, reason: &str) -> Result<(), BrokerError>;
 }

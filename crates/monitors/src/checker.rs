@@ -5,22 +5,23 @@
 //!   that fit are taken too ([`places`]).
 //! - Many are under way at once, as many as this process can do justice to ([`limit`]), hosts in turn ([`hosts`]).
 //! - What is taken up past its deadline is not made, and told as missed: a late check says nothing about then.
-//! - Whoever is told to stop makes what it has taken. What a process that is killed had taken dies with it.
+//! - Whoever is told to stop makes what it has taken. What a process had taken that is killed is made by another ([`taking`]).
 //! - Now and then it says how it is doing ([`pulse`]).
 
 pub mod hosts;
 pub mod limit;
 mod places;
 mod pulse;
+mod taking;
 mod telling;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mutirao_broker::{BrokerError, Shared as Broker};
+use mutirao_broker::Shared as Broker;
 use mutirao_core::check::{Kinds, checks_of};
-use mutirao_core::envelope::{Footprint, open};
+use mutirao_core::envelope::Footprint;
 use mutirao_core::{Clock, Mono, ShardId, WorkerId};
 use mutirao_probes::{Check, Probes};
 use parking_lot::Mutex;
@@ -29,20 +30,16 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::condition::Conditions;
-use crate::envelope::{Ask, Checks, Told};
+use crate::envelope::{Ask, Told};
 use crate::health::Verdict;
 use crate::judge::judge;
 use crate::placement::Standing;
 use hosts::Hosts;
 use limit::Limit;
 use pulse::Tally;
+use taking::{Hands, Hold};
 use telling::{Room, Tellers, Word};
 
-/// Parcels taken at once, of each queue.
-const CREDIT: u32 = 4;
-/// Checks taken and not yet begun, for each that may be under way. Past it no more are taken, and what waits then waits in
-/// the broker, for whoever is there first.
-const WAITING_EACH: usize = 2;
 /// How often it is looked how late this process wakes up.
 const TEND: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(500);
@@ -87,6 +84,7 @@ impl Default for Bounds {
 struct Waiting {
     shard: ShardId,
     ask: Ask,
+    hold: Hold,
 }
 
 struct Shop {
@@ -96,6 +94,7 @@ struct Shop {
     /// Rung when something has begun: there may be room for more to wait.
     bell: Notify,
     tally: Tally,
+    hands: Hands,
     stop: CancellationToken,
     compiled: Mutex<HashMap<Texts, Arc<Conditions>>>,
 }
@@ -111,19 +110,19 @@ pub async fn run(parts: CheckerParts, stop: CancellationToken) {
         queue,
         bell: Notify::new(),
         tally: Tally::default(),
+        hands: Hands::default(),
         stop: stop.clone(),
         compiled: Mutex::default(),
     });
     let mut taking = JoinSet::new();
     for kind in shop.parts.kinds.iter() {
-        taking.spawn(shop.clone().take(checks_of(kind)));
+        taking.spawn(shop.clone().take(checks_of(kind), stop.clone()));
     }
     taking.spawn(places::follow(shop.clone()));
-    taking.spawn(shop.clone().tend());
     let mut living = JoinSet::new();
+    living.spawn(shop.clone().tend());
     living.spawn(pulse::beat(shop.clone()));
-    stop.cancelled().await;
-    taking.shutdown().await;
+    while taking.join_next().await.is_some() {}
     shop.made_all().await;
     living.shutdown().await;
     // The tellers end with the last that has something to say.
@@ -132,49 +131,6 @@ pub async fn run(parts: CheckerParts, stop: CancellationToken) {
 }
 
 impl Shop {
-    async fn take(self: Arc<Self>, queue: String) {
-        loop {
-            match self.take_while_it_lasts(&queue).await {
-                Err(BrokerError::Closed) => return,
-                Err(error) => tracing::debug!(queue, %error, "no checks can be taken; trying again"),
-                Ok(()) => {}
-            }
-            self.parts.clock.sleep(PAUSE).await;
-        }
-    }
-
-    async fn take_while_it_lasts(self: &Arc<Self>, queue: &str) -> Result<(), BrokerError> {
-        let mut consumer = self.parts.broker.consume(queue, CREDIT).await?;
-        loop {
-            self.room_to_wait().await;
-            for delivery in consumer.next().await? {
-                let parcel: Checks = match open(&delivery.body) {
-                    Ok(parcel) => parcel,
-                    Err(unreadable) => {
-                        consumer.reject(delivery.tag, &unreadable.to_string()).await?;
-                        continue;
-                    }
-                };
-                self.tally.taken(parcel.checks.len());
-                for ask in parcel.checks {
-                    self.line_up(Waiting { shard: ShardId(parcel.shard), ask });
-                }
-                consumer.ack_through(delivery.tag).await?;
-                self.pump();
-            }
-        }
-    }
-
-    async fn room_to_wait(&self) {
-        loop {
-            let rung = self.bell.notified();
-            if self.queue.lock().0.waiting() < self.parts.bounds.under_way_max.saturating_mul(WAITING_EACH) {
-                return;
-            }
-            rung.await;
-        }
-    }
-
     /// Returns when what was taken has begun; what has no time left is told as missed.
     async fn made_all(self: &Arc<Self>) {
         self.pump();
@@ -187,14 +143,6 @@ impl Shop {
         }
     }
 
-    fn line_up(&self, one: Waiting) {
-        let host = one.ask.check.host();
-        let beyond = self.queue.lock().0.push(&host, one);
-        if let Err(one) = beyond {
-            self.miss(one.shard);
-        }
-    }
-
     /// Begins what may begin. Called whenever that may have become more.
     fn pump(self: &Arc<Self>) {
         loop {
@@ -203,21 +151,21 @@ impl Shop {
                 let (hosts, limit) = &mut *queue;
                 hosts.next(limit.now())
             };
-            let Some((host, Waiting { shard, ask })) = next else { break };
+            let Some((host, Waiting { shard, ask, hold })) = next else { break };
             let room = self.tellers.room(shard);
             let Some(room) = room.filter(|_| self.parts.clock.now() <= ask.until) else {
                 self.queue.lock().0.done(&host);
-                self.miss(shard);
+                self.miss(shard, hold);
                 continue;
             };
             self.tally.begun(self.parts.clock.now().since(ask.at));
             let shop = self.clone();
-            tokio::spawn(async move { shop.make_in_turn(host, room, ask).await });
+            tokio::spawn(async move { shop.make_in_turn(host, room, ask, hold).await });
         }
         self.bell.notify_waiters();
     }
 
-    async fn make_in_turn(self: Arc<Self>, host: Arc<str>, room: Room, ask: Ask) {
+    async fn make_in_turn(self: Arc<Self>, host: Arc<str>, room: Room, ask: Ask, hold: Hold) {
         // Also when a probe breaks: a place that is never given back would be lost for good.
         struct Place(Arc<Shop>, Arc<str>);
         impl Drop for Place {
@@ -231,12 +179,12 @@ impl Shop {
         }
         let place = Place(self, host);
         let told = place.0.make(ask).await;
-        room.send(Word::Told(told));
+        room.say(Word::Told(told), hold);
     }
 
-    fn miss(&self, shard: ShardId) {
+    fn miss(&self, shard: ShardId, hold: Hold) {
         if let Some(room) = self.tellers.room(shard) {
-            room.send(Word::Missed);
+            room.say(Word::Missed, hold);
         }
     }
 

@@ -16,8 +16,8 @@ use crate::grid::MonitorKey;
 use crate::health::Verdict;
 use crate::placement::Place;
 
-/// Checks of one parcel.
-pub const CHECKS_MAX: usize = 200;
+/// Checks of one parcel. It is acknowledged when all of them are made, so the fewer the sooner.
+pub const CHECKS_MAX: usize = 50;
 /// Outcomes of one parcel.
 pub const OUTCOMES_MAX: usize = 500;
 

@@ -97,6 +97,10 @@ pub(super) enum Ask {
         queue: String,
         which: Letters,
     },
+    AckEach {
+        channel: u64,
+        tags: Vec<u64>,
+    },
 }
 
 /// Server to client.

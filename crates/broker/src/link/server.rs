@@ -251,6 +251,7 @@ impl Session {
                 self.channels.subscribe(channel, topic, allowed).await?;
             }
             Ask::AckThrough { channel, tag } => self.channels.settle(channel, channel::Settle::AckThrough(tag)).await,
+            Ask::AckEach { channel, tags } => self.channels.settle(channel, channel::Settle::AckEach(tags)).await,
             Ask::Reject { channel, tag, reason } => {
                 self.channels.settle(channel, channel::Settle::Reject(tag, reason)).await;
             }

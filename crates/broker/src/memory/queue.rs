@@ -172,18 +172,28 @@ impl Queue {
         self.rejoin(id);
     }
 
-    pub fn reject(&mut self, id: MemberId, tag: u64, reason: &str, limits: &Limits) {
-        let Some(member) = self.members.get_mut(&id) else { return };
-        let Ok(at) = member.held.binary_search_by_key(&tag, |held| held.tag) else { return };
-        if at >= member.seen {
-            return;
+    pub fn ack_each(&mut self, id: MemberId, tags: &[u64]) {
+        for tag in tags {
+            self.settle(id, *tag);
         }
-        let Some(held) = member.held.remove(at) else { return };
+        self.rejoin(id);
+    }
+
+    pub fn reject(&mut self, id: MemberId, tag: u64, reason: &str, limits: &Limits) {
+        let Some(message) = self.settle(id, tag) else { return };
+        self.bury(&message.body, reason, limits);
+        self.rejoin(id);
+    }
+
+    /// Takes one off a member that has seen it.
+    fn settle(&mut self, id: MemberId, tag: u64) -> Option<Waiting> {
+        let member = self.members.get_mut(&id)?;
+        let at = member.held.binary_search_by_key(&tag, |held| held.tag).ok().filter(|at| *at < member.seen)?;
+        let held = member.held.remove(at)?;
         member.seen -= 1;
         self.unacked -= 1;
         self.bytes -= held.message.body.len();
-        self.bury(&held.message.body, reason, limits);
-        self.rejoin(id);
+        Some(held.message)
     }
 
     fn bury(&mut self, body: &Bytes, reason: &str, limits: &Limits) {

@@ -107,6 +107,13 @@ impl Consumer for Seat {
         Ok(())
     }
 
+    async fn ack_each(&mut self, tags: &[u64]) -> Result<(), BrokerError> {
+        let mut state = self.lane.state.lock();
+        state.queue.ack_each(self.id, tags);
+        state.deal();
+        Ok(())
+    }
+
     async fn reject(&mut self, tag: u64, reason: &str) -> Result<(), BrokerError> {
         let mut state = self.lane.state.lock();
         state.queue.reject(self.id, tag, reason, &self.lane.limits);

@@ -256,6 +256,19 @@ impl Consumer for RabbitConsumer {
         Ok(())
     }
 
+    async fn ack_each(&mut self, tags: &[u64]) -> Result<(), BrokerError> {
+        let settle = {
+            let mut books = self.desk.books.lock();
+            let settled: Vec<u64> = tags.iter().filter_map(|tag| books.inbox.remove(*tag)).map(|one| one.tag).collect();
+            books.channel().zip(Some(settled))
+        };
+        let Some((channel, settled)) = settle else { return Ok(()) };
+        for tag in settled {
+            let _ = channel.basic_ack(tag, BasicAckOptions { multiple: false }).await;
+        }
+        Ok(())
+    }
+
     async fn reject(&mut self, tag: u64, reason: &str) -> Result<(), BrokerError> {
         let body = self.desk.books.lock().inbox.get(tag).map(|theirs| theirs.body.clone());
         let Some(body) = body else { return Ok(()) };

@@ -85,6 +85,23 @@ pub async fn ack_through_settles_everything_up_to_its_tag_and_nothing_after(harn
     assert_eq!(numbers(&take(&mut other, 2).await), [3, 4]);
 }
 
+pub async fn what_is_acknowledged_one_by_one_is_settled_and_nothing_before_it(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    broker.publish("q", bodies(0..6)).await.expect("publish");
+    let mut consumer = broker.consume("q", 5).await.expect("consume");
+    let got = take(&mut consumer, 5).await;
+    consumer.ack_each(&[got[1].tag, got[3].tag]).await.expect("ack");
+    // A second time changes nothing.
+    consumer.ack_each(&[got[3].tag]).await.expect("ack");
+    // The credit of those is free again.
+    assert_eq!(numbers(&take(&mut consumer, 1).await), [5]);
+    counts_become(&broker, "q", Counts { unacked: 4, consumers: 1, ..Counts::default() }).await;
+    drop(consumer);
+    counts_become(&broker, "q", Counts { ready: 4, ..Counts::default() }).await;
+    let mut other = broker.consume("q", 10).await.expect("consume");
+    assert_eq!(numbers(&take(&mut other, 4).await), [0, 2, 4, 5]);
+}
+
 pub async fn a_rejected_message_becomes_a_dead_letter_and_its_neighbours_go_on(harness: &dyn Harness) {
     let broker = harness.broker().await;
     broker.publish("q", bodies(0..4)).await.expect("publish");

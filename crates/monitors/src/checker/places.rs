@@ -11,6 +11,7 @@ use mutirao_core::check::{PLACES, checks_at};
 use mutirao_core::clock::ClockExt;
 use mutirao_core::envelope::open;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::{PAUSE, Shop};
 use crate::envelope::Places;
@@ -53,24 +54,32 @@ impl Wanted {
     }
 }
 
-/// For as long as it is not dropped.
+/// The takers of places: one task for each queue, and for each place what ends its takers.
+#[derive(Default)]
+struct Takers {
+    tasks: JoinSet<()>,
+    stops: BTreeMap<String, CancellationToken>,
+}
+
+/// Until told to stop, and until all of them have.
 pub(super) async fn follow(shop: Arc<Shop>) {
-    let (mut wanted, mut taking) = (Wanted::default(), BTreeMap::<String, JoinSet<()>>::new());
+    let (mut wanted, mut takers) = (Wanted::default(), Takers::default());
     loop {
-        match listen(&shop, &mut wanted, &mut taking).await {
-            Err(BrokerError::Closed) => return,
+        let ended = tokio::select! {
+            ended = listen(&shop, &mut wanted, &mut takers) => ended,
+            () = shop.stop.cancelled() => break,
+        };
+        match ended {
+            Err(BrokerError::Closed) => break,
             Err(error) => tracing::debug!(%error, "where checks are wanted is not heard; trying again"),
             Ok(()) => {}
         }
         shop.parts.clock.sleep(PAUSE).await;
     }
+    while takers.tasks.join_next().await.is_some() {}
 }
 
-async fn listen(
-    shop: &Arc<Shop>,
-    wanted: &mut Wanted,
-    taking: &mut BTreeMap<String, JoinSet<()>>,
-) -> Result<(), BrokerError> {
+async fn listen(shop: &Arc<Shop>, wanted: &mut Wanted, takers: &mut Takers) -> Result<(), BrokerError> {
     let clock = &shop.parts.clock;
     let mut ear = shop.parts.broker.subscribe(PLACES).await?;
     loop {
@@ -84,15 +93,19 @@ async fn listen(
                 shop.stop.cancel();
             }
             for mark in wanted.hear(&places, &shop.parts.standing, clock.monotonic()) {
-                let queues = taking.entry(mark.clone()).or_default();
+                let stop = shop.stop.child_token();
                 for kind in shop.parts.kinds.iter() {
-                    queues.spawn(shop.clone().take(checks_at(kind, &mark)));
+                    takers.tasks.spawn(shop.clone().take(checks_at(kind, &mark), stop.clone()));
                 }
+                takers.stops.insert(mark, stop);
             }
         }
         for mark in wanted.look(clock.monotonic()) {
-            taking.remove(&mark);
+            if let Some(stop) = takers.stops.remove(&mark) {
+                stop.cancel();
+            }
         }
+        while takers.tasks.try_join_next().is_some() {}
     }
 }
 

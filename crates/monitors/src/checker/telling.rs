@@ -1,15 +1,19 @@
 //! Telling owners how checks ended, in parcels. Each shard has a way of its own: an owner that cannot be told holds up
 //! nobody but itself, and what waits to be told is bounded.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mutirao_broker::{BrokerError, Shared as Broker};
 use mutirao_core::envelope::seal;
 use mutirao_core::{Clock, ShardId, WorkerId};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::taking::Hold;
 use crate::SHARDS;
 use crate::envelope::{OUTCOMES_MAX, Outcomes, Told, outcomes_of};
 
@@ -26,60 +30,89 @@ pub enum Word {
     Missed,
 }
 
-/// A place for one word: whoever has it can say it.
-pub type Room = mpsc::OwnedPermit<Word>;
+/// The checks of the words that wait to be told, in the order of the words.
+type Untold = Arc<Mutex<VecDeque<Option<Hold>>>>;
 
-pub struct Tellers(Vec<mpsc::Sender<Word>>);
+/// A place for one word: whoever has it can say it.
+pub struct Room(mpsc::OwnedPermit<Word>, Untold);
+
+impl Room {
+    /// The check is in hand until its owner has been told.
+    pub fn say(self, word: Word, hold: Hold) {
+        let mut untold = self.1.lock();
+        untold.push_back(Some(hold));
+        self.0.send(word);
+    }
+}
+
+pub struct Tellers(Vec<(mpsc::Sender<Word>, Untold)>);
 
 impl Tellers {
     /// Each tells until nobody has anything more to say.
     pub fn start(broker: &Broker, worker: Option<&WorkerId>, clock: &Arc<dyn Clock>, tasks: &mut JoinSet<()>) -> Self {
         let way = |n| {
-            let (say, heard) = mpsc::channel(UNTOLD_MAX);
-            tasks.spawn(tell(broker.clone(), worker.cloned(), clock.clone(), ShardId(n), heard));
-            say
+            let ((say, heard), untold) = (mpsc::channel(UNTOLD_MAX), Untold::default());
+            let teller =
+                Teller { broker: broker.clone(), clock: clock.clone(), shard: ShardId(n), untold: untold.clone() };
+            tasks.spawn(teller.tell(worker.cloned(), heard));
+            (say, untold)
         };
         Self((0..SHARDS).map(way).collect())
     }
 
     /// None when there is no such shard, or too much waits to be told there.
     pub fn room(&self, shard: ShardId) -> Option<Room> {
-        self.0.get(shard.0 as usize)?.clone().try_reserve_owned().ok()
+        let (say, untold) = self.0.get(shard.0 as usize)?;
+        Some(Room(say.clone().try_reserve_owned().ok()?, untold.clone()))
     }
 }
 
-async fn tell(
+struct Teller {
     broker: Broker,
-    worker: Option<WorkerId>,
     clock: Arc<dyn Clock>,
     shard: ShardId,
-    mut heard: mpsc::Receiver<Word>,
-) {
-    let mut some = Vec::new();
-    while heard.recv_many(&mut some, OUTCOMES_MAX).await > 0 {
-        if some.len() < OUTCOMES_MAX {
-            clock.sleep(GATHER).await;
-            while some.len() < OUTCOMES_MAX
-                && let Ok(one) = heard.try_recv()
-            {
-                some.push(one);
+    untold: Untold,
+}
+
+impl Teller {
+    async fn tell(self, worker: Option<WorkerId>, mut heard: mpsc::Receiver<Word>) {
+        let mut some = Vec::new();
+        while heard.recv_many(&mut some, OUTCOMES_MAX).await > 0 {
+            if some.len() < OUTCOMES_MAX {
+                self.clock.sleep(GATHER).await;
+                while some.len() < OUTCOMES_MAX
+                    && let Ok(one) = heard.try_recv()
+                {
+                    some.push(one);
+                }
             }
-        }
-        let mut parcel = Outcomes::of(worker.clone());
-        for word in some.drain(..) {
-            match word {
-                Word::Told(told) => parcel.outcomes.push(told),
-                Word::Missed => parcel.missed += 1,
+            let mut parcel = Outcomes::of(worker.clone());
+            let words = some.len();
+            for word in some.drain(..) {
+                match word {
+                    Word::Told(told) => parcel.outcomes.push(told),
+                    Word::Missed => parcel.missed += 1,
+                }
             }
+            if self.publish(seal(&parcel)).await.is_err() {
+                return;
+            }
+            let _known: Vec<_> = self.untold.lock().drain(..words).collect();
         }
-        let body = seal(&parcel);
+    }
+
+    /// Tries until it is there. Only what is over for good is an error.
+    async fn publish(&self, body: Bytes) -> Result<(), BrokerError> {
         loop {
-            match broker.publish(&outcomes_of(shard), vec![body.clone()]).await {
-                Ok(()) => break,
-                Err(BrokerError::Closed) => return,
-                Err(error) => tracing::debug!(%shard, %error, "outcomes cannot be told; trying again"),
+            match self.broker.publish(&outcomes_of(self.shard), vec![body.clone()]).await {
+                Err(BrokerError::Closed) => return Err(BrokerError::Closed),
+                Err(error) => tracing::debug!(shard = %self.shard, %error, "outcomes cannot be told; trying again"),
+                Ok(()) => return Ok(()),
             }
-            clock.sleep(PAUSE).await;
+            // This process alone answers for them from now on: parcels that are held for an owner that cannot be told would
+            // keep it from taking those of others.
+            let _released: Vec<_> = self.untold.lock().iter_mut().map(Option::take).collect();
+            self.clock.sleep(PAUSE).await;
         }
     }
 }

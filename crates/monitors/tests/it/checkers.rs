@@ -184,7 +184,7 @@ async fn a_host_that_never_answers_holds_up_nobody_else_and_is_asked_by_a_few_at
     let forever = PATIENCE.as_millis() as u64 * 2;
     hand_out(&broker, 0, (0..200).map(|n| ask(n, &mute, forever, soon())).collect()).await;
     let address = service.address.to_string();
-    hand_out(&broker, 1, (0..50).map(|n| ask(n, &address, 30_000, soon())).collect()).await;
+    hand_out(&broker, 1, (0..50).map(|n| ask(1_000 + n, &address, 30_000, soon())).collect()).await;
     let mut good = 0;
     while good < 50 {
         for parcel in heard(&mut told).await {

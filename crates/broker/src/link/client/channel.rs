@@ -66,6 +66,12 @@ impl Consumer for LinkConsumer {
         Ok(())
     }
 
+    async fn ack_each(&mut self, tags: &[u64]) -> Result<(), BrokerError> {
+        self.0.link.core.state.lock().ack_each(self.0.number, tags);
+        self.0.link.core.work.notify_one();
+        Ok(())
+    }
+
     async fn reject(&mut self, tag: u64, reason: &str) -> Result<(), BrokerError> {
         self.0.link.core.state.lock().reject(self.0.number, tag, reason);
         self.0.link.core.work.notify_one();

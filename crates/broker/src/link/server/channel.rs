@@ -17,6 +17,7 @@ const SETTLES_MAX: usize = 256;
 
 pub(super) enum Settle {
     AckThrough(u64),
+    AckEach(Vec<u64>),
     Reject(u64, String),
 }
 
@@ -126,6 +127,7 @@ async fn pump(
             biased;
             settle = to_settle.recv() => match settle {
                 Some(Settle::AckThrough(tag)) => consumer.ack_through(tag).await?,
+                Some(Settle::AckEach(tags)) => consumer.ack_each(&tags).await?,
                 Some(Settle::Reject(tag, reason)) => consumer.reject(tag, &reason).await?,
                 None => return Ok(()),
             },

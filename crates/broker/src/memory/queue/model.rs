@@ -13,6 +13,7 @@ enum Step {
     Join(u32),
     Take(usize),
     Ack { who: usize, share: f64 },
+    AckEach { who: usize, share: f64 },
     Reject { who: usize, share: f64 },
     Leave(usize),
 }
@@ -23,6 +24,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1u32..5).prop_map(Step::Join),
         4 => (0usize..8).prop_map(Step::Take),
         3 => (0usize..8, 0.0..1.0).prop_map(|(who, share)| Step::Ack { who, share }),
+        2 => (0usize..8, 0.0..1.0).prop_map(|(who, share)| Step::AckEach { who, share }),
         1 => (0usize..8, 0.0..1.0).prop_map(|(who, share)| Step::Reject { who, share }),
         1 => (0usize..8).prop_map(Step::Leave),
     ]
@@ -135,6 +137,18 @@ proptest! {
                         reference.messages[number].0 = Place::Acked;
                     }
                 }
+                Step::AckEach { who, share } => {
+                    let Some(id) = pick(who) else { continue };
+                    let (_, seen) = reference.members.get_mut(&id).unwrap();
+                    // Every other one from there on, and one that nobody was given.
+                    let from = (seen.len() as f64 * share) as usize;
+                    let mut tags: Vec<u64> = seen.keys().skip(from).step_by(2).copied().collect();
+                    tags.push(u64::MAX);
+                    queue.ack_each(id, &tags);
+                    for number in tags.iter().filter_map(|tag| seen.remove(tag)) {
+                        reference.messages[number].0 = Place::Acked;
+                    }
+                }
                 Step::Reject { who, share } => {
                     let Some(id) = pick(who) else { continue };
                     let (_, seen) = reference.members.get_mut(&id).unwrap();
@@ -178,6 +192,7 @@ fn a_tag_nobody_was_given_settles_nothing() {
     queue.publish(vec!["a".into(), "b".into()], &Limits::default()).unwrap();
     queue.deal();
     queue.ack_through(id, u64::MAX);
+    queue.ack_each(id, &[1, 2]);
     queue.reject(id, 1, "unseen", &Limits::default());
     assert_eq!(queue.counts().unacked, 2);
 }

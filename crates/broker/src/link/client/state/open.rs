@@ -160,10 +160,22 @@ impl State {
         }
     }
 
+    pub fn ack_each(&mut self, channel: u64, tags: &[u64]) {
+        let tags: Vec<u64> = tags.iter().filter_map(|tag| self.settled(channel, *tag)).collect();
+        if !tags.is_empty() {
+            self.send(Arc::new(Frame::bare(Ask::AckEach { channel, tags })));
+        }
+    }
+
+    /// The server's tag of one that is settled by this.
+    fn settled(&mut self, channel: u64, tag: u64) -> Option<u64> {
+        let Ends::Consumer { held, .. } = &mut self.open.get_mut(&channel)?.ends else { return None };
+        let at = held.binary_search_by_key(&tag, |(ours, _)| *ours).ok()?;
+        held.remove(at).map(|(_, theirs)| theirs)
+    }
+
     pub fn reject(&mut self, channel: u64, tag: u64, reason: &str) {
-        let Some(Open { ends: Ends::Consumer { held, .. }, .. }) = self.open.get_mut(&channel) else { return };
-        let Ok(at) = held.binary_search_by_key(&tag, |(ours, _)| *ours) else { return };
-        let Some((_, theirs)) = held.remove(at) else { return };
+        let Some(theirs) = self.settled(channel, tag) else { return };
         let reason = reason.chars().take(REASON_CHARS_MAX).collect();
         self.send(Arc::new(Frame::bare(Ask::Reject { channel, tag: theirs, reason })));
     }
