@@ -48,6 +48,13 @@ impl Serving {
         self.config.clone().into()
     }
 
+    /// To speak something else than HTTP; `None` when it has no name (ALPN), and then every name is taken.
+    pub fn acceptor_for(&self, protocol: Option<&[u8]>) -> TlsAcceptor {
+        let mut config = (*self.config).clone();
+        config.alpn_protocols = protocol.map(Into::into).into_iter().collect();
+        Arc::new(config).into()
+    }
+
     /// When the certificate ends.
     pub fn until(&self) -> Timestamp {
         self.until
