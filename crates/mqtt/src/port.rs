@@ -1,0 +1,151 @@
+//! The program's own place at the hub. It publishes without a socket, and takes what clients say into a bounded
+//! [`Inbox`], one by one.
+//!
+//! A message of quality 1 or 2 that reaches an inbox is acknowledged to its client only once [`Delivery::accept`] was
+//! called. A full inbox keeps publishers waiting, each at its own connection; those who are read from least are not read
+//! before others, since the channel is fair. A delivery that is dropped ends its client's connection without an
+//! acknowledgement: the client says it again.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mutirao_core::clock::Clock;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::acks::NotTaken;
+use crate::codec::Qos;
+use crate::gate::Standing;
+use crate::hub::{Counts, Gauges, Hub, PortId, Routed};
+use crate::session::Message;
+use crate::topics::{TopicFilter, TopicName};
+
+pub(crate) type SharedHub = Arc<Mutex<Hub<mpsc::Sender<Delivery>>>>;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Port {
+    pub(crate) hub: SharedHub,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// Who said something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Speaker {
+    pub who: Arc<str>,
+    pub client_id: Arc<str>,
+    pub standing: Standing,
+}
+
+/// A message for the program, until it is accepted.
+#[derive(Debug)]
+pub struct Delivery {
+    pub message: Arc<Message>,
+    pub speaker: Speaker,
+    done: Option<oneshot::Sender<()>>,
+}
+
+/// What became of a message of the program's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// Connected clients that will be given it.
+    pub here: usize,
+    /// Clients that are away and will find it within the bounds of age.
+    pub away: usize,
+    /// Clients for whom there was no room.
+    pub full: usize,
+}
+
+impl Port {
+    /// Publishes to clients. It waits for nobody: who has no room is counted in the answer.
+    pub fn publish(&self, topic: TopicName, payload: Bytes, qos: Qos) -> Published {
+        self.send(Message { topic, payload, qos, retain: false })
+    }
+
+    /// Publishes to clients, also to those that subscribe later. An empty payload takes back what was kept.
+    pub fn retain(&self, topic: TopicName, payload: Bytes, qos: Qos) -> Published {
+        self.send(Message { topic, payload, qos, retain: true })
+    }
+
+    /// Hears whatever matches. These topics are the program's from now on: when the inbox is dropped, what is published
+    /// to them is no longer acknowledged, until [`Inbox::leave`] or the end of the listener.
+    pub fn subscribe(&self, filters: Vec<TopicFilter>, messages_max: usize) -> Inbox {
+        let (sender, messages) = mpsc::channel(messages_max.max(1));
+        let id = self.hub.lock().open_port(&filters, sender);
+        Inbox { hub: self.hub.clone(), id, filters, messages }
+    }
+
+    /// Cuts off whoever came in under this name and forgets their sessions. How many there were.
+    pub fn expel(&self, who: &str) -> usize {
+        self.hub.lock().expel(who)
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.hub.lock().counts()
+    }
+
+    pub fn gauges(&self) -> Gauges {
+        self.hub.lock().gauges()
+    }
+
+    fn send(&self, message: Message) -> Published {
+        let now = self.clock.monotonic();
+        let Routed { here, away, full, .. } = self.hub.lock().publish_from_program(message, now);
+        Published { here, away, full }
+    }
+}
+
+/// What clients have said to the program and it has not taken yet.
+pub struct Inbox {
+    hub: SharedHub,
+    id: PortId,
+    filters: Vec<TopicFilter>,
+    messages: mpsc::Receiver<Delivery>,
+}
+
+impl Inbox {
+    /// The next one. Nothing when the listener has ended.
+    pub async fn next(&mut self) -> Option<Delivery> {
+        self.messages.recv().await
+    }
+
+    /// These topics are nobody's from now on.
+    pub fn leave(self) {
+        self.hub.lock().close_port(self.id, &self.filters);
+    }
+}
+
+impl Delivery {
+    /// It is safe with the program: its client may forget it.
+    pub fn accept(self) {
+        if let Some(done) = self.done {
+            // The client may be gone; then it will say it again.
+            let _ = done.send(());
+        }
+    }
+}
+
+/// Gives a message to the inboxes that matched, waiting for room, and gives back what is to be waited for before it is
+/// acknowledged. An inbox that is gone is an error.
+pub(crate) async fn deliver(
+    routed: Routed<mpsc::Sender<Delivery>>,
+    speaker: &Speaker,
+) -> Result<Vec<oneshot::Receiver<()>>, NotTaken> {
+    let mut waits = vec![];
+    if routed.port_gone {
+        return Err(NotTaken);
+    }
+    for port in routed.ports {
+        let done = match routed.message.qos {
+            Qos::AtMostOnce => None,
+            Qos::AtLeastOnce | Qos::ExactlyOnce => {
+                let (done, wait) = oneshot::channel();
+                waits.push(wait);
+                Some(done)
+            }
+        };
+        let delivery = Delivery { message: routed.message.clone(), speaker: speaker.clone(), done };
+        port.send(delivery).await.map_err(|_| NotTaken)?;
+    }
+    Ok(waits)
+}
