@@ -1,0 +1,186 @@
+//! Expressions that people write, in CEL: compiled within bounds, asked what they speak of, evaluated on JSON.
+//!
+//! The parser goes one level of its stack deeper for each bracket and each operator, and its levels are large: what is
+//! deeper than it can be trusted with is refused before it sees it, and it runs on a stack of its own.
+//!
+//! ```
+//! use mutirao_expression::{Expression, value_of};
+//! let sum = Expression::compile("input.a + input.b").unwrap();
+//! let seen = [("input", value_of(&serde_json::json!({"a": 1, "b": 2})))];
+//! assert_eq!(sum.evaluate(seen), Ok(serde_json::json!(3)));
+//! assert!(Expression::compile(&"(".repeat(900)).is_err());
+//! ```
+
+mod members;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+
+use cel::{Context, Program, Value};
+
+pub const CHARS_MAX: usize = 1_000;
+const NESTED_MAX: usize = 12;
+const SIGNS_MAX: usize = 50;
+/// Ten times what twelve brackets were seen to need without optimisation.
+const PARSER_STACK_BYTES: usize = 32 << 20;
+/// Of a reason, this much is kept.
+const REASON_CHARS_MAX: usize = 300;
+
+/// Why a text is no expression.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Flaw {
+    #[error("it has more than {CHARS_MAX} characters")]
+    Long,
+    #[error("it has more than {NESTED_MAX} brackets in each other, or {SIGNS_MAX} operators")]
+    Deep,
+    #[error("{text} does not compile: {why}")]
+    Unparsable { text: String, why: String },
+}
+
+pub struct Expression {
+    text: String,
+    program: Program,
+}
+
+impl Expression {
+    pub fn compile(text: &str) -> Result<Self, Flaw> {
+        if text.chars().count() > CHARS_MAX {
+            return Err(Flaw::Long);
+        }
+        if is_deep(text) {
+            return Err(Flaw::Deep);
+        }
+        let program = parse(text).map_err(|why| Flaw::Unparsable { text: text.into(), why })?;
+        Ok(Self { text: text.into(), program })
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whatever it speaks of that is not its own.
+    pub fn names(&self) -> BTreeSet<String> {
+        self.program.references().variables().into_iter().map(str::to_owned).collect()
+    }
+
+    /// Of a name that stands for many things, those that it speaks of: `a` and `b` of `steps.a.output + steps["b"].output`.
+    /// None if it speaks of them in another way, so that nobody can tell which.
+    pub fn members_of(&self, name: &str) -> Option<BTreeSet<String>> {
+        members::of(self.program.expression(), name)
+    }
+
+    /// Why it cannot be, in a line.
+    pub fn evaluate<'n>(&self, seen: impl IntoIterator<Item = (&'n str, Value)>) -> Result<serde_json::Value, String> {
+        let mut context = Context::default();
+        seen.into_iter().for_each(|(name, value)| context.add_variable_from_value(name, value));
+        let short = |why: String| why.chars().take(REASON_CHARS_MAX).collect::<String>();
+        let value = self.program.execute(&context).map_err(|error| short(error.to_string()))?;
+        value.json().map_err(|error| short(error.to_string()))
+    }
+}
+
+impl fmt::Debug for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// JSON as expressions see it. Whole numbers are CEL's plain ones, so that `input.n + 1` is what people mean.
+pub fn value_of(json: &serde_json::Value) -> Value {
+    match json {
+        serde_json::Value::Null => Value::Null,
+        serde_json::Value::Bool(truth) => Value::Bool(*truth),
+        serde_json::Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(whole), _) => Value::Int(whole),
+            (None, Some(large)) => Value::UInt(large),
+            (None, None) => Value::Float(number.as_f64().unwrap_or_default()),
+        },
+        serde_json::Value::String(text) => text.as_str().into(),
+        serde_json::Value::Array(items) => items.iter().map(value_of).collect::<Vec<_>>().into(),
+        serde_json::Value::Object(fields) => {
+            fields.iter().map(|(name, value)| (name.clone(), value_of(value))).collect::<HashMap<_, _>>().into()
+        }
+    }
+}
+
+fn parse(text: &str) -> Result<Program, String> {
+    let owned = text.to_owned();
+    let parsed = std::thread::Builder::new().stack_size(PARSER_STACK_BYTES).spawn(move || {
+        let first = |errors: cel::ParseErrors| errors.to_string().lines().next().unwrap_or_default().trim().to_owned();
+        Program::compile(&owned).map_err(first)
+    });
+    let parsed = parsed.map_err(|error| error.to_string())?.join();
+    parsed.unwrap_or_else(|_| Err("the parser cannot read it".into()))
+}
+
+/// Whether it is deeper than the parser can be trusted with. Counted from the text, quoted parts left out.
+fn is_deep(text: &str) -> bool {
+    let (mut nested, mut deepest, mut signs, mut quote) = (0usize, 0, 0, None);
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(_), '\\') => drop(chars.next()),
+            (Some(open), _) => quote = (c != open).then_some(open),
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '(' | '[' | '{') => {
+                nested += 1;
+                deepest = deepest.max(nested);
+                signs += 1;
+            }
+            (None, ')' | ']' | '}') => nested = nested.saturating_sub(1),
+            (None, '+' | '-' | '*' | '/' | '%' | '!' | '?' | '.' | '<' | '>' | '=' | '&' | '|') => signs += 1,
+            _ => {}
+        }
+    }
+    deepest > NESTED_MAX || signs > SIGNS_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn evaluated(text: &str, input: serde_json::Value) -> Result<serde_json::Value, String> {
+        Expression::compile(text).unwrap_or_else(|flaw| panic!("{flaw}")).evaluate([("input", value_of(&input))])
+    }
+
+    #[test]
+    fn json_goes_in_and_comes_out() {
+        assert_eq!(evaluated("input.n + 1", json!({"n": 41})), Ok(json!(42)));
+        assert_eq!(evaluated("input.list.map(x, x * 2)", json!({"list": [1, 2]})), Ok(json!([2, 4])));
+        assert_eq!(evaluated("{'a': input.b, 'n': null}", json!({"b": "x"})), Ok(json!({"a": "x", "n": null})));
+        assert_eq!(evaluated("input", json!({"f": 1.5, "t": true})), Ok(json!({"f": 1.5, "t": true})));
+        assert_eq!(evaluated("input.big", json!({"big": u64::MAX})), Ok(json!(u64::MAX)));
+    }
+
+    #[test]
+    fn what_cannot_be_evaluated_says_why() {
+        assert!(evaluated("input.missing", json!({})).unwrap_err().contains("missing"));
+        assert!(evaluated("1 / input.n", json!({"n": 0})).is_err());
+    }
+
+    #[test]
+    fn however_deep_it_goes_it_is_refused_and_nothing_breaks() {
+        for text in ["(".repeat(900), "-".repeat(900), "[".repeat(900), format!("1{}", "+1".repeat(450))] {
+            assert_eq!(Expression::compile(&text).unwrap_err(), Flaw::Deep);
+        }
+        assert_eq!(Expression::compile(&"a".repeat(1_001)).unwrap_err(), Flaw::Long);
+        assert!(Expression::compile("1 +").unwrap_err().to_string().starts_with("1 + does not compile: "));
+        assert!(!is_deep(&format!("body.contains('{}')", "(".repeat(500))), "what is quoted is no depth");
+    }
+
+    #[test]
+    fn it_says_what_it_speaks_of() {
+        let of = |text: &str| Expression::compile(text).unwrap().members_of("steps");
+        let set = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>());
+        assert_eq!(of("steps.a.output + steps['b-c'].output"), set(&["a", "b-c"]));
+        assert_eq!(of("input.list.map(x, x + steps.a.output)"), set(&["a"]));
+        assert_eq!(of("{'k': [steps.a.output, steps.b]}"), set(&["a", "b"]));
+        assert_eq!(of("has(steps.a.output.x)"), set(&["a"]));
+        assert_eq!(of("input.steps"), set(&[]));
+        assert_eq!(of("steps[input.which]"), None);
+        assert_eq!(of("size(steps)"), None);
+        assert_eq!(Expression::compile("a.b + c").unwrap().names(), ["a".to_owned(), "c".to_owned()].into());
+    }
+}

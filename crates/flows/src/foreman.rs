@@ -1,0 +1,336 @@
+//! The foreman: what the owner of a shard of runs does next. What happens goes in through [`handle`](Foreman::handle), what
+//! is to be done comes out of [`poll`](Foreman::poll); whoever drives it carries that out and says how it went.
+//!
+//! - What came of a task is durable before anything that comes after it is sent. One batch is written at a time; what is
+//!   decided meanwhile makes the next. While writing fails nothing is sent.
+//! - The first ok of any attempt counts, however late; a failure counts only of the attempt that is out. What is heard twice
+//!   counts once, and is acknowledged once what came of it is durable.
+//! - Whoever reads a shard back comes to the same: what steps are given is a function of what is durable, and tasks that
+//!   were out are sent again under a new generation.
+//! - Tries in vain are written, so that no restart gives more of them. A node that went away costs none.
+//! - A run's answer leaves after its end is durable, at least once.
+//!
+//! Everything is bounded: runs ([`Rules::runs_max`]), tasks out ([`Rules::out_max`]), what waits to be written
+//! ([`has_room`](Foreman::has_room)), what a run may hold.
+
+mod clockwork;
+mod hearing;
+pub mod run;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+pub mod words;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clockwork::{Clockwork, Due};
+use mutirao_core::{Mono, Timestamp, id::Attempt};
+use mutirao_nodes::NodeId;
+use run::{Advance, Phase, Run, State, Then};
+use words::{Batch, Dispatch, Effect, End, Input, RunEnd, RunKey, StepKey, Stored};
+
+use crate::answer;
+
+/// Both clocks: wall time is for records and for the time of a whole run, the other for everything else.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    pub mono: Mono,
+    pub wall: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    pub runs_max: usize,
+    pub out_max: usize,
+    /// Outcomes that wait to be written; past this, reports are left lying.
+    pub pending_max: usize,
+    /// After the first try in vain; twice as long after each further one.
+    pub pause: Duration,
+    pub pause_max: Duration,
+    /// Losses of one task before one of them counts as a try in vain.
+    pub losses_max: u32,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            runs_max: 10_000,
+            out_max: 2_000,
+            pending_max: 5_000,
+            pause: Duration::from_millis(100),
+            pause_max: Duration::from_secs(10),
+            losses_max: 5,
+        }
+    }
+}
+
+/// A task that is out.
+#[derive(Clone, Debug)]
+struct Out {
+    attempt: Attempt,
+    node: Option<NodeId>,
+    began_at: Timestamp,
+}
+
+#[derive(Debug)]
+struct Writing {
+    batch: Arc<Batch>,
+    marks: Vec<u64>,
+    /// None while the store has it; else when it is tried again.
+    again_at: Option<Mono>,
+}
+
+#[derive(Debug)]
+pub struct Foreman {
+    rules: Rules,
+    generation: u64,
+    runs: BTreeMap<RunKey, Run>,
+    outs: BTreeMap<StepKey, Out>,
+    ready: VecDeque<StepKey>,
+    clockwork: Clockwork,
+    pending: Batch,
+    pending_marks: Vec<u64>,
+    writing: Option<Writing>,
+    ill: bool,
+    effects: VecDeque<Effect>,
+}
+
+/// The store is asked again after this.
+const WRITE_PAUSE: Duration = Duration::from_secs(1);
+
+impl Foreman {
+    /// With what the store has of its shard's runs that have not ended, or whose answer may not have left.
+    pub fn new(generation: u64, rules: Rules, stored: Vec<Stored>, now: Now) -> Self {
+        let mut foreman = Self {
+            rules,
+            generation,
+            runs: BTreeMap::new(),
+            outs: BTreeMap::new(),
+            ready: VecDeque::new(),
+            clockwork: Clockwork::default(),
+            pending: Batch { number: 1, ..Batch::default() },
+            pending_marks: Vec::new(),
+            writing: None,
+            ill: false,
+            effects: VecDeque::new(),
+        };
+        for Stored { admitted, outcomes, tries, end } in stored {
+            foreman.take(Run::new(admitted, outcomes, tries), end, now);
+        }
+        foreman
+    }
+
+    /// Whether a run, or a report, may be handed in.
+    pub fn has_room(&self) -> bool {
+        self.runs.len() < self.rules.runs_max && self.pending.outcomes.len() < self.rules.pending_max
+    }
+
+    /// Runs that have not ended, or whose answer has not left.
+    pub fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    pub fn wake_at(&self) -> Option<Mono> {
+        let again = self.writing.as_ref().and_then(|writing| writing.again_at);
+        self.clockwork.next().into_iter().chain(again).min()
+    }
+
+    pub fn handle(&mut self, input: Input, now: Now) {
+        match input {
+            Input::Admit(admitted) => {
+                if !self.runs.contains_key(&admitted.key) {
+                    self.take(Run::new(admitted, Vec::new(), Vec::new()), None, now);
+                }
+            }
+            Input::Report(report) => self.hear(report, now),
+            Input::Sent { key, attempt, node } => {
+                if let Some(out) = self.outs.get_mut(&key).filter(|out| out.attempt == attempt) {
+                    out.node = Some(node);
+                }
+            }
+            Input::Lost { key, attempt } => self.lose(key, attempt, now),
+            Input::NodeLost(node) => {
+                let there = self.outs.iter().filter(|(_, out)| out.node.as_ref() == Some(&node));
+                let there: Vec<(StepKey, Attempt)> = there.map(|(key, out)| (*key, out.attempt)).collect();
+                there.into_iter().for_each(|(key, attempt)| self.lose(key, attempt, now));
+            }
+            Input::Cancel(run) => self.finish(run, RunEnd::Cancelled, now),
+            Input::Written(number) => self.written(number, now),
+            Input::Unwritten(number) => {
+                if let Some(writing) = self.writing.as_mut().filter(|writing| writing.batch.number == number) {
+                    writing.again_at = Some(now.mono.plus(WRITE_PAUSE));
+                    self.ill = true;
+                }
+            }
+            Input::Announced(run) => {
+                if self.runs.get(&run).is_some_and(|run| run.phase == Phase::Ended) {
+                    self.pending.announced.push(run);
+                }
+            }
+            Input::Tick => {
+                while let Some(due) = self.clockwork.due(now.mono) {
+                    match due {
+                        Due::Ready(key) => self.ready.push_back(key),
+                        Due::Overdue(key, attempt) => self.overdue(key, attempt, now),
+                        Due::Run(run) => self.finish(run, RunEnd::TimedOut, now),
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is to be done next, in this order: what was decided, then the store, then what is new.
+    pub fn poll(&mut self, now: Now) -> Option<Effect> {
+        loop {
+            if let Some(effect) = self.effects.pop_front() {
+                return Some(effect);
+            }
+            if let Some(batch) = self.due_write(now.mono) {
+                return Some(Effect::Write(batch));
+            }
+            if self.ill || self.outs.len() >= self.rules.out_max {
+                return None;
+            }
+            let key = self.ready.pop_front()?;
+            if let Some(dispatch) = self.dispatch(key, now) {
+                return Some(Effect::Dispatch(dispatch));
+            }
+        }
+    }
+
+    fn take(&mut self, mut run: Run, end: Option<(RunEnd, Timestamp)>, now: Now) {
+        let key = run.admitted.key;
+        if end.is_some() {
+            run.phase = Phase::Ended;
+        }
+        if let Some(timeout) = run.admitted.plan.timeout {
+            let left = run.admitted.started_at.plus(timeout).since(now.wall);
+            self.clockwork.set(now.mono.plus(left), Due::Run(key));
+        }
+        self.runs.insert(key, run);
+        self.advance(key, now);
+        if let Some((end, at)) = end {
+            self.announce(key, &end, at);
+        }
+    }
+
+    fn advance(&mut self, key: RunKey, now: Now) {
+        let Some(run) = self.runs.get_mut(&key) else { return };
+        let Advance { opened, end } = run.advance();
+        if run.phase != Phase::Going {
+            return;
+        }
+        let released: Vec<StepKey> = opened.into_iter().flat_map(|step| run.release(step)).collect();
+        self.ready.extend(released);
+        if let Some(end) = end {
+            self.finish(key, end, now);
+        }
+    }
+
+    /// The first end counts.
+    fn finish(&mut self, key: RunKey, end: RunEnd, now: Now) {
+        let Some(run) = self.runs.get_mut(&key).filter(|run| run.phase == Phase::Going) else { return };
+        run.phase = Phase::Ending;
+        self.pending.ends.push((key, end, now.wall));
+    }
+
+    /// Its end is durable: nobody need go on with it, and whoever waits is told.
+    fn announce(&mut self, key: RunKey, end: &RunEnd, at: Timestamp) {
+        let first = StepKey { run: key, step: 0, item: 0 };
+        let last = StepKey { run: key, step: u32::MAX, item: u32::MAX };
+        let out: Vec<StepKey> = self.outs.range(first..=last).map(|(key, _)| *key).collect();
+        for key in out {
+            let recalled = self.outs.remove(&key);
+            self.effects.extend(recalled.map(|Out { attempt, .. }| Effect::Recall { key, attempt }));
+        }
+        let Some(run) = self.runs.get_mut(&key) else { return };
+        run.phase = Phase::Ended;
+        let answer = answer::of(run, end, at);
+        self.effects.push_back(Effect::Announce { run: key, answer });
+    }
+
+    fn due_write(&mut self, now: Mono) -> Option<Arc<Batch>> {
+        if let Some(writing) = &mut self.writing {
+            let again = writing.again_at.is_some_and(|at| at <= now);
+            return again.then(|| {
+                writing.again_at = None;
+                writing.batch.clone()
+            });
+        }
+        if self.pending.is_empty() {
+            return None;
+        }
+        let next = Batch { number: self.pending.number + 1, ..Batch::default() };
+        let batch = Arc::new(std::mem::replace(&mut self.pending, next));
+        let marks = std::mem::take(&mut self.pending_marks);
+        self.writing = Some(Writing { batch: batch.clone(), marks, again_at: None });
+        Some(batch)
+    }
+
+    fn written(&mut self, number: u64, now: Now) {
+        let Some(Writing { batch, marks, .. }) = self.writing.take_if(|writing| writing.batch.number == number) else {
+            return;
+        };
+        self.ill = false;
+        let mut moved: Vec<RunKey> = Vec::new();
+        let keys = batch.outcomes.iter().map(|one| one.key).chain(batch.tries.iter().map(|one| one.key));
+        for key in keys {
+            let Some(item) = self.runs.get_mut(&key.run).and_then(|run| run.item_mut(key)) else { continue };
+            // A late ok may have come after a failure was sent to the store; then the next batch decides.
+            match &item.state {
+                State::Writing { batch, then } if *batch == number => match then {
+                    Then::Done | Then::Failed => item.state = State::Done,
+                    Then::Retry { not_before } => {
+                        self.clockwork.set(*not_before, Due::Ready(key));
+                        item.state = State::Ready;
+                    }
+                },
+                _ => continue,
+            }
+            if moved.last() != Some(&key.run) {
+                moved.push(key.run);
+            }
+        }
+        for run in moved {
+            self.advance(run, now);
+        }
+        for (run, end, at) in &batch.ends {
+            self.announce(*run, end, *at);
+        }
+        for run in &batch.announced {
+            self.runs.remove(run);
+        }
+        self.effects.extend(marks.into_iter().map(Effect::Acknowledge));
+    }
+
+    /// None if it need not go, or cannot: then its run fails.
+    fn dispatch(&mut self, key: StepKey, now: Now) -> Option<Dispatch> {
+        let run = self.runs.get_mut(&key.run).filter(|run| run.phase == Phase::Going)?;
+        if !matches!(run.item(key)?.state, State::Ready) {
+            return None;
+        }
+        let plan = run.admitted.plan.clone();
+        let step = &plan.steps[key.step as usize];
+        let list = run.open[key.step as usize].as_ref()?.list.as_ref();
+        let item = list.and_then(|list| list.get(key.item as usize)).map(|item| (key.item as usize, item));
+        let input = match plan.input(key.step as usize, run.seen(), item) {
+            Ok(input) => input,
+            Err(why) => {
+                self.settle(key, End::Failed(why), None, now.wall, now);
+                return None;
+            }
+        };
+        let item = run.item_mut(key)?;
+        item.sent += 1;
+        let attempt = Attempt { generation: self.generation, n: item.sent };
+        item.state = State::Out(attempt);
+        let not = item.failed_on.clone();
+        self.outs.insert(key, Out { attempt, node: None, began_at: now.wall });
+        self.clockwork.set(now.mono.plus(step.timeout), Due::Overdue(key, attempt));
+        let (action, place, timeout) = (step.action.clone(), step.place.clone(), step.timeout);
+        Some(Dispatch { key, attempt, action, input, place, timeout, not })
+    }
+}

@@ -1,0 +1,112 @@
+//! What a report, a loss or a silence means for a task.
+
+use mutirao_core::Timestamp;
+use mutirao_core::id::Attempt;
+use mutirao_nodes::NodeId;
+
+use super::clockwork::Due;
+use super::run::{Phase, State, Then};
+use super::words::{Effect, End, Report, StepKey, Try};
+use super::{Foreman, Now, Out};
+
+/// Of a reason, this much is kept.
+const REASON_CHARS_MAX: usize = 500;
+
+impl Foreman {
+    pub(super) fn hear(&mut self, report: Report, now: Now) {
+        let Report { key, attempt, end, node, mark } = report;
+        let Some(run) = self.runs.get(&key.run).filter(|run| run.phase != Phase::Ended) else {
+            return self.effects.push_back(Effect::Acknowledge(mark));
+        };
+        if run.phase == Phase::Ending {
+            // It means nothing once the end is durable; until then it might.
+            return self.pending_marks.push(mark);
+        }
+        let Some(item) = run.item(key) else { return self.effects.push_back(Effect::Acknowledge(mark)) };
+        let out = self.outs.get(&key).cloned();
+        match (&item.state, end) {
+            // What has ended stays as it is.
+            (State::Done, _) => self.effects.push_back(Effect::Acknowledge(mark)),
+            (State::Writing { batch, then: Then::Done | Then::Failed }, _) => {
+                // Whoever said it first may have been cut off: it is kept for as long as the first would be.
+                match self.writing.as_mut().filter(|writing| writing.batch.number == *batch) {
+                    Some(writing) => writing.marks.push(mark),
+                    None => self.pending_marks.push(mark),
+                }
+            }
+            (_, End::Ok(value)) => {
+                let began_at = out.as_ref().map_or(now.wall, |out| out.began_at);
+                if let Some(out) = out.filter(|out| out.attempt != attempt) {
+                    self.effects.push_back(Effect::Recall { key, attempt: out.attempt });
+                }
+                self.settle(key, End::Ok(value), node, began_at, now);
+                self.pending_marks.push(mark);
+            }
+            (State::Out(current), End::Failed(why)) if *current == attempt => {
+                self.failed_try(key, why, node, now);
+                self.pending_marks.push(mark);
+            }
+            (_, End::Failed(_)) => self.effects.push_back(Effect::Acknowledge(mark)),
+        }
+    }
+
+    /// For good; to be written, and the next of its list may go.
+    pub(super) fn settle(&mut self, key: StepKey, end: End, node: Option<NodeId>, began_at: Timestamp, now: Now) {
+        self.outs.remove(&key);
+        let batch = self.pending.number;
+        let Some(run) = self.runs.get_mut(&key.run) else { return };
+        self.pending.outcomes.extend(run.settle(key, end, node, began_at, now.wall, batch));
+        self.ready.extend(run.release(key.step));
+    }
+
+    fn failed_try(&mut self, key: StepKey, why: String, node: Option<NodeId>, now: Now) {
+        let Out { node: sent_to, began_at, .. } = match self.outs.remove(&key) {
+            Some(out) => out,
+            None => return,
+        };
+        let reason: String = why.chars().take(REASON_CHARS_MAX).collect();
+        let batch = self.pending.number;
+        let Some(run) = self.runs.get_mut(&key.run) else { return };
+        let retries = run.admitted.plan.steps[key.step as usize].retries;
+        let Some(item) = run.item_mut(key) else { return };
+        item.tries += 1;
+        let tries = item.tries;
+        if tries > retries {
+            return self.settle(key, End::Failed(reason), node.or(sent_to), began_at, now);
+        }
+        item.failed_on = node.or(sent_to);
+        let pause = self.rules.pause.saturating_mul(1 << (tries - 1).min(16)).min(self.rules.pause_max);
+        item.state = State::Writing { batch, then: Then::Retry { not_before: now.mono.plus(pause) } };
+        self.pending.tries.push(Try { key, tries, reason });
+    }
+
+    /// Nobody's fault, and not the task's: it is sent again, and only a habit of it counts.
+    pub(super) fn lose(&mut self, key: StepKey, attempt: Attempt, now: Now) {
+        if !self.is_out(key, attempt) {
+            return;
+        }
+        let (pause, losses_max) = (self.rules.pause, self.rules.losses_max);
+        let Some(item) = self.runs.get_mut(&key.run).and_then(|run| run.item_mut(key)) else { return };
+        item.losses += 1;
+        if item.losses > losses_max {
+            item.losses = 0;
+            return self.failed_try(key, format!("its node went away {} times", losses_max + 1), None, now);
+        }
+        let pause = pause.saturating_mul(1 << (item.losses - 1).min(16)).min(self.rules.pause_max);
+        item.state = State::Ready;
+        item.failed_on = self.outs.remove(&key).and_then(|out| out.node);
+        self.clockwork.set(now.mono.plus(pause), Due::Ready(key));
+    }
+
+    pub(super) fn overdue(&mut self, key: StepKey, attempt: Attempt, now: Now) {
+        if self.is_out(key, attempt) {
+            self.effects.push_back(Effect::Recall { key, attempt });
+            self.failed_try(key, "it was not heard of within its timeout".into(), None, now);
+        }
+    }
+
+    fn is_out(&self, key: StepKey, attempt: Attempt) -> bool {
+        self.outs.get(&key).is_some_and(|out| out.attempt == attempt)
+            && self.runs.get(&key.run).is_some_and(|run| run.phase == Phase::Going)
+    }
+}

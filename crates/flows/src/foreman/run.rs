@@ -1,0 +1,259 @@
+//! One run: which of its steps have ended, which may begin, what each of their tasks is at. What has ended is a function of
+//! what is durable, so a run that is read back is the run that it was.
+
+use std::collections::BTreeMap;
+
+use mutirao_core::{Mono, Timestamp, id::Attempt};
+use mutirao_nodes::NodeId;
+use serde_json::Value;
+
+use super::words::{Admitted, End, Outcome, RunEnd, StepKey, Try};
+use crate::plan::{Ended, Opening, Seen};
+
+/// Bytes of all that a run's steps gave. Steps take from each other by value, so this bounds what a run costs.
+pub const RUN_BYTES_MAX: usize = 16 << 20;
+
+#[derive(Clone, Debug)]
+pub enum State {
+    /// Not its turn yet: only so many of a list go at once.
+    Unsent,
+    /// To be sent, now or after a pause.
+    Ready,
+    Out(Attempt),
+    /// Decided, and on its way to the store in that batch.
+    Writing {
+        batch: u64,
+        then: Then,
+    },
+    Done,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Then {
+    Done,
+    Retry { not_before: Mono },
+    Failed,
+}
+
+#[derive(Clone, Debug)]
+pub struct Item {
+    pub state: State,
+    pub sent: u32,
+    pub tries: u32,
+    pub losses: u32,
+    pub failed_on: Option<NodeId>,
+    /// How it ended; only counts once it is durable.
+    pub outcome: Option<Outcome>,
+}
+
+#[derive(Debug)]
+pub struct OpenStep {
+    /// What it is done for each of.
+    pub list: Option<Vec<Value>>,
+    pub items: Vec<Item>,
+    /// Of these, so many have been let out and not ended.
+    pub active: usize,
+    next: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Phase {
+    Going,
+    /// Decided; not durable yet.
+    Ending,
+    /// Durable; its answer is leaving.
+    Ended,
+}
+
+#[derive(Debug)]
+pub struct Run {
+    pub admitted: Admitted,
+    pub phase: Phase,
+    pub ended: Vec<Option<Ended>>,
+    pub open: Vec<Option<OpenStep>>,
+    /// What the store had when this was read back.
+    stored: BTreeMap<(u32, u32), Outcome>,
+    stored_tries: BTreeMap<(u32, u32), u32>,
+    bytes: usize,
+}
+
+/// What became possible.
+#[derive(Debug, Default)]
+pub struct Advance {
+    pub opened: Vec<u32>,
+    pub end: Option<RunEnd>,
+}
+
+impl Run {
+    pub fn new(admitted: Admitted, outcomes: Vec<Outcome>, tries: Vec<Try>) -> Self {
+        let steps = admitted.plan.steps.len();
+        let at = |key: StepKey| (key.step, key.item);
+        Self {
+            admitted,
+            phase: Phase::Going,
+            ended: vec![None; steps],
+            open: (0..steps).map(|_| None).collect(),
+            stored: outcomes.into_iter().map(|outcome| (at(outcome.key), outcome)).collect(),
+            stored_tries: tries.into_iter().map(|one| (at(one.key), one.tries)).collect(),
+            bytes: 0,
+        }
+    }
+
+    pub fn seen(&self) -> Seen<'_> {
+        Seen { input: &self.admitted.input, steps: &self.ended }
+    }
+
+    pub fn item(&self, key: StepKey) -> Option<&Item> {
+        self.open.get(key.step as usize)?.as_ref()?.items.get(key.item as usize)
+    }
+
+    pub fn item_mut(&mut self, key: StepKey) -> Option<&mut Item> {
+        self.open.get_mut(key.step as usize)?.as_mut()?.items.get_mut(key.item as usize)
+    }
+
+    /// Opens every step whose time has come, and says whether the run has come to its end.
+    pub fn advance(&mut self) -> Advance {
+        let mut advance = Advance::default();
+        let plan = self.admitted.plan.clone();
+        let named = |step: usize, reason: String| RunEnd::Failed { step: Some(plan.steps[step].name.clone()), reason };
+        loop {
+            let mut any = false;
+            for step in 0..plan.steps.len() {
+                let mut moved = false;
+                if self.ended[step].is_none() && self.open[step].is_none() && self.may_begin(step) {
+                    moved = true;
+                    match plan.open(step, self.seen()) {
+                        // The others are still looked at: where a run stands must not depend on the order.
+                        Err(why) => {
+                            advance.end.get_or_insert_with(|| named(step, why));
+                            moved = false;
+                        }
+                        Ok(Opening::Skipped) => self.ended[step] = Some(Ended::Skipped),
+                        Ok(Opening::Each(list)) if list.is_empty() => {
+                            self.ended[step] = Some(Ended::Output(Value::Array(Vec::new())));
+                        }
+                        Ok(Opening::Each(list)) => self.begin(step, list.len(), Some(list), &mut advance),
+                        Ok(Opening::Once) => self.begin(step, 1, None, &mut advance),
+                    }
+                }
+                any |= moved | self.close(step);
+            }
+            if !any {
+                break;
+            }
+        }
+        if let Some((step, why)) = self.failed() {
+            advance.end.get_or_insert_with(|| named(step, why));
+        } else if advance.end.is_none() && self.ended.iter().all(Option::is_some) {
+            advance.end = Some(match plan.output(self.seen()) {
+                Ok(_) => RunEnd::Done,
+                Err(reason) => RunEnd::Failed { step: None, reason },
+            });
+        }
+        advance
+    }
+
+    fn may_begin(&self, step: usize) -> bool {
+        self.admitted.plan.steps[step].after.iter().all(|earlier| self.ended[*earlier].is_some())
+    }
+
+    fn begin(&mut self, step: usize, count: usize, list: Option<Vec<Value>>, advance: &mut Advance) {
+        let item = |n: usize| {
+            let at = (step as u32, n as u32);
+            let outcome = self.stored.remove(&at);
+            let tries = self.stored_tries.remove(&at).unwrap_or_default();
+            let state = if outcome.is_some() { State::Done } else { State::Unsent };
+            Item { state, sent: 0, tries, losses: 0, failed_on: None, outcome }
+        };
+        let items: Vec<Item> = (0..count).map(item).collect();
+        self.bytes += items.iter().filter_map(|item| item.outcome.as_ref()).map(|one| size(&one.end)).sum::<usize>();
+        self.open[step] = Some(OpenStep { list, items, active: 0, next: 0 });
+        advance.opened.push(step as u32);
+    }
+
+    /// A step has ended once all its tasks have, durably.
+    fn close(&mut self, step: usize) -> bool {
+        let Some(open) = self.open[step].as_ref().filter(|_| self.ended[step].is_none()) else { return false };
+        let value = |item: &Item| match (&item.state, item.outcome.as_ref().map(|outcome| &outcome.end)) {
+            (State::Done, Some(End::Ok(value))) => Some(value.clone()),
+            _ => None,
+        };
+        let Some(mut values) = open.items.iter().map(value).collect::<Option<Vec<Value>>>() else { return false };
+        let output = if open.list.is_some() { Value::Array(values) } else { values.pop().unwrap_or_default() };
+        self.ended[step] = Some(Ended::Output(output));
+        true
+    }
+
+    /// The first step that failed for good.
+    fn failed(&self) -> Option<(usize, String)> {
+        let of = |item: &Item| match (&item.state, item.outcome.as_ref().map(|outcome| &outcome.end)) {
+            (State::Done, Some(End::Failed(why))) => Some(why.clone()),
+            _ => None,
+        };
+        self.open.iter().enumerate().find_map(|(n, open)| Some((n, open.as_ref()?.items.iter().find_map(of)?)))
+    }
+
+    /// Those of a step that may go now, given how many of it go at once.
+    pub fn release(&mut self, step: u32) -> Vec<StepKey> {
+        let run = self.admitted.key;
+        let at_once = self.admitted.plan.steps[step as usize].each.as_ref().map_or(1, |each| each.at_once);
+        let Some(open) = self.open[step as usize].as_mut() else { return Vec::new() };
+        let mut released = Vec::new();
+        while open.active < at_once && open.next < open.items.len() {
+            let item = &mut open.items[open.next];
+            if matches!(item.state, State::Unsent) {
+                item.state = State::Ready;
+                open.active += 1;
+                released.push(StepKey { run, step, item: open.next as u32 });
+            }
+            open.next += 1;
+        }
+        released
+    }
+
+    /// A task has come to its end, though not durably yet. What is too much for the run is a failure.
+    pub fn settle(
+        &mut self,
+        key: StepKey,
+        end: End,
+        node: Option<NodeId>,
+        began_at: Timestamp,
+        ended_at: Timestamp,
+        batch: u64,
+    ) -> Option<Outcome> {
+        let bytes = size(&end);
+        let end = match self.bytes + bytes > RUN_BYTES_MAX {
+            false => end,
+            true => End::Failed(format!("with its output the run would hold more than {RUN_BYTES_MAX} bytes")),
+        };
+        self.bytes += size(&end);
+        let open = self.open.get_mut(key.step as usize)?.as_mut()?;
+        let item = open.items.get_mut(key.item as usize)?;
+        if !matches!(item.state, State::Unsent) {
+            open.active = open.active.saturating_sub(1);
+        }
+        let then = if matches!(end, End::Ok(_)) { Then::Done } else { Then::Failed };
+        let outcome = Outcome { key, end, tries: item.tries, node, began_at, ended_at };
+        item.state = State::Writing { batch, then };
+        item.outcome = Some(outcome.clone());
+        Some(outcome)
+    }
+}
+
+fn size(end: &End) -> usize {
+    match end {
+        End::Ok(value) => weigh(value),
+        End::Failed(why) => why.len(),
+    }
+}
+
+/// About what a value takes as a text.
+fn weigh(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 5,
+        Value::Number(_) => 12,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => 2 + items.iter().map(|item| weigh(item) + 1).sum::<usize>(),
+        Value::Object(fields) => 2 + fields.iter().map(|(name, value)| name.len() + 4 + weigh(value)).sum::<usize>(),
+    }
+}

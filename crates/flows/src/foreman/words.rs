@@ -1,0 +1,178 @@
+//! What happens to a foreman, and what it asks to be done.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutirao_core::{Timestamp, id::Attempt};
+use mutirao_nodes::routing::Place;
+use mutirao_nodes::{ActionName, NodeId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Plan;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunKey(pub u64);
+
+/// One task of a run: the step's number, and which of its list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepKey {
+    pub run: RunKey,
+    pub step: u32,
+    pub item: u32,
+}
+
+impl fmt::Display for StepKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.run.0, self.step, self.item)
+    }
+}
+
+/// A run that was accepted and is written.
+#[derive(Clone, Debug)]
+pub struct Admitted {
+    pub key: RunKey,
+    pub plan: Arc<Plan>,
+    pub input: Value,
+    pub started_at: Timestamp,
+}
+
+/// What a node says came of a task.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub key: StepKey,
+    pub attempt: Attempt,
+    pub end: End,
+    pub node: Option<NodeId>,
+    /// To be acknowledged by, once what came of it is written.
+    pub mark: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    Ok(Value),
+    /// Why, in a line.
+    Failed(String),
+}
+
+/// What happens.
+#[derive(Clone, Debug)]
+pub enum Input {
+    Admit(Admitted),
+    Report(Report),
+    /// A task is on its way to this node.
+    Sent {
+        key: StepKey,
+        attempt: Attempt,
+        node: NodeId,
+    },
+    /// Nobody took it, or who took it is gone.
+    Lost {
+        key: StepKey,
+        attempt: Attempt,
+    },
+    NodeLost(NodeId),
+    Cancel(RunKey),
+    /// The batch of this number is durable.
+    Written(u64),
+    /// It is not, as far as is known. Writing it twice does no harm.
+    Unwritten(u64),
+    /// The answer of a run has left.
+    Announced(RunKey),
+    /// It is [`wake_at`](super::Foreman::wake_at).
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    Dispatch(Dispatch),
+    /// Whoever has it may leave it.
+    Recall {
+        key: StepKey,
+        attempt: Attempt,
+    },
+    /// All of it in one transaction, fenced; what is there already stays.
+    Write(Arc<Batch>),
+    /// A report whose meaning is written, or that has none.
+    Acknowledge(u64),
+    /// The run's end is durable; whoever waits for it is told, at least once.
+    Announce {
+        run: RunKey,
+        answer: Value,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dispatch {
+    pub key: StepKey,
+    pub attempt: Attempt,
+    pub action: ActionName,
+    pub input: Value,
+    pub place: Place,
+    pub timeout: Duration,
+    /// Where it just failed.
+    pub not: Option<NodeId>,
+}
+
+/// How a task ended for good.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    pub key: StepKey,
+    pub end: End,
+    /// Tries in vain before it.
+    pub tries: u32,
+    pub node: Option<NodeId>,
+    pub began_at: Timestamp,
+    pub ended_at: Timestamp,
+}
+
+/// A task was tried in vain so often. Written, so that no restart gives it more tries than it has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Try {
+    pub key: StepKey,
+    pub tries: u32,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunEnd {
+    Done,
+    Failed {
+        /// None: it was the run's output that could not be had.
+        step: Option<String>,
+        reason: String,
+    },
+    Cancelled,
+    TimedOut,
+}
+
+/// What is to be durable together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    pub number: u64,
+    pub outcomes: Vec<Outcome>,
+    pub tries: Vec<Try>,
+    pub ends: Vec<(RunKey, RunEnd, Timestamp)>,
+    /// Answers that have left, so that they need not again.
+    pub announced: Vec<RunKey>,
+}
+
+impl Batch {
+    pub fn is_empty(&self) -> bool {
+        self.outcomes.is_empty() && self.tries.is_empty() && self.ends.is_empty() && self.announced.is_empty()
+    }
+}
+
+/// A run as the store has it, for a new owner.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    pub admitted: Admitted,
+    pub outcomes: Vec<Outcome>,
+    pub tries: Vec<Try>,
+    /// It ended, and its answer may not have left.
+    pub end: Option<(RunEnd, Timestamp)>,
+}
