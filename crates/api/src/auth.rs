@@ -50,10 +50,16 @@ const LAST_USED_STEP: Duration = Duration::from_secs(60);
 pub struct Auth {
     registry: Arc<dyn Registry>,
     clock: Arc<dyn Clock>,
-    tokens: Cache<String, Token>,
+    tokens: Cache<String, Arc<Believed>>,
     workers: Cache<WorkerId, Worker>,
     elastic: Cache<String, ElasticKey>,
     nonces: Nonces,
+}
+
+/// A token that was looked up, and who it stands for, made once and not for each request.
+struct Believed {
+    token: Token,
+    principal: Arc<Principal>,
 }
 
 /// Who signs a request.
@@ -93,11 +99,11 @@ impl Auth {
     }
 
     /// Who holds this token. Unknown and wrong are told alike.
-    pub async fn by_token(&self, text: &str) -> Result<Principal, Problem> {
+    pub async fn by_token(&self, text: &str) -> Result<Arc<Principal>, Problem> {
         let unknown = || Problem::unauthenticated("the token is not known here").remedy("check MUTIRAO_TOKEN");
         let (id, digest) = secret::read_token(text).ok_or_else(unknown)?;
-        let token = match self.tokens.get(id) {
-            Ok(token) if token.secret.matches(&digest) => token,
+        let believed = match self.tokens.get(id) {
+            Ok(believed) if believed.token.secret.matches(&digest) => believed,
             Ok(_) => return Err(unknown()),
             Err(began) => {
                 let token = self.registry.token(id).await.map_err(refused)?.ok_or_else(unknown)?;
@@ -105,15 +111,17 @@ impl Auth {
                     return Err(unknown());
                 }
                 let token = self.mark_used(token).await;
-                self.tokens.keep(began, token.id.clone(), token.clone());
-                token
+                let (id, principal) = (token.id.clone(), Arc::new(token.principal()));
+                let believed = Arc::new(Believed { token, principal });
+                self.tokens.keep(began, id, believed.clone());
+                believed
             }
         };
-        if !token.is_good_at(self.clock.now()) {
+        if !believed.token.is_good_at(self.clock.now()) {
             return Err(Problem::unauthenticated("the token is revoked or has expired")
                 .remedy("ask an admin for a new one: mutirao token create"));
         }
-        Ok(token.principal())
+        Ok(believed.principal.clone())
     }
 
     /// Costs one write a minute at most, and a caller is not turned away because it failed.

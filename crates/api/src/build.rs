@@ -15,14 +15,15 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::auth::{Auth, registry};
-use crate::layers::bodies::{self, Room};
-use crate::layers::bounds::{self, Bounds};
+use crate::layers::access::Access;
+use crate::layers::bodies::Room;
+use crate::layers::bounds::Bounds;
+use crate::layers::front::{self, Front};
 use crate::layers::gate::{self, Gate};
-use crate::layers::host::{self, Names};
-use crate::layers::{access, streams};
+use crate::layers::host::Names;
+use crate::layers::tally::Tally;
 use crate::recorder::{self, Tidying};
 use crate::routes::{self, Parts};
 use crate::throttle::Throttle;
@@ -121,7 +122,8 @@ pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
         .fold(closed.with_state(shared), |router, capability| router.merge(capability.router))
         .route_layer(from_fn_with_state(gate, gate::pass));
     let router = closed.merge(open).fallback(nowhere).method_not_allowed_fallback(not_like_that);
-    let router = with_layers(router, &settings, &clock, &shutdown);
+    let front = front(&settings, &clock, &shutdown);
+    let router = router.layer(from_fn_with_state(front, front::pass));
 
     let serve = Serve {
         clock: clock.clone(),
@@ -139,20 +141,18 @@ pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
     Ok(Api { router, auth, serve, document, _tidying: Tidying::start(metrics, clock), _upkeep: upkeep })
 }
 
-/// From the inside out: the last one added sees a request first.
-fn with_layers(router: Router, settings: &Settings, clock: &Arc<dyn Clock>, shutdown: &CancellationToken) -> Router {
-    let bounds = Bounds {
-        clock: clock.clone(),
-        requests: Arc::new(Semaphore::new(settings.requests_max)),
-        timeout: settings.request_timeout,
-    };
-    router
-        .layer(from_fn_with_state(Room::of(settings.body_bytes_held_max), bodies::limit))
-        .layer(from_fn_with_state(bounds, bounds::hold))
-        .layer(from_fn_with_state(Names::new(&settings.hosts), host::check))
-        .layer(CatchPanicLayer::custom(access::panicked))
-        .layer(from_fn_with_state(shutdown.clone(), streams::end))
-        .layer(from_fn_with_state(clock.clone(), access::note))
+fn front(settings: &Settings, clock: &Arc<dyn Clock>, shutdown: &CancellationToken) -> Front {
+    Front(Arc::new(front::Parts {
+        access: Access { clock: clock.clone(), tally: Tally::begin() },
+        names: Names::new(&settings.hosts),
+        bounds: Bounds {
+            clock: clock.clone(),
+            requests: Semaphore::new(settings.requests_max),
+            timeout: settings.request_timeout,
+        },
+        room: Room::of(settings.body_bytes_held_max),
+        shutdown: shutdown.clone(),
+    }))
 }
 
 type Guards = Vec<(&'static str, Arc<dyn BlobGuard>)>;

@@ -60,10 +60,13 @@ pub async fn serve(listener: TcpListener, router: Router, how: Serve) -> Result<
         };
         match accepted {
             Ok((socket, peer, place)) => {
-                let (router, how, cut) = (router.clone(), how.clone(), cut.clone());
+                // Tokens of its own: at each step of its work a connection looks at them, which takes a lock.
+                let how = Serve { shutdown: how.shutdown.child_token(), ..how.clone() };
+                let (router, cut) = (router.clone(), cut.child_token());
                 connections.spawn(async move {
                     let _place = place;
                     tokio::select! {
+                        biased;
                         () = welcome(socket, peer, router, how) => {}
                         () = cut.cancelled() => {}
                     }
@@ -128,6 +131,7 @@ where
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
+        biased;
         ended = connection.as_mut() => ended,
         () = shutdown.cancelled() => {
             connection.as_mut().graceful_shutdown();

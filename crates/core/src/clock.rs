@@ -7,6 +7,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -80,11 +81,17 @@ pub trait ClockExt: Clock {
         F::Output: Send,
     {
         async move {
-            tokio::select! {
-                biased;
-                value = future => Ok(value),
-                () = self.sleep(limit) => Err(Elapsed),
-            }
+            let mut future = std::pin::pin!(future);
+            // Much is ready at once, and what is needs no timer.
+            let mut sleep = None;
+            std::future::poll_fn(|context| match future.as_mut().poll(context) {
+                Poll::Ready(value) => Poll::Ready(Ok(value)),
+                Poll::Pending => {
+                    let sleep = sleep.get_or_insert_with(|| self.sleep(limit));
+                    sleep.as_mut().poll(context).map(|()| Err(Elapsed))
+                }
+            })
+            .await
         }
     }
 }
@@ -175,5 +182,52 @@ impl Clock for ManualClock {
             // The sender lives in `self`, which outlives this future, so the wait cannot fail.
             let _ = changes.wait_for(|(_, mono)| *mono >= until).await;
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// Counts the timers.
+    struct Counting(Arc<ManualClock>, AtomicU32);
+
+    impl Clock for Counting {
+        fn now(&self) -> Timestamp {
+            self.0.now()
+        }
+
+        fn monotonic(&self) -> Mono {
+            self.0.monotonic()
+        }
+
+        fn sleep(&self, for_: Duration) -> Sleep<'_> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.sleep(for_)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_ready_needs_no_timer_and_what_is_not_is_given_up_in_time() {
+        let clock = Counting(ManualClock::starting_at(Timestamp(0)), AtomicU32::new(0));
+        let limit = Duration::from_secs(5);
+        assert_eq!(clock.timeout(limit, async { 7 }).await.ok(), Some(7));
+        assert_eq!(clock.1.load(Ordering::Relaxed), 0);
+
+        let advance = async {
+            clock.0.advance(limit - Duration::from_millis(1));
+            tokio::task::yield_now().await;
+            clock.0.advance(Duration::from_millis(1));
+            clock.monotonic()
+        };
+        let given_up = async {
+            let ended = clock.timeout(limit, std::future::pending::<()>()).await;
+            (ended.is_err(), clock.monotonic())
+        };
+        let ((is_given_up, at), _) = tokio::join!(given_up, advance);
+        assert!(is_given_up && at.0 == limit, "{at:?}");
+        assert_eq!(clock.1.load(Ordering::Relaxed), 1);
     }
 }

@@ -1,6 +1,7 @@
 //! Randomness, injected. A [`Dice`] is seeded once, from the operating system in production and from a number in a
 //! test, so that any run can be replayed.
 
+use std::cell::RefCell;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -17,9 +18,7 @@ impl Dice {
     }
 
     pub fn from_os() -> Self {
-        let mut seed = [0u8; 16];
-        os_random(&mut seed);
-        Self(Mutex::new(Pcg64Mcg::from_seed(seed)))
+        Self(Mutex::new(from_os()))
     }
 
     pub fn u64(&self) -> u64 {
@@ -46,6 +45,21 @@ impl Dice {
     }
 }
 
+/// A number that names something and guards nothing, such as a trace: no two are the same, and who has seen one may guess
+/// the next. Costs no call of the operating system, unlike [`os_random`].
+pub fn name() -> u128 {
+    thread_local! {
+        static NAMES: RefCell<Pcg64Mcg> = RefCell::new(from_os());
+    }
+    NAMES.with_borrow_mut(|names| names.random())
+}
+
+fn from_os() -> Pcg64Mcg {
+    let mut seed = [0u8; 16];
+    os_random(&mut seed);
+    Pcg64Mcg::from_seed(seed)
+}
+
 /// Bytes for keys, tokens and nonces, straight from the operating system.
 pub fn os_random(bytes: &mut [u8]) {
     let mut filled = 0;
@@ -55,5 +69,20 @@ pub fn os_random(bytes: &mut [u8]) {
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => panic!("the kernel gives no random bytes: {error}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_names_are_the_same_in_any_thread() {
+        let some = || std::thread::spawn(|| (0..1_000).map(|_| name()).collect::<Vec<_>>());
+        let threads = [some(), some(), some()];
+        let mut names: Vec<u128> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 3_000);
     }
 }

@@ -131,7 +131,7 @@ async fn list(
     };
     let label = args.label.map(pair).transpose()?;
     let filter = JobFilter {
-        namespace: caller.namespace,
+        namespace: caller.namespace.clone(),
         state: args.state,
         queue: args.queue,
         name: args.name,

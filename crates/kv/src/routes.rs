@@ -120,16 +120,16 @@ async fn read(
     let at_least = AtLeast { revision: args.min_rev, write };
     let (value, entry) = kv.read(&caller, key.parse()?, at_least, wait).await?;
     let mut headers = HeaderMap::new();
-    let mut say = |name: HeaderName, text: String| {
-        if let Ok(text) = HeaderValue::from_str(&text) {
+    let mut say = |name: HeaderName, text: &str| {
+        if let Ok(text) = HeaderValue::from_str(text) {
             headers.insert(name, text);
         }
     };
-    say(header::CONTENT_TYPE, value.content_type);
-    say(header::ETAG, format!("\"{}\"", entry.revision));
-    say(CHANGED_AT, entry.changed_at.to_string());
+    say(header::CONTENT_TYPE, &value.content_type);
+    say(header::ETAG, &format!("\"{}\"", entry.revision));
+    say(CHANGED_AT, &entry.changed_at.to_string());
     if let Some(at) = entry.expires_at {
-        say(EXPIRES_AT, at.to_string());
+        say(EXPIRES_AT, &at.to_string());
     }
     Ok((headers, value.bytes).into_response())
 }
@@ -171,7 +171,7 @@ async fn list(
             None => kv.point().await?,
         };
         kv.still_known(&point).await?;
-        let watch = Watch { kv, namespace: caller.namespace, prefix: args.prefix, point };
+        let watch = Watch { kv, namespace: caller.namespace.clone(), prefix: args.prefix, point };
         return Ok(Sse::new(watch.events()).keep_alive(KeepAlive::default()).into_response());
     }
     let values = if flag("values", args.values.as_deref())? { Values::Shown } else { Values::LeftOut };

@@ -1,5 +1,7 @@
 //! Who asks. `api` proves it and puts the principal with the request; handlers take it from there.
 
+use std::sync::Arc;
+
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use mutirao_core::Problem;
@@ -9,7 +11,7 @@ use crate::Rejection;
 
 /// The proved caller. A request without one is refused with 401.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caller(pub Principal);
+pub struct Caller(pub Arc<Principal>);
 
 impl Caller {
     pub fn must_be(&self, needed: Role) -> Result<(), Rejection> {
@@ -31,7 +33,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Rejection;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Rejection> {
-        parts.extensions.get::<Principal>().cloned().map(Self).ok_or_else(|| {
+        parts.extensions.get::<Arc<Principal>>().cloned().map(Self).ok_or_else(|| {
             Problem::unauthenticated("the request carries no token")
                 .remedy("send Authorization: Bearer <token>; the first one is in admin.token in the data folder")
                 .into()
@@ -45,8 +47,8 @@ mod tests {
 
     #[test]
     fn a_lesser_role_is_told_which_it_needs() {
-        let caller =
-            Caller(Principal { id: "t1".into(), name: "ana".into(), role: Role::Viewer, namespace: "default".into() });
+        let ana = Principal { id: "t1".into(), name: "ana".into(), role: Role::Viewer, namespace: "default".into() };
+        let caller = Caller(Arc::new(ana));
         assert_eq!(caller.must_be(Role::Viewer), Ok(()));
         let Rejection(problem) = caller.must_be(Role::Operator).unwrap_err();
         assert!(problem.status == 403 && problem.line().contains("operator"), "{problem}");

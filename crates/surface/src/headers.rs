@@ -3,14 +3,15 @@
 use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
-use axum::http::HeaderMap;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName};
 use mutirao_core::Problem;
-use mutirao_core::dice::os_random;
+use mutirao_core::dice;
 use mutirao_core::trace::{self, Followed};
 
 use crate::Rejection;
 
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 200;
 
 /// The `Idempotency-Key` of a POST, if it has one. Two requests with the same key are one.
@@ -45,14 +46,13 @@ pub struct TraceId(pub String);
 
 impl TraceId {
     pub fn of(headers: &HeaderMap) -> Self {
-        let given = headers.get("traceparent").and_then(|value| value.to_str().ok()).and_then(trace_of);
+        let given = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()).and_then(trace_of);
         given.map_or_else(Self::random, |id| Self(id.to_owned()))
     }
 
     fn random() -> Self {
-        let mut bytes = [0u8; 16];
-        os_random(&mut bytes);
-        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        // A trace of zeroes is none.
+        Self(format!("{:032x}", dice::name().max(1)))
     }
 }
 
@@ -93,7 +93,7 @@ pub struct Wish(pub Option<Followed>);
 impl Wish {
     fn of(headers: &HeaderMap, trace: &TraceId) -> Self {
         let Ok(id) = u128::from_str_radix(&trace.0, 16) else { return Self(None) };
-        let given = headers.get("traceparent").and_then(|value| value.to_str().ok());
+        let given = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
         let given = given.filter(|given| trace_of(given).is_some());
         Self(match given {
             Some(given) => wished(given).filter(|_| trace::is_listening()).map(|parent| Followed { trace: id, parent }),

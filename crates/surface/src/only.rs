@@ -2,6 +2,8 @@
 //! the body is read, so that nobody is told what is wrong with a request they may not make, and a megabyte sent in vain
 //! is not parsed. [`Caller`] is for handlers that decide later.
 
+use std::sync::Arc;
+
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use mutirao_core::auth::{Principal, Role};
@@ -12,7 +14,7 @@ macro_rules! only {
     ($($role:ident),*) => { $(
         #[doc = concat!("A caller who may do what a ", stringify!($role), " may; 401 or 403 for everybody else.")]
         #[derive(Debug, Clone, PartialEq, Eq)]
-        pub struct $role(pub Principal);
+        pub struct $role(pub Arc<Principal>);
 
         impl<S: Send + Sync> FromRequestParts<S> for $role {
             type Rejection = Rejection;

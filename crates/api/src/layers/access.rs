@@ -1,55 +1,63 @@
-//! The outermost layer: gives each request its trace, says in the log (at debug) and in the metrics what became of it, and
-//! turns a panic into a plain 500.
+//! The trace of each request; what became of it, in the log (at debug) and in the metrics; and a panic as a plain 500.
 
 use std::any::Any;
 use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::http::HeaderValue;
-use axum::middleware::Next;
+use axum::extract::{MatchedPath, Request};
+use axum::http::{HeaderName, HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
 use mutirao_core::{Clock, Problem};
 use mutirao_surface::{Rejection, TraceId};
 use tracing::Instrument;
 
-use crate::recorder::{REQUEST, REQUESTS};
+use super::tally::Tally;
 
 /// Answers carry the trace, so that a caller can name the request when asking what happened.
-pub const REQUEST_ID_HEADER: &str = "x-request-id";
+pub const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-pub async fn note(State(clock): State<Arc<dyn Clock>>, mut request: Request, next: Next) -> Response {
-    let trace = TraceId::of(request.headers());
-    request.extensions_mut().insert(trace.clone());
-    let method = request.method().clone();
-    // The pattern and not the path: few enough for a label, and without anybody's names in it.
-    let route = request.extensions().get::<MatchedPath>().map_or("none".to_owned(), |path| path.as_str().to_owned());
-    let began = clock.monotonic();
+/// What it takes to note requests.
+pub struct Access {
+    pub clock: Arc<dyn Clock>,
+    pub tally: Tally,
+}
 
-    let span = tracing::debug_span!("request", trace = trace.0);
-    let mut response = next.run(request).instrument(span).await;
+impl Access {
+    /// Notes what `answer` makes of the request.
+    pub async fn note<F>(&self, mut request: Request, answer: impl FnOnce(Request) -> F) -> Response
+    where
+        F: Future<Output = Response>,
+    {
+        let trace = TraceId::of(request.headers());
+        let id = HeaderValue::from_str(&trace.0).ok();
+        let span = tracing::debug_span!("request", trace = trace.0);
+        request.extensions_mut().insert(trace);
+        let method = request.method().clone();
+        // The pattern and not the path: few enough for a label, and without anybody's names in it.
+        let route = request.extensions().get::<MatchedPath>().cloned();
+        let began = self.clock.monotonic();
 
-    let took = clock.monotonic().since(began);
-    let status = response.status().as_u16();
-    tracing::debug!(%method, route, status, took_us = took.as_micros() as u64, trace = trace.0, "answered");
-    let labels = [("method", method_label(method.as_str())), ("route", route), ("status", status.to_string())];
-    metrics::counter!(REQUESTS, &labels).increment(1);
-    metrics::histogram!(REQUEST).record(took.as_secs_f64());
+        let mut response = answer(request).instrument(span).await;
 
-    if let Ok(id) = HeaderValue::from_str(&trace.0) {
-        response.headers_mut().insert(REQUEST_ID_HEADER, id);
+        let took = self.clock.monotonic().since(began);
+        let status = response.status().as_u16();
+        let route = route.as_ref().map_or("none", MatchedPath::as_str);
+        let trace = id.as_ref().and_then(|id| id.to_str().ok());
+        tracing::debug!(%method, route, status, took_us = took.as_micros() as u64, trace, "answered");
+        self.tally.answered(method_label(&method), route, status, took);
+        if let Some(id) = id {
+            response.headers_mut().insert(REQUEST_ID_HEADER, id);
+        }
+        response
     }
-    response
 }
 
 /// A method can be any word; a label cannot.
-fn method_label(method: &str) -> String {
-    match method {
-        "GET" | "HEAD" | "POST" | "PUT" | "DELETE" | "PATCH" | "OPTIONS" => method.to_owned(),
-        _ => "other".to_owned(),
-    }
+fn method_label(method: &Method) -> &'static str {
+    const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"];
+    KNOWN.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
 }
 
-/// For `CatchPanicLayer`: one request failed, the server goes on.
+/// One request failed, the server goes on.
 pub fn panicked(payload: Box<dyn Any + Send>) -> Response {
     let what = payload
         .downcast_ref::<&str>()

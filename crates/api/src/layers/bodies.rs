@@ -1,10 +1,8 @@
 //! How large a body may be, and how many bytes of large ones are held at once: a thousand requests of 128 MB each would
 //! otherwise fit every other bound.
 
-use std::sync::Arc;
-
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -35,32 +33,31 @@ const READ_AWAY_BYTES_MAX: usize = 16 << 20;
 const UNIT_BYTES: usize = 1 << 10;
 
 /// What is left for large bodies.
-#[derive(Clone)]
-pub struct Room(Arc<Semaphore>);
+pub struct Room(Semaphore);
 
 impl Room {
     pub fn of(bytes: usize) -> Self {
-        Self(Arc::new(Semaphore::new(bytes / UNIT_BYTES)))
+        Self(Semaphore::new(bytes / UNIT_BYTES))
     }
-}
 
-pub async fn limit(State(room): State<Room>, mut request: Request, next: Next) -> Response {
-    let most = allowance(request.method(), request.uri().path());
-    let said = content_length(request.headers());
-    if said.is_some_and(|bytes| bytes > most as u64) {
-        read_away(request.into_body()).await;
-        return Rejection(too_large(most)).into_response();
+    pub async fn limit(&self, mut request: Request, next: Next) -> Response {
+        let most = allowance(request.method(), request.uri().path());
+        let said = content_length(request.headers());
+        if said.is_some_and(|bytes| bytes > most as u64) {
+            read_away(request.into_body()).await;
+            return Rejection(too_large(most)).into_response();
+        }
+        DefaultBodyLimit::max(most).apply(&mut request);
+        if most <= SMALL_BODY_BYTES_MAX {
+            return next.run(request).await;
+        }
+        // Without a length it may become the largest.
+        let bytes = said.map_or(most, |bytes| bytes as usize);
+        let Ok(_held) = self.0.try_acquire_many(bytes.div_ceil(UNIT_BYTES) as u32) else {
+            return Rejection(Problem::busy("too many large requests at once", 1)).into_response();
+        };
+        next.run(request).await
     }
-    DefaultBodyLimit::max(most).apply(&mut request);
-    if most <= SMALL_BODY_BYTES_MAX {
-        return next.run(request).await;
-    }
-    // Without a length it may become the largest.
-    let bytes = said.map_or(most, |bytes| bytes as usize);
-    let Ok(_held) = room.0.try_acquire_many(bytes.div_ceil(UNIT_BYTES) as u32) else {
-        return Rejection(Problem::busy("too many large requests at once", 1)).into_response();
-    };
-    next.run(request).await
 }
 
 pub fn allowance(method: &Method, path: &str) -> usize {

@@ -4,35 +4,34 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, Problem};
 use mutirao_surface::Rejection;
 use tokio::sync::Semaphore;
 
-#[derive(Clone)]
 pub struct Bounds {
     pub clock: Arc<dyn Clock>,
-    pub requests: Arc<Semaphore>,
+    pub requests: Semaphore,
     pub timeout: Duration,
 }
 
-pub async fn hold(State(bounds): State<Bounds>, request: Request, next: Next) -> Response {
-    let Ok(_place) = bounds.requests.try_acquire() else {
-        return Rejection(Problem {
-            retry_after_s: Some(1),
-            ..Problem::new(503, "busy", "too much at once").detail("too many requests are being worked on")
-        })
-        .into_response();
-    };
-    match bounds.clock.timeout(bounds.timeout, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => {
-            let detail = format!("the request took longer than {} s and was given up", bounds.timeout.as_secs_f64());
-            let problem = Problem::new(504, "timed-out", "it took too long").detail(detail);
-            Rejection(problem.remedy("it may have been carried out; look before repeating it")).into_response()
+impl Bounds {
+    pub async fn hold(&self, answer: impl Future<Output = Response> + Send) -> Response {
+        let Ok(_place) = self.requests.try_acquire() else {
+            return Rejection(Problem {
+                retry_after_s: Some(1),
+                ..Problem::new(503, "busy", "too much at once").detail("too many requests are being worked on")
+            })
+            .into_response();
+        };
+        match self.clock.timeout(self.timeout, answer).await {
+            Ok(response) => response,
+            Err(_) => {
+                let detail = format!("the request took longer than {} s and was given up", self.timeout.as_secs_f64());
+                let problem = Problem::new(504, "timed-out", "it took too long").detail(detail);
+                Rejection(problem.remedy("it may have been carried out; look before repeating it")).into_response()
+            }
         }
     }
 }

@@ -54,22 +54,20 @@ impl Gate {
         }
     }
 
-    async fn prove(&self, request: Request) -> Result<Request, Problem> {
-        let header = request.headers().get(header::AUTHORIZATION).ok_or_else(|| {
+    async fn prove(&self, mut request: Request) -> Result<Request, Problem> {
+        // Nobody further in has a use for it.
+        let header = request.headers_mut().remove(header::AUTHORIZATION).ok_or_else(|| {
             Problem::unauthenticated("the request carries no token")
                 .remedy("send Authorization: Bearer <token>; the first one is in admin.token in the data folder")
         })?;
-        let header = header.to_str().unwrap_or_default().to_owned();
-        let mut request = match header.split_once(' ') {
+        let header = header.to_str().unwrap_or_default();
+        match header.split_once(' ') {
             Some((scheme, text)) if scheme.eq_ignore_ascii_case("bearer") => {
                 let principal = self.auth.by_token(text.trim()).await?;
-                self.note(request, principal)?
+                self.note(request, principal)
             }
-            _ => self.prove_signed(&header, request).await?,
-        };
-        // Nobody further in has a use for it.
-        request.headers_mut().remove(header::AUTHORIZATION);
-        Ok(request)
+            _ => self.prove_signed(header, request).await,
+        }
     }
 
     async fn prove_signed(&self, header: &str, request: Request) -> Result<Request, Problem> {
@@ -88,7 +86,7 @@ impl Gate {
             self.auth.must_be_new(&claim).await?;
         }
         let mut request = Request::from_parts(parts, Body::from(body));
-        let principal = signatory.principal();
+        let principal = Arc::new(signatory.principal());
         match signatory {
             Signatory::Worker(worker) => drop(request.extensions_mut().insert(worker)),
             Signatory::Elastic(key) => {
@@ -100,7 +98,7 @@ impl Gate {
         self.note(request, principal)
     }
 
-    fn note(&self, mut request: Request, principal: Principal) -> Result<Request, Problem> {
+    fn note(&self, mut request: Request, principal: Arc<Principal>) -> Result<Request, Problem> {
         self.rate.check(&principal.id).map_err(|wait_s| {
             Problem::busy("too many requests with this token or key", wait_s).remedy("send fewer, or larger ones")
         })?;

@@ -3,19 +3,14 @@
 //! our own page.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use mutirao_core::Problem;
-use mutirao_surface::Rejection;
 
 /// The names we go by, besides `localhost` and addresses: an address cannot be rebound.
-#[derive(Clone, Debug)]
-pub struct Names(Arc<[String]>);
+#[derive(Debug)]
+pub struct Names(Vec<String>);
 
 impl Names {
     pub fn new(hosts: &[String]) -> Self {
@@ -23,12 +18,15 @@ impl Names {
     }
 
     fn has(&self, host: &str) -> bool {
-        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        let host = host.trim_end_matches('.');
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        host == "localhost" || host.ends_with(".localhost") || bare.parse::<IpAddr>().is_ok() || self.0.contains(&host)
+        let is = |name: &str| host.eq_ignore_ascii_case(name);
+        let last = host.rsplit_once('.').map_or(host, |(_, last)| last);
+        bare.parse::<IpAddr>().is_ok() || last.eq_ignore_ascii_case("localhost") || self.0.iter().any(|name| is(name))
     }
 
-    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    /// Refuses what is not for us.
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         let mut hosts = headers.get_all(header::HOST).iter();
         let host = match (uri.authority(), hosts.next(), hosts.next()) {
             (Some(authority), ..) => Some(authority.clone()),
@@ -52,13 +50,6 @@ impl Names {
                 }
             }
         }
-    }
-}
-
-pub async fn check(State(names): State<Names>, request: Request, next: Next) -> Response {
-    match names.check(request.uri(), request.headers()) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => Rejection(problem).into_response(),
     }
 }
 

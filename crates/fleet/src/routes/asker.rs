@@ -20,6 +20,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Asker {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Rejection> {
         let only::Elastic(caller) = only::Elastic::from_request_parts(parts, state).await?;
         let signed_for = parts.extensions.get::<SignedFor>().map(|SignedFor(manager)| manager.clone());
-        Ok(Self { manager: signed_for.unwrap_or_else(|| caller.id.clone()), key: caller.id })
+        Ok(Self { manager: signed_for.unwrap_or_else(|| caller.id.clone()), key: caller.id.clone() })
     }
 }

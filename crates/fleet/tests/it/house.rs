@@ -146,7 +146,7 @@ impl House {
     pub async fn ask_as(&self, id: &str, role: Role, method: &str, path: &str, body: Value) -> (u16, Value) {
         let (id, name) = (id.to_owned(), "somebody".to_owned());
         let mut request = Request::builder().method(method).uri(path).header("content-type", "application/json");
-        request = request.extension(Principal { id, name, role, namespace: "default".into() });
+        request = request.extension(Arc::new(Principal { id, name, role, namespace: "default".into() }));
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
         let answer = self.router.clone().oneshot(request.body(body).unwrap()).await.unwrap();
         let status = answer.status().as_u16();

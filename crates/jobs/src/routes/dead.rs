@@ -37,7 +37,7 @@ pub(super) async fn list(
 ) -> Result<Json<Page<DeadTask>>, Rejection> {
     let limit = args.page.rows()?;
     let filter = DeadFilter {
-        namespace: caller.namespace,
+        namespace: caller.namespace.clone(),
         queue: args.queue,
         job: args.job,
         after: args.page.after()?,

@@ -48,7 +48,7 @@ pub(super) async fn follow(
     let missed = came_back.is_some() && known.is_none();
     let mut follower = Follower {
         ending: jobs.0.ending.subscribe(),
-        namespace: caller.namespace,
+        namespace: caller.namespace.clone(),
         heard: known.unwrap_or(now),
         changes,
         revision: 0,
