@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use mutirao_core::ShardId;
 use mutirao_store::StoreError;
 use tokio::sync::oneshot;
 
@@ -56,12 +57,12 @@ pub enum Answer {
 }
 
 /// Why a write was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum NotTaken {
     /// Too many wait.
     Full,
-    /// This process does not own the shard now.
-    NotHere,
+    /// This process does not own the shard now; the write comes back, for another try.
+    NotHere(Box<Write>),
 }
 
 /// What the giver of a write holds.
@@ -74,6 +75,6 @@ pub struct Receipt {
 
 /// One way to the store.
 pub trait Intake: Send + Sync + 'static {
-    /// Takes a write; those of one key are applied in the order in which they were taken here.
-    fn give(&self, write: Write, until: Until) -> Result<Receipt, NotTaken>;
+    /// Takes a write to a key of this shard; those of one key are applied in the order in which they were taken here.
+    fn give(&self, shard: ShardId, write: Write, until: Until) -> Result<Receipt, NotTaken>;
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use metrics::Counter;
 use mutirao_core::meters::{Kind, Meter};
 
 const WRITES: &str = "mutirao_kv_writes_total";
@@ -58,16 +59,22 @@ pub const METERS: &[Meter] = &[
     },
 ];
 
-/// What has not happened yet is shown as such.
-pub(crate) fn begin() {
-    metrics::counter!(CACHE_FAILURES).increment(0);
-    for result in ["hit", "miss", "past"] {
-        metrics::counter!(LOOKED_UP, "result" => result).increment(0);
-    }
+/// Reads that asked the cache, by what they found: held, since a label made for each would cost a read more than its look.
+pub(crate) struct Looks {
+    pub hit: Counter,
+    pub miss: Counter,
+    pub past: Counter,
 }
 
-pub(crate) fn looked_up(result: &'static str) {
-    metrics::counter!(LOOKED_UP, "result" => result).increment(1);
+/// What has not happened yet is shown as such.
+pub(crate) fn begin() -> Looks {
+    metrics::counter!(CACHE_FAILURES).increment(0);
+    let look = |result: &'static str| {
+        let looks = metrics::counter!(LOOKED_UP, "result" => result);
+        looks.increment(0);
+        looks
+    };
+    Looks { hit: look("hit"), miss: look("miss"), past: look("past") }
 }
 
 pub(crate) fn cache_failed() {

@@ -134,8 +134,8 @@ impl Outbox {
 }
 
 impl Intake for Outbox {
-    fn give(&self, write: Write, until: Until) -> Result<Receipt, NotTaken> {
-        let lane = self.lane(write.place.shard());
+    fn give(&self, shard: ShardId, write: Write, until: Until) -> Result<Receipt, NotTaken> {
+        let lane = self.lane(shard);
         let now = self.clock.monotonic();
         if lane.book.lock().is_full(self.bound, now, STUCK) {
             return Err(NotTaken::Full);

@@ -23,7 +23,7 @@ use crate::cache::flights::Flights;
 use crate::cache::{self, Looked, Shared as Cache};
 use crate::fold::Entry;
 use crate::intake::{Answer, Intake, NotTaken, Receipt, Until};
-use crate::meters::{self, METERS};
+use crate::meters::{self, Looks, METERS};
 use crate::outbox::{Outbox, OutboxParts};
 use crate::point::Point;
 use crate::problems::{compacted, full, missing, not_yet, told, unconfirmed, unknown};
@@ -102,6 +102,7 @@ struct Inner {
     shards: Shards,
     intake: Arc<dyn Intake>,
     cache: Option<Cache>,
+    looks: Looks,
     flights: Flights<Place, Result<Option<Entry>, Arc<StoreError>>>,
     applied: Arc<Vec<watch::Sender<u64>>>,
     shutdown: CancellationToken,
@@ -179,7 +180,7 @@ impl Kv {
             terms,
         })
         .await?;
-        meters::begin();
+        let looks = meters::begin();
         let cache = cache_of(at_hand, &clock, &dice);
         let applied = applier::nothing_applied();
         let mut tasks = JoinSet::new();
@@ -208,7 +209,7 @@ impl Kv {
         };
         tasks.spawn(applier::follow(bench, feed));
         let (flights, tasks) = (Flights::default(), Mutex::new(tasks));
-        Ok(Self(Arc::new(Inner { store, clock, shards, intake, cache, flights, applied, shutdown, tasks })))
+        Ok(Self(Arc::new(Inner { store, clock, shards, intake, cache, looks, flights, applied, shutdown, tasks })))
     }
 
     /// Writes what was taken, and gives the shards back.
@@ -238,7 +239,7 @@ impl Kv {
         condition: Condition,
         until: Until,
     ) -> Result<WriteView, Problem> {
-        let place = Place { namespace: caller.namespace.clone(), key };
+        let place = Place { namespace: caller.namespace.as_str().into(), key };
         let receipt = self.give(Write { place, change, condition }, until).await?;
         self.answered(receipt).await
     }
@@ -252,7 +253,7 @@ impl Kv {
     ) -> Vec<Result<WriteView, Problem>> {
         let mut receipts = Vec::new();
         for (key, change, condition) in operations {
-            let place = Place { namespace: caller.namespace.clone(), key };
+            let place = Place { namespace: caller.namespace.as_str().into(), key };
             receipts.push(self.give(Write { place, change, condition }, until).await);
         }
         let mut answers = Vec::new();
@@ -281,15 +282,15 @@ impl Kv {
     }
 
     /// Waits for the shard to have an owner, as it has not between two of them.
-    async fn give(&self, write: Write, until: Until) -> Result<Receipt, Problem> {
+    async fn give(&self, mut write: Write, until: Until) -> Result<Receipt, Problem> {
         let shard = write.place.shard();
         let until = if write.condition == Condition::None { until } else { Until::Applied };
         let begun = self.0.clock.monotonic();
         loop {
-            match self.0.intake.give(write.clone(), until) {
+            match self.0.intake.give(shard, write, until) {
                 Ok(receipt) => return Ok(receipt),
                 Err(NotTaken::Full) => return Err(full()),
-                Err(NotTaken::NotHere) => {}
+                Err(NotTaken::NotHere(back)) => write = *back,
             }
             if self.0.clock.monotonic().since(begun) >= OWNER_WITHIN {
                 return Err(self.elsewhere(shard));
@@ -317,7 +318,7 @@ impl Kv {
         at_least: AtLeast,
         wait: Duration,
     ) -> Result<(Value, Entry), Problem> {
-        let place = Place { namespace: caller.namespace.clone(), key };
+        let place = Place { namespace: caller.namespace.as_str().into(), key };
         if let Some(write) = at_least.write
             && self.settled(write, wait).await?.state == WriteState::Queued
         {
@@ -340,17 +341,17 @@ impl Kv {
         let Some(cache) = &self.0.cache else { return ask().await };
         match cache.look(place).await {
             Looked::Hit(entry) => {
-                meters::looked_up("hit");
+                self.0.looks.hit.increment(1);
                 Ok(Some(entry))
             }
             Looked::Miss(token) => {
-                meters::looked_up("miss");
+                self.0.looks.miss.increment(1);
                 let found = self.0.flights.share(place, ask).await?;
                 cache.fill(place, token, &found.clone().unwrap_or_else(cache::nothing)).await;
                 Ok(found)
             }
             Looked::Past => {
-                meters::looked_up("past");
+                self.0.looks.past.increment(1);
                 self.0.flights.share(place, ask).await
             }
         }

@@ -18,7 +18,7 @@ use mutirao_store::{Database, StoreError};
 
 use crate::fold::{Entry, Event, Fate, Kind, Taken};
 use crate::point::Point;
-use crate::write::{Key, Parcel, Place, Producer, Value, WriteId};
+use crate::write::{Key, PLAIN_BYTES, Parcel, Place, Producer, Value, WriteId, shared};
 
 pub type Shared = Arc<dyn KvStore>;
 
@@ -174,8 +174,8 @@ fn kind_of(number: i64) -> Kind {
     }
 }
 
-fn value_of(bytes: Option<Vec<u8>>, content_type: Option<String>) -> Option<Value> {
-    let content_type = content_type.unwrap_or_else(|| crate::write::PLAIN_BYTES.into());
+fn value_of(bytes: Option<Vec<u8>>, content_type: Option<&str>) -> Option<Value> {
+    let content_type = shared(content_type.unwrap_or(PLAIN_BYTES));
     bytes.map(|bytes| Value { bytes: Bytes::from(bytes), content_type })
 }
 

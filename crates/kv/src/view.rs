@@ -157,7 +157,7 @@ impl EntryView {
             revision: entry.revision,
             changed_at: entry.changed_at,
             expires_at: entry.expires_at,
-            content_type: value.content_type.clone(),
+            content_type: value.content_type.as_ref().into(),
             bytes: value.bytes.len() as u64,
             value: text,
             base64,

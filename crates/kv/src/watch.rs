@@ -80,7 +80,7 @@ impl Watching {
     async fn look(&mut self) -> Looked {
         let (mut something, watch) = (false, &self.watch);
         let mine = |event: &Event| {
-            event.place.namespace == watch.namespace && event.place.key.as_str().starts_with(&watch.prefix)
+            *event.place.namespace == *watch.namespace && event.place.key.as_str().starts_with(&watch.prefix)
         };
         // Where each shard is costs one question; what happened is then asked only of those that went on.
         let now = match watch.kv.point().await {

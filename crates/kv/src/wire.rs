@@ -4,6 +4,7 @@
 //!
 //! What comes from a queue is believed no more than what comes from a client: it is checked in the same way.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -40,7 +41,7 @@ struct Head {
 
 #[derive(Serialize, Deserialize)]
 struct Line {
-    namespace: String,
+    namespace: Arc<str>,
     key: String,
     /// None: the key is to go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,7 +53,7 @@ struct Line {
 #[derive(Serialize, Deserialize)]
 struct Put {
     bytes: usize,
-    content_type: String,
+    content_type: Arc<str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lasts_ms: Option<u64>,
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,9 +20,10 @@ pub const TTL_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// What a value is when nobody says: just bytes.
 pub const PLAIN_BYTES: &str = "application/octet-stream";
 
-/// 1 to 512 bytes of UTF-8 without control characters. Keys are ordered by their bytes.
+/// 1 to 512 bytes of UTF-8 without control characters. Keys are ordered by their bytes. A write's key is held in many places
+/// on its way, so copies share the text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key(String);
+pub struct Key(Arc<str>);
 
 impl Key {
     pub fn as_str(&self) -> &str {
@@ -29,7 +31,7 @@ impl Key {
     }
 
     /// One that was checked when it was written.
-    pub(crate) fn kept(key: String) -> Self {
+    pub(crate) fn kept(key: Arc<str>) -> Self {
         Self(key)
     }
 }
@@ -60,7 +62,7 @@ impl fmt::Display for Key {
 /// A key in its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    pub namespace: String,
+    pub namespace: Arc<str>,
     pub key: Key,
 }
 
@@ -75,7 +77,7 @@ impl Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
     pub bytes: Bytes,
-    pub content_type: String,
+    pub content_type: Arc<str>,
 }
 
 impl Value {
@@ -88,8 +90,14 @@ impl Value {
             let detail = format!("more than {CONTENT_TYPE_CHARS_MAX} characters, or some that are none");
             return Err(Problem::invalid("Content-Type", detail));
         }
-        Ok(Self { bytes, content_type: content_type.into() })
+        Ok(Self { bytes, content_type: shared(content_type) })
     }
+}
+
+/// Most values are just bytes.
+pub(crate) fn shared(content_type: &str) -> Arc<str> {
+    static PLAIN: LazyLock<Arc<str>> = LazyLock::new(|| PLAIN_BYTES.into());
+    if content_type == PLAIN_BYTES { PLAIN.clone() } else { content_type.into() }
 }
 
 pub fn too_large(bytes: usize) -> Problem {
@@ -213,7 +221,7 @@ mod tests {
     fn values_are_bounded() {
         assert_eq!(Value::new(Bytes::from(vec![0; VALUE_BYTES_MAX + 1]), None).unwrap_err().status, 413);
         assert!(Value::new(Bytes::new(), Some("a\nb")).is_err());
-        assert_eq!(Value::new(Bytes::new(), None).unwrap().content_type, PLAIN_BYTES);
+        assert_eq!(Value::new(Bytes::new(), None).unwrap().content_type.as_ref(), PLAIN_BYTES);
     }
 
     proptest! {

@@ -47,13 +47,13 @@ impl Hands {
 }
 
 impl Intake for Hands {
-    fn give(&self, write: Write, _until: Until) -> Result<Receipt, NotTaken> {
-        let shard = write.place.shard();
-        let inbox = self.0.lock().get(&shard).cloned().ok_or(NotTaken::NotHere)?;
+    fn give(&self, shard: ShardId, write: Write, _until: Until) -> Result<Receipt, NotTaken> {
+        let inboxes = self.0.lock();
+        let Some(inbox) = inboxes.get(&shard) else { return Err(NotTaken::NotHere(Box::new(write))) };
         let (answer, durable) = oneshot::channel();
         inbox.try_send(Given { write, answer }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => NotTaken::Full,
-            mpsc::error::TrySendError::Closed(_) => NotTaken::NotHere,
+            mpsc::error::TrySendError::Closed(given) => NotTaken::NotHere(Box::new(given.write)),
         })?;
         Ok(Receipt { durable, applied: None })
     }

@@ -70,7 +70,7 @@ struct Head {
     expires_at: Option<Timestamp>,
     /// None: there is no value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    content_type: Option<String>,
+    content_type: Option<Arc<str>>,
 }
 
 impl Redis {

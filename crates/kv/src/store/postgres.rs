@@ -71,7 +71,7 @@ impl KvStore for PostgresKv {
     async fn entry(&self, place: Place) -> Answer<Option<Entry>> {
         let sql = "SELECT revision, changed_at, value, content_type, expires_at FROM kv_entries
                    WHERE namespace = $1 AND key = $2";
-        let found = self.0.connection().await?.row(sql, &[&place.namespace, &place.key.as_str()]).await?;
+        let found = self.0.connection().await?.row(sql, &[&&*place.namespace, &place.key.as_str()]).await?;
         found.map(|row| entry(&row, 0)).transpose()
     }
 
@@ -93,7 +93,7 @@ impl KvStore for PostgresKv {
         let (mut found, mut later, mut points) = (Vec::new(), Vec::new(), Vec::new());
         for (n, row) in newest.iter().enumerate() {
             let shard = ShardId(row.try_get::<_, i64>(0)? as u32);
-            let one = Found { key: Key::kept(row.try_get(1)?), entry: entry(row, 2)? };
+            let one = Found { key: key(row, 1)?, entry: entry(row, 2)? };
             if n == rows as usize {
                 next = Some(one.key);
                 break;
@@ -117,7 +117,7 @@ impl KvStore for PostgresKv {
                 )
                 .await?;
             for row in &was {
-                let one = Found { key: Key::kept(row.try_get(0)?), entry: entry(row, 1)? };
+                let one = Found { key: key(row, 0)?, entry: entry(row, 1)? };
                 found.extend(Some(one).filter(|one| one.entry.value.is_some()));
             }
             found.sort_by(|a, b| a.key.cmp(&b.key));
@@ -255,7 +255,7 @@ impl KvStore for PostgresKv {
 async fn before(tx: &Transaction<'_>, shard: ShardId, places: &BTreeSet<Place>) -> Answer<Before> {
     let (revision, _) = ends(tx, shard).await?;
     let (namespaces, keys): (Vec<&str>, Vec<&str>) =
-        places.iter().map(|place| (place.namespace.as_str(), place.key.as_str())).unzip();
+        places.iter().map(|place| (&*place.namespace, place.key.as_str())).unzip();
     let found = tx
         .rows(
             "SELECT e.namespace, e.key, e.revision, e.changed_at, e.value, e.content_type, e.expires_at
@@ -383,13 +383,17 @@ impl<'a> Columns<'a> {
         self.revisions.push(revision as i64);
         self.moments.push(at.0);
         self.values.push(value.map(|value| value.bytes.as_ref()));
-        self.contents.push(value.map(|value| value.content_type.as_str()));
+        self.contents.push(value.map(|value| &*value.content_type));
         self.ends.push(expires_at.map(|at| at.0));
     }
 }
 
 fn place(row: &Row) -> Answer<Place> {
-    Ok(Place { namespace: row.try_get(0)?, key: Key::kept(row.try_get(1)?) })
+    Ok(Place { namespace: row.try_get::<_, &str>(0)?.into(), key: key(row, 1)? })
+}
+
+fn key(row: &Row, at: usize) -> Answer<Key> {
+    Ok(Key::kept(row.try_get::<_, &str>(at)?.into()))
 }
 
 fn entry(row: &Row, from: usize) -> Answer<Entry> {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::fold::{Before, Entry, Event, Folded, Kind, Taken, expire, fold};
 use crate::point::Point;
-use crate::write::{Key, Parcel, Place, Producer, WriteId};
+use crate::write::{Key, Parcel, Place, Producer, Value, WriteId};
 
 pub const MIGRATIONS: &[Migration] = &[Migration { component: "kv", version: 1, sql: include_str!("001_kv.sql") }];
 
@@ -150,7 +150,7 @@ fn write(db: &Connection, shard: ShardId, folded: Folded, now: Timestamp) -> Res
          ON CONFLICT (namespace, key) DO UPDATE SET revision = ?4, changed_at = ?5, value = ?6, content_type = ?7, expires_at = ?8",
     )?;
     for (place, Entry { revision, changed_at, value, expires_at }) in &folded.entries {
-        let (bytes, kind) = value.as_ref().map(|value| (value.bytes.as_ref(), value.content_type.as_str())).unzip();
+        let (bytes, kind) = value.as_ref().map(|value| (value.bytes.as_ref(), &*value.content_type)).unzip();
         entry.execute(params![
             place.namespace,
             place.key.as_str(),
@@ -167,7 +167,7 @@ fn write(db: &Connection, shard: ShardId, folded: Folded, now: Timestamp) -> Res
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?;
     for Event { revision, place, kind, at, value, expires_at } in &folded.history {
-        let (bytes, content) = value.as_ref().map(|value| (value.bytes.as_ref(), value.content_type.as_str())).unzip();
+        let (bytes, content) = value.as_ref().map(|value| (value.bytes.as_ref(), &*value.content_type)).unzip();
         line.execute(params![
             shard.0,
             *revision as i64,
@@ -201,7 +201,7 @@ fn find(db: &Connection, place: &Place) -> Result<Option<Entry>> {
     db.prepare_cached(
         "SELECT revision, changed_at, value, content_type, expires_at FROM kv_entries WHERE namespace = ?1 AND key = ?2",
     )?
-    .query_row([place.namespace.as_str(), place.key.as_str()], |row| entry(row, 0))
+    .query_row([&*place.namespace, place.key.as_str()], |row| entry(row, 0))
     .optional()
 }
 
@@ -264,7 +264,7 @@ fn past(db: &Connection, shard: ShardId, after: u64, rows: u32) -> Result<Past> 
                 kind: kind_of(row.get(2)?),
                 at: Timestamp(row.get(3)?),
                 revision: row.get::<_, i64>(4)? as u64,
-                value: value_of(row.get(5)?, row.get(6)?),
+                value: value(row, 5)?,
                 expires_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
             })
         })?
@@ -372,7 +372,11 @@ fn entry(row: &Row<'_>, from: usize) -> Result<Entry> {
     Ok(Entry {
         revision: row.get::<_, i64>(from)? as u64,
         changed_at: Timestamp(row.get(from + 1)?),
-        value: value_of(row.get(from + 2)?, row.get(from + 3)?),
+        value: value(row, from + 2)?,
         expires_at: row.get::<_, Option<i64>>(from + 4)?.map(Timestamp),
     })
+}
+
+fn value(row: &Row<'_>, from: usize) -> Result<Option<Value>> {
+    Ok(value_of(row.get(from)?, row.get_ref(from + 1)?.as_str_or_null()?))
 }

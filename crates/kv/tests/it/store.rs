@@ -93,7 +93,7 @@ async fn writes_are_applied_in_order_and_read_back(engine: &Engine) {
     assert_eq!(fates, [Fate::Applied { revision: 7 }], "what was deleted is not there");
     let entry = store.entry(place("a")).await.unwrap().unwrap();
     assert_eq!((entry.revision, entry.changed_at, entry.expires_at), (3, Timestamp(10), None));
-    assert_eq!(entry.value.unwrap().content_type, "text/plain");
+    assert_eq!(entry.value.unwrap().content_type.as_ref(), "text/plain");
     assert_eq!(store.entry(Place { namespace: "other".into(), ..place("a") }).await.unwrap(), None);
     assert_eq!(store.point().await.unwrap(), Point::of([(ShardId(0), 7)]));
 }
