@@ -48,4 +48,8 @@ impl Ours {
         }
         Ok(Self { up: setup.start(), backing, _redis: redis })
     }
+
+    fn address(&self) -> load::Address {
+        load::Address { url: self.up.url(), token: Some(self.up.token()), pids: vec![self.up.pid()] }
+    }
 }

@@ -8,7 +8,10 @@ use anyhow::Context;
 use mutirao_core::{Clock, SystemClock};
 use serde::Deserialize;
 
-const THREADS: u32 = 2;
+use crate::proc;
+
+/// Enough to ask far more than either system answers; the other cores are theirs.
+const THREADS: u32 = 1;
 /// Keys that are read over and over.
 pub const HOT: u32 = 1_000;
 /// Long enough for the slowest to catch up; then it is an error, not a figure.
@@ -28,6 +31,8 @@ pub struct Address {
     pub url: String,
     /// Ours wants one, and has other routes.
     pub token: Option<String>,
+    /// The system's own processes; the servers below them are not counted.
+    pub pids: Vec<u32>,
 }
 
 #[derive(Deserialize)]
@@ -41,9 +46,17 @@ pub struct Seen {
     pub p50_us: f64,
     pub p99_us: f64,
     pub max_us: f64,
+    /// CPU time of the system's own processes meanwhile.
+    #[serde(skip)]
+    cpu: Duration,
 }
 
 impl Seen {
+    /// What one request costs, whatever else runs on the machine.
+    pub fn cpu_us(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1e6 / self.requests.max(1) as f64
+    }
+
     pub fn good(&self) -> u64 {
         self.requests - self.refused
     }
@@ -72,11 +85,14 @@ pub fn run(address: &Address, kind: Kind, clients: u32, seconds: u64) -> anyhow:
         Some(token) => command.env("TOKEN", token),
         None => command.env_remove("TOKEN"),
     };
+    let spent = || address.pids.iter().map(|pid| proc::cpu_of_family(*pid)).sum::<Duration>();
+    let before = spent();
     let out = command.output().context("cannot run wrk (Debian: apt-get install wrk)")?;
+    let cpu = spent().saturating_sub(before);
     let said = String::from_utf8_lossy(&out.stdout);
     let last = said.lines().rev().find(|line| line.starts_with('{'));
     let last = last.with_context(|| format!("wrk failed: {said}{}", String::from_utf8_lossy(&out.stderr)))?;
-    Ok(serde_json::from_str(last)?)
+    Ok(Seen { cpu, ..serde_json::from_str(last)? })
 }
 
 /// One number of a query.

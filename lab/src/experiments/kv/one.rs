@@ -39,7 +39,7 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     )?;
     drop(original);
     let ours = Ours::start(options.backend)?;
-    let address = Address { url: ours.up.url(), token: Some(ours.up.token()) };
+    let address = ours.address();
     let table = ours.backing.postgres_url().map(|url| (url, OUR_ROWS, OUR_WRONG));
     let did = one(&mut report, "mutirao", &address, table, &options)?;
     report.goal(
@@ -69,6 +69,7 @@ fn one(
     anyhow::ensure!(seen.good() > 0, "{who} accepted nothing");
     let accepted_per_s = seen.good_per_s();
     report.row(format!("{who}, accepted"), accepted_per_s, "PUT/s");
+    report.row(format!("  {who}: CPU of its own processes"), seen.cpu_us(), "µs/PUT");
     report.row(format!("  {who}: half are answered within"), seen.p50_us / 1_000.0, "ms");
     report.row(format!("  {who}: 99 % are answered within"), seen.p99_us / 1_000.0, "ms");
     let longest = seen.max_us / 1e6;

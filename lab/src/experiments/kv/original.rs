@@ -50,7 +50,8 @@ impl Original {
     }
 
     pub fn address(&self) -> Address {
-        Address { url: format!("http://{}", self.address), token: None }
+        let pids = self.running.iter().map(Child::id).collect();
+        Address { url: format!("http://{}", self.address), token: None, pids }
     }
 }
 

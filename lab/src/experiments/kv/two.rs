@@ -12,7 +12,7 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     let theirs = one(&mut report, "the original", &original.address(), &options)?;
     drop(original);
     let ours = Ours::start(options.backend)?;
-    let address = Address { url: ours.up.url(), token: Some(ours.up.token()) };
+    let address = ours.address();
     let did = one(&mut report, "mutirao", &address, &options)?;
     report.goal("mutirao, keys that are read over and over, as a multiple", did / theirs, "×", Goal::AtLeast(10.0));
     Ok(report)
@@ -26,9 +26,11 @@ fn one(report: &mut Report, who: &str, address: &Address, options: &Options) -> 
     let hit = load::run(address, Kind::Hit, options.clients, options.seconds)?;
     anyhow::ensure!(hit.good() == hit.requests, "{who} did not know {} keys that were written", hit.refused);
     report.row(format!("{who}, keys that are read over and over"), hit.good_per_s(), "GET/s");
+    report.row(format!("  {who}: CPU of its own processes"), hit.cpu_us(), "µs/GET");
     report.row(format!("  {who}: 99 % are answered within"), hit.p99_us / 1_000.0, "ms");
     let miss = load::run(address, Kind::Miss, options.clients, options.seconds)?;
     report.row(format!("{who}, keys that are not there"), miss.per_s(), "GET/s");
+    report.row(format!("  {who}, not there: CPU of its own processes"), miss.cpu_us(), "µs/GET");
     report.row(format!("  {who}, not there: 99 % are answered within"), miss.p99_us / 1_000.0, "ms");
     Ok(hit.good_per_s())
 }
