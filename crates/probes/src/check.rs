@@ -56,6 +56,9 @@ pub struct Http {
     pub body_max: Bytes,
     #[serde(default)]
     pub version: Version,
+    /// Asks over a connection of an earlier check, if there is one. It hides what a new visitor meets.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reuse: bool,
 }
 
 impl Http {
@@ -69,6 +72,7 @@ impl Http {
             redirects: 0,
             body_max: Self::body_max(),
             version: Version::default(),
+            reuse: false,
         }
     }
 
@@ -86,7 +90,7 @@ impl Http {
 }
 
 /// Which HTTP is spoken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Version {
     /// The best that both know.
     #[default]

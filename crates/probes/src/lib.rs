@@ -15,6 +15,7 @@ pub mod dns;
 pub mod exec;
 pub mod http;
 pub mod icmp;
+mod idle;
 pub mod observation;
 pub mod reach;
 pub mod tcp;
@@ -34,11 +35,12 @@ pub use reach::{Reach, Strangers};
 pub struct Probes {
     reach: Reach,
     clock: Arc<dyn Clock>,
+    kept: http::Kept,
 }
 
 impl Probes {
     pub fn new(reach: Reach, clock: Arc<dyn Clock>) -> Self {
-        Self { reach, clock }
+        Self { reach, clock, kept: http::Kept::default() }
     }
 
     /// Asks once, within the deadline.
@@ -47,7 +49,7 @@ impl Probes {
         let mut seen = observation::Watch::new(self.clock.clone());
         let asked = async {
             match check {
-                Check::Http(http) => http::probe(http, &self.reach, &mut seen).await,
+                Check::Http(http) => http::probe(http, &self.reach, &self.kept, &mut seen).await,
                 Check::Tcp(tcp) => tcp::connect(tcp, &self.reach, &mut seen).await,
                 Check::Dns(dns) => dns::ask(dns, &self.reach, &mut seen).await,
                 Check::Icmp(icmp) => icmp::ping(icmp, &self.reach, &mut seen).await,

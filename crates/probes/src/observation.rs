@@ -100,6 +100,9 @@ pub struct Seen {
     /// Redirects that were followed.
     #[serde(default)]
     pub redirects: u8,
+    /// The connection was there already: no address was looked for, and no handshake made.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reused: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

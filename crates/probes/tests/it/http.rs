@@ -1,8 +1,9 @@
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mutirao_probes::{Ended, Phase};
+use mutirao_probes::{Check, Ended, Phase};
 
-use crate::server::{SOON, Then, answering, run};
+use crate::server::{SOON, Then, answering, keeping, probes, run};
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nX-Mood: good\r\n\r\nhello";
 const SHORTLY: Duration = Duration::from_millis(300);
@@ -93,4 +94,41 @@ async fn a_connection_is_all_that_a_tcp_check_wants() {
     let found = run(&format!(r#"{{"tcp": {{"address": "{silent}"}}}}"#), SOON).await;
     assert_eq!((found.ended, found.seen.address), (Ended::Answered, Some(silent)));
     assert!(found.timings.of(Phase::Connect).is_some() && found.timings.of(Phase::FirstByte).is_none());
+}
+
+#[tokio::test]
+async fn a_connection_is_new_for_each_check_unless_it_is_to_be_reused_and_then_it_says_so() {
+    let (server, connections) = keeping(usize::MAX).await;
+    let probes = probes();
+    let check = |reuse: bool| -> Check {
+        serde_json::from_str(&format!(r#"{{"http": {{"url": "http://{server}/", "reuse": {reuse}}}}}"#)).unwrap()
+    };
+    for _ in 0..3 {
+        assert!(!probes.run(&check(false), SOON).await.seen.reused);
+    }
+    assert_eq!(connections.load(Ordering::Relaxed), 3);
+    let first = probes.run(&check(true), SOON).await;
+    assert!(!first.seen.reused && first.timings.of(Phase::Connect).is_some(), "there is none yet");
+    for _ in 0..5 {
+        let found = probes.run(&check(true), SOON).await;
+        assert_eq!((found.ended.clone(), found.seen.reused), (Ended::Answered, true), "{found:?}");
+        assert_eq!((found.timings.of(Phase::Dns), found.timings.of(Phase::Connect)), (None, None));
+        assert_eq!((found.seen.address, found.seen.body.as_slice()), (Some(server), b"hi".as_slice()));
+    }
+    assert_eq!(connections.load(Ordering::Relaxed), 4);
+    assert!(!probes.run(&check(false), SOON).await.seen.reused, "who did not ask for it gets a new one");
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_the_other_side_closed_is_no_fault_of_the_service() {
+    for each in [1, 2] {
+        let (server, connections) = keeping(each).await;
+        let probes = probes();
+        let check: Check =
+            serde_json::from_str(&format!(r#"{{"http": {{"url": "http://{server}/", "reuse": true}}}}"#)).unwrap();
+        for n in 0..20 {
+            assert_eq!(probes.run(&check, SOON).await.ended, Ended::Answered, "check {n} at {each} a connection");
+        }
+        assert!(connections.load(Ordering::Relaxed) >= 20 / each);
+    }
 }

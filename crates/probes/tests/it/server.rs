@@ -1,6 +1,8 @@
 //! Servers that say exactly what they are told to.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mutirao_core::SystemClock;
@@ -57,4 +59,26 @@ pub async fn answering(bytes: &str, then: Then) -> SocketAddr {
         }
     });
     address
+}
+
+/// Answers so many requests on each connection and then closes it; the number counts connections.
+pub async fn keeping(each: usize) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, connections) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let count = connections.clone();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            count.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(async move {
+                let mut request = [0; 4096];
+                for _ in 0..each {
+                    if stream.read(&mut request).await.unwrap_or(0) == 0 {
+                        return;
+                    }
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await;
+                }
+            });
+        }
+    });
+    (address, connections)
 }
