@@ -6,6 +6,7 @@
 //! - [`decide`](mod@decide) turns (policy, state, load, now) into how many are wanted, and says why.
 //! - [`fleet`] is the life of each worker as the resource manager sees it, and the plan that brings what is there to what is
 //!   wanted, safe to die in at any point.
+//! - [`managers`] is how many managers there should be, by their cpu.
 //! - [`packing`] puts workers on nodes, and says who goes first when there are too many.
 //! - [`protocol`] is what the resource manager and the manager say to each other.
 //! - [`steady`] is the time all of it is told: one that never jumps while a process lives.
@@ -23,6 +24,7 @@
 
 pub mod decide;
 pub mod fleet;
+pub mod managers;
 pub mod measure;
 pub mod packing;
 pub mod policy;

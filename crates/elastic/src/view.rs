@@ -20,6 +20,19 @@ pub struct ElasticStatus {
     pub members: u32,
     /// Those with an elastic policy, and those that still have workers of a former one.
     pub queues: Vec<QueueStatus>,
+    /// None where there can be but one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managers: Option<ManagersStatus>,
+}
+
+/// How many managers there are, and should be by the cpu that they use. Nobody starts them but people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ManagersStatus {
+    pub running: u32,
+    pub wanted: u32,
+    /// Millicores of each that has been there for some seconds.
+    pub cpu_milli: BTreeMap<String, u32>,
+    pub because: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -49,8 +49,20 @@ pub struct Agenda {
     rings: BTreeMap<u64, BTreeMap<(u64, MonitorKey), Entry>>,
 }
 
-/// How late a firing may be and still count as on time. Past it, [`Missed`] decides.
+/// How late any firing may be and still count as on time.
 pub const LATE_MAX: Duration = Duration::from_secs(5);
+/// The same for those that are fired seldom.
+const SELDOM_LATE_MAX: Duration = Duration::from_secs(30);
+
+/// For how long an instant of such an interval makes sense: until the next one, at most for half a minute. A takeover takes
+/// less, so it costs those that are fired seldom nothing. What is later, [`Missed`] decides about.
+pub fn makes_sense_for(every: Duration) -> Duration {
+    every.min(SELDOM_LATE_MAX)
+}
+
+fn late_max(every: Duration) -> Duration {
+    makes_sense_for(every).max(LATE_MAX)
+}
 
 impl Agenda {
     pub fn len(&self) -> usize {
@@ -81,17 +93,18 @@ impl Agenda {
         true
     }
 
-    /// The firings after `done` and not after `now`, in the order of their instants. Of each monitor those within
-    /// [`LATE_MAX`] of now, or, if it asks for it, the last one.
+    /// The firings after `done` and not after `now`, in the order of their instants. Of each monitor those that are not too
+    /// late, or, if it asks for it, the last one.
     pub fn due(&self, done: Timestamp, now: Timestamp) -> Vec<Firing> {
-        self.due_within(done, now, LATE_MAX)
+        self.due_within(done, now, late_max)
     }
 
-    /// The same, where another lateness still counts as on time.
-    pub fn due_within(&self, done: Timestamp, now: Timestamp, late_max: Duration) -> Vec<Firing> {
+    /// The same, where another lateness, by the interval, still counts as on time.
+    pub fn due_within(&self, done: Timestamp, now: Timestamp, late_max: impl Fn(Duration) -> Duration) -> Vec<Firing> {
         let mut firings = Vec::new();
-        let on_time_from = Timestamp(now.0.saturating_sub(late_max.as_millis() as i64)).max(done);
         for (every, ring) in &self.rings {
+            let late_ms = late_max(Duration::from_millis(*every)).as_millis() as i64;
+            let on_time_from = Timestamp(now.0.saturating_sub(late_ms)).max(done);
             if on_time_from > done {
                 let late = between(ring, *every, done, on_time_from);
                 // Whoever comes round again in time is not missed.

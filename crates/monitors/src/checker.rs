@@ -11,7 +11,7 @@
 pub mod hosts;
 pub mod limit;
 mod places;
-mod pulse;
+pub mod pulse;
 mod taking;
 mod telling;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use mutirao_core::Timestamp;
 use mutirao_probes::Check;
 
-use crate::agenda::Agenda;
+use crate::agenda::{Agenda, LATE_MAX, makes_sense_for};
 use crate::alerts::rule::{self, Rule};
 use crate::envelope::{Ask, CHECKS_MAX, Told};
 use crate::grid::{Grid, MonitorKey};
@@ -20,8 +20,6 @@ use crate::placement::Place;
 use crate::spec::{Subject, route_of};
 use crate::store::{Incident, MonitorRow, Outcome, Recalled, Settlement};
 
-/// A check may begin this long after it was fired, or until the next one is, if that comes first.
-const BEGIN_WITHIN: Duration = Duration::from_secs(30);
 /// Of a reason, this much is kept.
 const DETAIL_CHARS_MAX: usize = 300;
 
@@ -217,11 +215,15 @@ impl Owner {
         let mut parcels: BTreeMap<Arc<str>, Vec<Vec<Ask>>> = BTreeMap::new();
         for firing in self.agenda.due(self.done, now) {
             let Some(known) = self.known.get(&firing.monitor) else { continue };
+            // Whoever went before fired it and did not come to write so.
+            if self.health.get(&firing.monitor).is_some_and(|health| health.last >= Some(firing.at)) {
+                continue;
+            }
             let Some(asking) = known.asking() else { continue };
             let ask = Ask {
                 monitor: firing.monitor,
                 at: firing.at,
-                until: wall.plus(known.every.min(BEGIN_WITHIN)),
+                until: wall.plus(begin_within(known.every, now.since(firing.at))),
                 timeout_ms: asking.timeout.as_millis() as u64,
                 retries: asking.retries,
                 check: asking.check.clone(),
@@ -310,6 +312,16 @@ impl Owner {
         }
         self.looked = Some(now);
         settlement
+    }
+}
+
+/// How much later than now a check may begin that is fired so late.
+fn begin_within(every: Duration, late: Duration) -> Duration {
+    let whole = makes_sense_for(every);
+    match whole.checked_sub(late) {
+        Some(left) => left.max(LATE_MAX.min(whole)),
+        // It is wanted in spite of that.
+        None => whole,
     }
 }
 

@@ -70,10 +70,25 @@ pub struct Judged {
     pub detail: Option<String>,
 }
 
+/// How much the clocks of managers may differ.
+const AHEAD_MAX: Duration = Duration::from_secs(60);
+
 /// What the last call says about an instant. Nothing while nobody can be late yet: `since` is when its calls began to be
 /// heard. A call that came after the instant and before it was looked at counts for it.
-pub fn judge(last: Option<&Call>, at: Timestamp, patience: Duration, since: Timestamp) -> Option<Judged> {
+pub fn judge(
+    last: Option<&Call>,
+    at: Timestamp,
+    patience: Duration,
+    since: Timestamp,
+    now: Timestamp,
+) -> Option<Judged> {
     match last {
+        // It would be good until then, whatever happens.
+        Some(call) if call.at.since(now) > AHEAD_MAX => {
+            let ahead = Span(Duration::from_secs(call.at.since(now).as_secs()));
+            let detail = format!("the last call is dated {ahead} ahead of the clock of its owner");
+            Some(Judged { verdict: Verdict::Bad, took_us: None, detail: Some(detail) })
+        }
         Some(call) if at.since(call.at) < patience => Some(Judged {
             verdict: call.verdict,
             took_us: call.took_us,
@@ -137,7 +152,7 @@ mod tests {
     }
 
     fn judged(last: Option<&Call>, at: i64) -> Option<(Verdict, Option<String>)> {
-        judge(last, Timestamp(at), PATIENCE, Timestamp(T)).map(|judged| (judged.verdict, judged.detail))
+        judge(last, Timestamp(at), PATIENCE, Timestamp(T), Timestamp(at)).map(|judged| (judged.verdict, judged.detail))
     }
 
     #[test]
@@ -160,6 +175,18 @@ mod tests {
         assert_eq!(judged(Some(&bad), T + 100_001), Some((Verdict::Bad, Some("it said so".into()))));
         let why = Call { message: Some("disk full".into()), ..bad };
         assert_eq!(judged(Some(&why), T + 100_001), Some((Verdict::Bad, Some("disk full".into()))));
+    }
+
+    #[test]
+    fn a_call_that_is_dated_ahead_is_not_good_until_then() {
+        let ahead = call(T + 3_600_000, Verdict::Good);
+        let (verdict, why) = judged(Some(&ahead), T).unwrap();
+        assert_eq!(
+            (verdict, why.as_deref()),
+            (Verdict::Bad, Some("the last call is dated 1h ahead of the clock of its owner"))
+        );
+        let nearly = call(T + 60_000, Verdict::Good);
+        assert_eq!(judged(Some(&nearly), T), Some((Verdict::Good, None)), "clocks differ by a little");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use mutirao_broker::Shared as Broker;
 use mutirao_core::clock::ClockExt;
-use mutirao_core::{Clock, ShardId, Timestamp};
+use mutirao_core::{Clock, Mono, ShardId, Timestamp};
 use mutirao_elastic::Steady;
 use mutirao_shards::{Fence, Shards};
 use mutirao_store::StoreError;
@@ -77,6 +77,10 @@ struct Post {
     /// What is written of up to where instants were fired, in milliseconds.
     marked: AtomicI64,
     fired: Arc<Fired>,
+    /// Said when the outcomes are heard that its predecessor did not come to write.
+    caught_up: CancellationToken,
+    /// When it was last passed on how checkers are doing.
+    passed_on: Mutex<Option<Mono>>,
     /// Said when the lease has run out while the store did not answer.
     lapsed: CancellationToken,
 }
@@ -182,6 +186,8 @@ async fn keep(
         takers,
         marked,
         fired,
+        caught_up: CancellationToken::new(),
+        passed_on: Mutex::default(),
         lapsed,
     });
     let _measured = Measured(post.clone());

@@ -13,6 +13,7 @@ use mutirao_core::{Problem, QueueName, ShardId, WorkerId};
 use mutirao_elastic::Elastic;
 use mutirao_elastic::packing::Need;
 use mutirao_elastic::protocol::Invitation;
+use mutirao_elastic::view::ManagersStatus;
 use mutirao_fleet::{Fleets, Floor, Identities};
 use mutirao_jobs::{Elasticity, Jobs, Roll};
 use mutirao_monitors::Monitors;
@@ -20,12 +21,16 @@ use mutirao_monitors::crew::Sight;
 use mutirao_monitors::service::Programs;
 use mutirao_queues::{QueueSight, QueueSpec, Reason, Workers};
 
+use crate::managers;
+
 /// Whoever hands out work, as the fleet asks them: jobs, and monitors, whose checkers are the workers of a pool.
 pub struct Grounds {
     pub jobs: Jobs,
     pub monitors: Monitors,
     /// None where no checkers come and go by themselves.
     pub pool: Option<Elastic>,
+    /// None where there can be but one.
+    pub managers: Option<managers::Crew>,
 }
 
 impl Grounds {
@@ -62,6 +67,10 @@ impl Floor for Grounds {
 
     async fn workers(&self) -> (Vec<WorkerView>, Vec<ShardId>) {
         self.jobs.workers().await
+    }
+
+    fn managers(&self) -> Option<ManagersStatus> {
+        self.managers.as_ref()?.lock().status()
     }
 
     async fn drain(&self, all: &[(WorkerId, QueueName)], news: Option<&QueueName>) {

@@ -17,6 +17,7 @@ mod leavers;
 mod logs;
 mod machine;
 mod manager;
+mod managers;
 mod membership;
 mod role;
 mod signals;

@@ -31,7 +31,7 @@ use crate::failure::Failure;
 use crate::fleet::{Advice, Enrolments, Gatekeeper, Grounds};
 use crate::membership::Membership;
 use crate::up::{Invite, Obituary, Resumed};
-use crate::{broker, checks, database, leavers, machine, tls};
+use crate::{broker, checks, database, leavers, machine, managers, tls};
 
 /// How long open requests may take to end when the manager goes down.
 const REQUESTS_DRAIN: Duration = Duration::from_secs(5);
@@ -114,6 +114,7 @@ impl Manager {
         })
         .await
         .map_err(failed)?;
+        let own_name = member.0.clone();
         let monitors = Monitors::start(MonitorsParts {
             store: store.clone(),
             leases: leases.clone(),
@@ -133,10 +134,17 @@ impl Manager {
         if let Some(management) = management {
             tokio::spawn(leavers::watch(management, jobs.clone(), auth.clone(), clock.clone(), shutdown.clone()));
         }
+        let crew = (rabbit.is_some() && matches!(store, Database::Postgres(_)))
+            .then(|| managers::start(own_name, broker.clone(), clock.clone(), shutdown.clone()));
         let fleets = Fleets::start(FleetsParts {
             store: store.clone(),
             leases,
-            floor: Arc::new(Grounds { jobs: jobs.clone(), monitors: monitors.clone(), pool: checks::pool(settings) }),
+            floor: Arc::new(Grounds {
+                jobs: jobs.clone(),
+                monitors: monitors.clone(),
+                pool: checks::pool(settings),
+                managers: crew,
+            }),
             identities: Arc::new(Gatekeeper { auth: auth.clone(), ways: ways.clone() }),
             clock: clock.clone(),
             keep: settings.jobs_keep.0,

@@ -49,7 +49,8 @@ impl Fleets {
             generation,
             silent_since,
         });
-        Ok(ElasticStatus { holder, members: members.len() as u32, queues: statuses(&specs, kept) })
+        let managers = parts.floor.managers();
+        Ok(ElasticStatus { holder, members: members.len() as u32, queues: statuses(&specs, kept), managers })
     }
 
     /// The latest changes first, of one queue or all, with the number that the next page starts before.

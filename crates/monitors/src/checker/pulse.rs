@@ -14,7 +14,7 @@ use crate::envelope::{Outcomes, Pulse, outcomes_of};
 
 pub const EVERY: Duration = Duration::from_secs(2);
 /// Whoever owns this passes it on.
-const TO: ShardId = ShardId(0);
+pub const TO: ShardId = ShardId(0);
 
 /// What is counted between two of them.
 #[derive(Debug, Default)]

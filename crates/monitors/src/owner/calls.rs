@@ -32,16 +32,16 @@ impl Owner {
             let last = self.health.get(&firing.monitor).and_then(|health| health.last);
             last.is_none_or(|last| firing.at > last)
         };
-        self.calls.due_within(self.judged, now, JUDGED_WITHIN).into_iter().filter(is_new).collect()
+        self.calls.due_within(self.judged, now, |_| JUDGED_WITHIN).into_iter().filter(is_new).collect()
     }
 
     /// What they come to by the last call of each. Of some nothing yet.
-    pub fn judge(&self, due: &[Firing], last: &HashMap<MonitorKey, Call>) -> Vec<Told> {
+    pub fn judge(&self, due: &[Firing], last: &HashMap<MonitorKey, Call>, now: Timestamp) -> Vec<Told> {
         let one = |firing: &Firing| {
             let known = self.known.get(&firing.monitor)?;
             let Way::Call { grace } = known.way else { return None };
             let (patience, since) = (known.every + grace, known.since.max(self.heard_since));
-            let judged = push::judge(last.get(&firing.monitor), firing.at, patience, since)?;
+            let judged = push::judge(last.get(&firing.monitor), firing.at, patience, since, now)?;
             Some(Told {
                 monitor: firing.monitor,
                 at: firing.at,
@@ -104,7 +104,7 @@ mod tests {
     fn round(owner: &mut Owner, now: i64, call: Option<i64>) -> Settlement {
         let call = call.map(|at| Call { at: Timestamp(at), verdict: Verdict::Good, took_us: None, message: None });
         let due = owner.calls_due(Timestamp(now));
-        let told = owner.judge(&due, &call.into_iter().map(|call| (KEY, call)).collect());
+        let told = owner.judge(&due, &call.into_iter().map(|call| (KEY, call)).collect(), Timestamp(now));
         let settlement = owner.take(told);
         owner.judged(Timestamp(now));
         settlement

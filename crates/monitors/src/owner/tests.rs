@@ -108,6 +108,34 @@ fn a_successor_fires_nothing_that_was_fired_and_nothing_stale() {
 }
 
 #[test]
+fn a_successor_fires_what_is_seldom_and_not_long_past_and_nothing_whose_outcome_it_knows() {
+    let rows: Vec<MonitorRow> = (1..=600).map(|key| row(key, key, "")).collect();
+    let seldom = |key: u64| MonitorRow {
+        spec: MonitorSpec { every: mutirao_core::quantity::Span::secs(60), ..row(key, key, "").spec },
+        changed_at: Timestamp(T - 3_600_000),
+        ..row(key, key, "")
+    };
+    let monitors: Vec<MonitorRow> = rows.iter().map(|row| seldom(row.key.0)).collect();
+    let recalled = |health| Recalled { monitors: monitors.clone(), health, fired_until: Some(Timestamp(T - 12_000)) };
+    let due = |owner: &Owner| -> Vec<Ask> {
+        owner.due(Timestamp(T), Timestamp(T)).into_values().flatten().flatten().collect()
+    };
+    let all = due(&Owner::new(recalled(Vec::new()), Timestamp(T)));
+    assert!((80..160).contains(&all.len()), "a fifth of them: {}", all.len());
+    for ask in &all {
+        let begin_by = ask.until.since(ask.at);
+        assert!(begin_by <= Duration::from_secs(30) && ask.until > Timestamp(T), "{begin_by:?} after its instant");
+    }
+    // The outcomes of those that were fired before it died lay in the broker.
+    let mut owner = Owner::new(recalled(Vec::new()), Timestamp(T));
+    let answered: Vec<MonitorKey> = all.iter().take(30).map(|ask| ask.monitor).collect();
+    owner.take(all.iter().take(30).map(|ask| told(ask.monitor.0, ask.at.0, Verdict::Good)).collect());
+    let again = due(&owner);
+    assert_eq!(again.len(), all.len() - 30);
+    assert!(again.iter().all(|ask| !answered.contains(&ask.monitor)));
+}
+
+#[test]
 fn whoever_takes_over_listens_for_a_while_before_it_calls_anybody_silent() {
     let mut health = Health::default();
     health.take(Timestamp(T - 600_000), Verdict::Good, &Thresholds::default());

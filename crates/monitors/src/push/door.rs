@@ -1,8 +1,10 @@
 //! Who may call, how often. Addresses are open to anybody, so: each token has a rate of its own, and those that nobody knows
-//! share one, which keeps whoever guesses from keeping the store busy. A token that was seen to be good is remembered, so
-//! that guessers do not stand in its way. Bounded, and pure.
+//! share one for each peer that they come from, and one for all, which keep whoever guesses from keeping the store busy. A
+//! token that was seen to be good is remembered, and costs its peer nothing, so that guessers do not stand in its way and
+//! thousands may call at once after a restart. Bounded, and pure.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use mutirao_core::Mono;
@@ -13,7 +15,12 @@ use super::TokenDigest;
 const KNOWN_MAX: usize = 100_000;
 /// Nothing is called more often than once a second, but some say more than they must.
 const CALLS: Rate = Rate { per_second: 2.0, burst: 20.0 };
+/// From one peer.
 const STRANGERS: Rate = Rate { per_second: 20.0, burst: 100.0 };
+/// From all of them.
+const ALL_STRANGERS: Rate = Rate { per_second: 200.0, burst: 1_000.0 };
+/// Peers that are told apart.
+const PEERS_MAX: usize = 10_000;
 
 #[derive(Clone, Copy, Debug)]
 struct Rate {
@@ -45,6 +52,21 @@ impl Bucket {
         self.left -= 1.0;
         Ok(())
     }
+
+    fn give_back(&mut self, rate: Rate) {
+        self.left = (self.left + 1.0).min(rate.burst);
+    }
+}
+
+/// Whoever has one address of version 6 has all of its network.
+fn one_of(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        version_4 => version_4,
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,24 +82,41 @@ pub enum Passing {
 #[derive(Debug)]
 pub struct Door {
     known: HashMap<TokenDigest, Bucket>,
+    peers: HashMap<IpAddr, Bucket>,
     strangers: Bucket,
 }
 
 impl Door {
     pub fn new(now: Mono) -> Self {
-        Self { known: HashMap::new(), strangers: Bucket::full(STRANGERS, now) }
+        Self { known: HashMap::new(), peers: HashMap::new(), strangers: Bucket::full(ALL_STRANGERS, now) }
     }
 
-    pub fn pass(&mut self, token: TokenDigest, now: Mono) -> Passing {
+    pub fn pass(&mut self, token: TokenDigest, peer: IpAddr, now: Mono) -> Passing {
         let (passed, as_what) = match self.known.get_mut(&token) {
             Some(bucket) => (bucket.take(CALLS, now), Passing::Known),
-            None => (self.strangers.take(STRANGERS, now), Passing::Stranger),
+            None => (self.stranger(one_of(peer), now), Passing::Stranger),
         };
         passed.map_or_else(Passing::Wait, |()| as_what)
     }
 
-    /// It was asked about, and is good.
-    pub fn welcome(&mut self, token: TokenDigest, now: Mono) {
+    fn stranger(&mut self, peer: IpAddr, now: Mono) -> Result<(), Duration> {
+        if self.peers.len() >= PEERS_MAX && !self.peers.contains_key(&peer) {
+            // Whoever has been quiet loses nothing by it.
+            self.peers.retain(|_, bucket| bucket.filled(STRANGERS, now) < STRANGERS.burst);
+        }
+        // Of more peers than that at once all together are slowed down.
+        if self.peers.len() < PEERS_MAX || self.peers.contains_key(&peer) {
+            self.peers.entry(peer).or_insert_with(|| Bucket::full(STRANGERS, now)).take(STRANGERS, now)?;
+        }
+        self.strangers.take(ALL_STRANGERS, now)
+    }
+
+    /// It was asked about, and is good: whoever called was no stranger.
+    pub fn welcome(&mut self, token: TokenDigest, peer: IpAddr, now: Mono) {
+        if let Some(bucket) = self.peers.get_mut(&one_of(peer)) {
+            bucket.give_back(STRANGERS);
+        }
+        self.strangers.give_back(ALL_STRANGERS);
         if self.known.len() >= KNOWN_MAX {
             // Whoever has been quiet loses nothing by it.
             self.known.retain(|_, bucket| bucket.filled(CALLS, now) < CALLS.burst);
@@ -107,37 +146,62 @@ mod tests {
         Mono(Duration::from_millis(ms))
     }
 
+    const ANA: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const BEN: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
     #[test]
     fn whoever_guesses_is_slowed_down_and_keeps_nobody_else_from_calling() {
         let mut door = Door::new(at(0));
-        door.welcome(token(0), at(0));
-        let asked = (1..=1_000).filter(|n| door.pass(token(*n), at(0)) == Passing::Stranger).count();
+        door.welcome(token(0), ANA, at(0));
+        let asked = (1..=1_000).filter(|n| door.pass(token(*n), ANA, at(0)) == Passing::Stranger).count();
         assert_eq!(asked, 100);
-        assert_eq!(door.pass(token(2_000), at(0)), Passing::Wait(Duration::from_millis(50)));
-        assert_eq!(door.pass(token(0), at(0)), Passing::Known);
-        assert_eq!(door.pass(token(2_000), at(50)), Passing::Stranger);
+        assert_eq!(door.pass(token(2_000), ANA, at(0)), Passing::Wait(Duration::from_millis(50)));
+        assert_eq!(door.pass(token(0), ANA, at(0)), Passing::Known);
+        assert_eq!(door.pass(token(2_000), BEN, at(0)), Passing::Stranger, "from elsewhere");
+        assert_eq!(door.pass(token(2_000), ANA, at(50)), Passing::Stranger);
+    }
+
+    #[test]
+    fn after_a_restart_thousands_may_call_at_once_and_guessers_from_everywhere_may_not() {
+        let mut door = Door::new(at(0));
+        for n in 0..10_000 {
+            assert_eq!(door.pass(token(n), ANA, at(0)), Passing::Stranger, "call {n}");
+            door.welcome(token(n), ANA, at(0));
+        }
+        let peer = |n: u32| IpAddr::V4(n.into());
+        let asked = (0..20_000).filter(|n| door.pass(token(50_000), peer(*n), at(0)) == Passing::Stranger).count();
+        assert_eq!(asked, ALL_STRANGERS.burst as usize);
+        assert!(door.peers.len() <= PEERS_MAX);
+    }
+
+    #[test]
+    fn a_network_of_version_6_is_one_peer() {
+        let mut door = Door::new(at(0));
+        let peer = |n: u16| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 1, 2, 3, 4, 5, n));
+        let asked = (0..1_000).filter(|n| door.pass(token(7), peer(*n), at(0)) == Passing::Stranger).count();
+        assert_eq!(asked, 100);
     }
 
     #[test]
     fn each_token_has_a_rate_of_its_own() {
         let mut door = Door::new(at(0));
-        door.welcome(token(1), at(0));
-        door.welcome(token(2), at(0));
-        let passed = (0..100).filter(|_| door.pass(token(1), at(0)) == Passing::Known).count();
+        door.welcome(token(1), ANA, at(0));
+        door.welcome(token(2), ANA, at(0));
+        let passed = (0..100).filter(|_| door.pass(token(1), ANA, at(0)) == Passing::Known).count();
         assert_eq!(passed, 20);
-        assert_eq!(door.pass(token(2), at(0)), Passing::Known);
-        assert_eq!(door.pass(token(1), at(500)), Passing::Known);
+        assert_eq!(door.pass(token(2), ANA, at(0)), Passing::Known);
+        assert_eq!(door.pass(token(1), ANA, at(500)), Passing::Known);
         door.forget(&token(1));
-        assert_eq!(door.pass(token(1), at(501)), Passing::Stranger);
+        assert_eq!(door.pass(token(1), ANA, at(501)), Passing::Stranger);
     }
 
     #[test]
     fn so_many_are_remembered_and_the_quiet_ones_make_room() {
         let mut door = Door::new(at(0));
-        (0..KNOWN_MAX as u32 + 10).for_each(|n| door.welcome(token(n), at(0)));
+        (0..KNOWN_MAX as u32 + 10).for_each(|n| door.welcome(token(n), ANA, at(0)));
         assert!(door.known.len() <= KNOWN_MAX);
-        door.pass(token(KNOWN_MAX as u32 + 9), at(1));
-        door.welcome(token(u32::MAX), at(2));
+        door.pass(token(KNOWN_MAX as u32 + 9), ANA, at(1));
+        door.welcome(token(u32::MAX), ANA, at(2));
         assert!(door.known.contains_key(&token(u32::MAX)) && door.known.len() <= KNOWN_MAX);
     }
 }

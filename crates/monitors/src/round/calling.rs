@@ -30,7 +30,7 @@ impl Post {
                 self.was_heard(&mut heard);
                 let settlement = {
                     let mut owner = self.owner.lock();
-                    let told = owner.judge(&due, &last);
+                    let told = owner.judge(&due, &last, now);
                     owner.take(told)
                 };
                 self.bench.series.settled(&settlement, &[]);

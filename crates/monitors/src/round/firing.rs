@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mutirao_broker::BrokerError;
 use mutirao_core::check::PLACES;
+use mutirao_core::clock::ClockExt;
 use mutirao_core::envelope::{Version, seal};
 use mutirao_shards::Asked;
 
@@ -19,6 +20,8 @@ use crate::store::Settlement;
 
 /// How often it is written up to where instants were fired, if any were.
 const MARK: Duration = Duration::from_secs(2);
+/// For how long the outcomes of what a predecessor fired are waited for.
+const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 /// How often it is said where checks are wanted.
 const SAY_PLACES: Duration = Duration::from_secs(5);
 /// Places that are said at once.
@@ -28,6 +31,8 @@ impl Post {
     /// Fires what is due for as long as the shard is ours and nobody else should have it.
     pub(super) async fn fire(&self) -> Ending {
         let clock = &self.bench.clock;
+        // What was fired already by whoever died is not to be asked twice. A while is enough: outcomes may never cease.
+        let _enough = clock.timeout(CATCH_UP_MAX, self.caught_up.cancelled()).await;
         loop {
             match self.bench.shards.tenure(self.fence.shard).filter(|tenure| tenure.generation == self.fence.generation)
             {

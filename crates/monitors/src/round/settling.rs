@@ -11,11 +11,14 @@ use mutirao_core::envelope::{Version, open, seal};
 use super::beat::{SETTLE, to_the_beat};
 use super::{Ending, PAUSE, Post};
 use crate::alerts::courier::Round;
+use crate::checker::pulse;
 use crate::envelope::{CREW, Crewed, Outcomes, Pulse, Told, outcomes_of};
 use crate::meters;
 
 /// How often silent monitors are looked for.
 const LOOK: Duration = Duration::from_secs(5);
+/// When nothing comes for so long, nothing lay in the broker that was told to a predecessor.
+const FIRST_LOOK: Duration = Duration::from_millis(200);
 /// How often alerts are looked for that are to be tried again.
 const TELL: Duration = Duration::from_secs(2);
 /// Parcels of outcomes taken and not yet settled.
@@ -46,11 +49,15 @@ impl Post {
     async fn settle_while_it_lasts(&self) -> Result<Ending, BrokerError> {
         let mut consumer = self.bench.broker.consume(&outcomes_of(self.fence.shard), CREDIT).await?;
         loop {
-            let heard = self.bench.clock.timeout(LOOK, consumer.next()).await;
+            let patience = if self.caught_up.is_cancelled() { LOOK } else { FIRST_LOOK };
+            let heard = self.bench.clock.timeout(patience, consumer.next()).await;
             let (mut told, mut last, mut missed): (Vec<Told>, _, u64) = (Vec::new(), None, 0);
             let mut pulses = Vec::new();
             let deliveries = heard.unwrap_or_else(|_nothing| Ok(Vec::new()))?;
             let parcels = deliveries.len();
+            if parcels == 0 {
+                self.caught_up.cancel();
+            }
             for delivery in deliveries {
                 match open::<Outcomes>(&delivery.body) {
                     Ok(parcel) => {
@@ -63,7 +70,9 @@ impl Post {
                 }
             }
             meters::missed(meters::LATE, missed);
-            self.pass_on(pulses).await;
+            if self.fence.shard == pulse::TO {
+                self.pass_on(pulses).await;
+            }
             let now = self.now();
             let certificates: Vec<_> =
                 told.iter().filter_map(|told| Some((told.monitor, told.certificate_days?))).collect();
@@ -97,11 +106,14 @@ impl Post {
         self.bench.clock.now().since(pulse.at) < PULSE_FRESH
     }
 
-    /// Whoever is asked how many checkers there should be has to know how they are doing.
+    /// Whoever is asked how many checkers there should be has to know how they are doing, and whether it would hear of them:
+    /// now and then nothing is passed on as well.
     async fn pass_on(&self, pulses: Vec<(WorkerId, Pulse)>) {
-        if pulses.is_empty() {
+        let now = self.bench.clock.monotonic();
+        if pulses.is_empty() && self.passed_on.lock().is_some_and(|last| now.since(last) < LOOK / 2) {
             return;
         }
+        *self.passed_on.lock() = Some(now);
         let body = seal(&Crewed { v: Version::default(), pulses });
         if let Err(error) = self.bench.broker.announce(CREW, body).await {
             tracing::debug!(%error, "how checkers are doing could not be passed on; the next round will");

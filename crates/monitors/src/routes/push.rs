@@ -1,8 +1,10 @@
 //! Where services call. Open to anybody who knows the token, which is in no log: a request is logged by its route.
 
-use axum::Json;
-use axum::extract::State;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use axum::extract::{ConnectInfo, State};
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use mutirao_core::Problem;
 use mutirao_surface::{Args, OpenApiRouter, Part, Rejection, only};
 use serde::Deserialize;
@@ -17,6 +19,9 @@ pub fn open() -> OpenApiRouter<Monitors> {
 pub fn closed() -> OpenApiRouter<Monitors> {
     OpenApiRouter::new().routes(mutirao_surface::routes!(renew))
 }
+
+/// Where a call comes from.
+type Peer = Option<Extension<ConnectInfo<SocketAddr>>>;
 
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -38,10 +43,13 @@ struct PushArgs {
               (status = 429, body = Problem, description = "Too often.")))]
 async fn push(
     State(monitors): State<Monitors>,
+    peer: Peer,
     Part(token): Part<String>,
     Args(args): Args<PushArgs>,
 ) -> Result<StatusCode, Rejection> {
-    monitors.called(&token, args.status, args.msg, args.ms).await?;
+    // Unknown only when no socket is involved.
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Extension(ConnectInfo(address))| address.ip());
+    monitors.called(&token, peer, args.status, args.msg, args.ms).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -51,10 +59,11 @@ async fn push(
               (status = 429, body = Problem, description = "Too often.")))]
 async fn push_by_get(
     state: State<Monitors>,
+    peer: Peer,
     token: Part<String>,
     args: Args<PushArgs>,
 ) -> Result<StatusCode, Rejection> {
-    push(state, token, args).await
+    push(state, peer, token, args).await
 }
 
 /// Give a monitor that is called another token, shown in this answer only. The former is good no more.

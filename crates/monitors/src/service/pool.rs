@@ -8,6 +8,7 @@ use mutirao_core::envelope::{Version, seal};
 use super::{ANSWER_MAX, Monitors, Programs};
 use crate::crew::Sight;
 use crate::envelope::Places;
+use crate::meters;
 
 impl Monitors {
     /// What checkers have to do, and who of them is there. Nothing when the broker does not say what waits there.
@@ -21,7 +22,9 @@ impl Monitors {
             Some(parcels)
         };
         let parcels = self.0.clock.timeout(ANSWER_MAX, counted).await.ok()??;
-        Some(self.0.crew.lock().look(parcels, self.0.clock.monotonic()))
+        let sight = self.0.crew.lock().look(parcels, self.0.clock.monotonic(), self.0.clock.now())?;
+        meters::crew(&sight);
+        Some(sight)
     }
 
     /// These are to make what they have taken, and go. Said again for as long as they are there.

@@ -1,5 +1,7 @@
 //! Monitors that are called: their tokens, and the calls themselves.
 
+use std::net::IpAddr;
+
 use mutirao_core::auth::Principal;
 use mutirao_core::{Problem, Timestamp};
 use mutirao_store::refused;
@@ -30,6 +32,7 @@ impl Monitors {
     pub async fn called(
         &self,
         token: &str,
+        peer: IpAddr,
         said: Said,
         message: Option<String>,
         took_ms: Option<u64>,
@@ -38,14 +41,14 @@ impl Monitors {
             return Err(Problem::invalid("ms", "nothing takes longer than a day"));
         }
         let token = Token::read(token).ok_or_else(nobody)?.digest();
-        let passing = self.0.door.lock().pass(token, self.0.clock.monotonic());
+        let passing = self.0.door.lock().pass(token, peer, self.0.clock.monotonic());
         match passing {
             Passing::Wait(wait) => {
                 return Err(Problem::busy("called too often", wait.as_secs().saturating_add(1)));
             }
             Passing::Stranger => match self.0.pushes.knows_token(token).await.map_err(refused)? {
                 Known::No => return Err(nobody()),
-                Known::Yes => self.0.door.lock().welcome(token, self.0.clock.monotonic()),
+                Known::Yes => self.0.door.lock().welcome(token, peer, self.0.clock.monotonic()),
             },
             Passing::Known => {}
         }

@@ -1,5 +1,6 @@
 //! Services that call: what the store keeps of it, and what owners make of it, on either engine.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use mutirao_broker::memory::{Limits, Memory};
@@ -10,6 +11,7 @@ use mutirao_monitors::service::pushes::Said;
 use mutirao_monitors::service::{Based, MonitorView};
 use mutirao_monitors::store::pushes::{Given, Known, open};
 use mutirao_monitors::{MonitorSpec, Monitors, State, store};
+use mutirao_store::Database;
 
 use crate::engine::{Engine, on_both};
 use crate::running::{ana, start_with, until};
@@ -20,7 +22,10 @@ on_both!(
     a_call_counts_whichever_manager_is_called_and_silence_opens_an_incident,
     a_successor_goes_on_with_the_calls_that_others_took,
     whoever_calls_too_often_or_by_guessing_is_told_to_wait,
+    a_call_that_a_wrong_clock_dates_ahead_is_good_for_a_minute,
 );
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn spec(name: &str, rest: &str) -> MonitorSpec {
     let json = format!(
@@ -35,7 +40,7 @@ async fn add(monitors: &Monitors, name: &str) -> String {
 }
 
 async fn call(monitors: &Monitors, token: &str) {
-    monitors.called(token, Said::Up, None, Some(7)).await.unwrap();
+    monitors.called(token, HERE, Said::Up, None, Some(7)).await.unwrap();
 }
 
 async fn see(monitors: &Monitors, name: &str) -> MonitorView {
@@ -87,7 +92,7 @@ async fn a_call_counts_whichever_manager_is_called_and_silence_opens_an_incident
     })
     .await;
     assert!(see(&one, "a").await.called_at.is_some() && see(&one, "a").await.push_token.is_none());
-    two.called(&tokens[0], Said::Down, Some("disk full".into()), None).await.unwrap();
+    two.called(&tokens[0], HERE, Said::Down, Some("disk full".into()), None).await.unwrap();
     until("what was said to be known", async || {
         let history = one.history(&ana(), "a", None, 100).await.unwrap();
         history.outcomes.iter().any(|outcome| outcome.detail.as_deref() == Some("disk full"))
@@ -135,30 +140,51 @@ async fn a_successor_goes_on_with_the_calls_that_others_took(engine: &Engine) {
     database.close().await;
 }
 
+/// With SQLite there is one manager, whose clock is the owner's: it looks when it judges.
+async fn a_call_that_a_wrong_clock_dates_ahead_is_good_for_a_minute(engine: &Engine) {
+    let database = engine.database().await;
+    let (monitors, pushes) = (store::open(&database), open(&database));
+    let key = made(&monitors, "backup").await;
+    let token = Token::mint().digest();
+    pushes.give_token(key, token).await.unwrap();
+    let now = SystemClock.now();
+    let ahead = Call { at: now.plus(Duration::from_secs(3_600)), verdict: Verdict::Good, took_us: None, message: None };
+    assert_eq!(pushes.call(token, ahead.clone()).await.unwrap(), Known::Yes);
+    let kept = pushes.calls(vec![key]).await.unwrap().remove(&key).unwrap();
+    match &database {
+        Database::Sqlite(_) => assert_eq!(kept, ahead),
+        Database::Postgres(_) => assert!((55..=120).contains(&kept.at.since(now).as_secs()), "{kept:?}"),
+    }
+    database.close().await;
+}
+
 async fn whoever_calls_too_often_or_by_guessing_is_told_to_wait(engine: &Engine) {
     let database = engine.database().await;
     let monitors = start_with(&database, Memory::new(None, Limits::default()), "one", None).await;
     let token = add(&monitors, "backup").await;
     let mut statuses = Vec::new();
     for _ in 0..50 {
-        statuses.push(monitors.called(&token, Said::Up, None, None).await.err().map_or(204, |problem| problem.status));
+        statuses.push(
+            monitors.called(&token, HERE, Said::Up, None, None).await.err().map_or(204, |problem| problem.status),
+        );
     }
     assert!(statuses.contains(&429) && statuses.iter().filter(|status| **status == 204).count() >= 20, "{statuses:?}");
     let guess = || Token::mint().reveal();
-    let problem = monitors.called(&guess(), Said::Up, None, None).await.unwrap_err();
+    let problem = monitors.called(&guess(), HERE, Said::Up, None, None).await.unwrap_err();
     assert_eq!((problem.status, problem.line().contains("backup")), (404, false));
-    assert_eq!(monitors.called("short", Said::Up, None, None).await.unwrap_err().status, 404);
+    assert_eq!(monitors.called("short", HERE, Said::Up, None, None).await.unwrap_err().status, 404);
     let other = add(&monitors, "other").await;
     call(&monitors, &other).await;
     let mut refused = 0;
     for _ in 0..500 {
-        refused += u32::from(monitors.called(&guess(), Said::Up, None, None).await.unwrap_err().status == 429);
+        refused += u32::from(monitors.called(&guess(), HERE, Said::Up, None, None).await.unwrap_err().status == 429);
     }
     assert!(refused > 0, "whoever guesses is slowed down");
     call(&monitors, &other).await;
     let renewed = monitors.renew_token(&ana(), "other").await.unwrap().push_token.unwrap();
-    assert_eq!(monitors.called(&other, Said::Up, None, None).await.unwrap_err().status, 404);
-    until("the new one to be taken", async || monitors.called(&renewed, Said::Up, None, None).await.is_ok()).await;
+    assert_eq!(monitors.called(&other, HERE, Said::Up, None, None).await.unwrap_err().status, 404);
+    until("the new one to be taken", async || monitors.called(&renewed, HERE, Said::Up, None, None).await.is_ok())
+        .await;
     assert_eq!(monitors.try_now(&ana(), "other").await.unwrap_err().status, 409);
     monitors.stop().await;
     database.close().await;

@@ -1,10 +1,12 @@
 //! `mutirao elastic …`
 
+use std::cmp::Ordering;
+
 use clap::{Args, Subcommand};
 use mutirao_client::{Client, PageArgs};
 use mutirao_core::auth::ElasticKeyView;
 use mutirao_core::{Clock, QueueName, SystemClock, Timestamp};
-use mutirao_elastic::view::{ElasticStatus, HistoryLine, Holder, QueueStatus};
+use mutirao_elastic::view::{ElasticStatus, HistoryLine, Holder, ManagersStatus, QueueStatus};
 
 use super::out::Out;
 use super::show::{ago, or_dash, table};
@@ -123,8 +125,10 @@ fn holder(holder: Option<&Holder>, now: Timestamp) -> String {
 
 fn status(status: &ElasticStatus, now: Timestamp) -> String {
     let holder = holder(status.holder.as_ref(), now);
+    let managers = status.managers.as_ref().map(managers);
     if status.queues.is_empty() {
-        return format!("{holder}\nno queue is elastic; `elastic:` in its definition makes it so (docs/elastic.md)");
+        let nothing = "no queue is elastic; `elastic:` in its definition makes it so (docs/elastic.md)".to_owned();
+        return [Some(holder), Some(nothing), managers].into_iter().flatten().collect::<Vec<_>>().join("\n");
     }
     let bound = |min: Option<u32>, max: Option<u32>| match (min, max) {
         (Some(min), Some(max)) => format!("{min} to {max}"),
@@ -147,7 +151,17 @@ fn status(status: &ElasticStatus, now: Timestamp) -> String {
         lines.extend(queue.because.as_ref().map(|because| format!("{}: {because}", queue.queue)));
         lines.extend(queue.trouble.as_ref().map(|why| format!("{}: the provider is in trouble: {why}", queue.queue)));
     }
+    lines.extend(managers);
     lines.join("\n")
+}
+
+fn managers(ManagersStatus { running, wanted, because, .. }: &ManagersStatus) -> String {
+    let act = match wanted.cmp(running) {
+        Ordering::Greater => "; `mutirao role manager` with the same database and broker starts one",
+        Ordering::Less => "; those to spare may be stopped",
+        Ordering::Equal => "",
+    };
+    format!("managers: {running} there, {wanted} wanted: {because}{act}")
 }
 
 fn history(lines: &[HistoryLine], now: Timestamp) -> String {
@@ -198,7 +212,17 @@ mod tests {
             trouble: Some("2 failures: no room".into()),
         };
         let holder = Holder { member: "m1".into(), address: None, generation: 4, silent_since: None };
-        let acts = ElasticStatus { holder: Some(holder.clone()), members: 1, queues: vec![queue] };
+        let acts = ElasticStatus {
+            holder: Some(holder.clone()),
+            members: 1,
+            queues: vec![queue],
+            managers: Some(ManagersStatus {
+                running: 2,
+                wanted: 3,
+                cpu_milli: Default::default(),
+                because: "cpu is 95 %".into(),
+            }),
+        };
         let said = status(&acts, Timestamp(5_000));
         for part in ["m1 (generation 4)", "0 to 5", "gpu: 3 ready tasks need 3", "in trouble: 2 failures: no room"] {
             assert!(said.contains(part), "{part}: {said}");

@@ -84,6 +84,23 @@ impl Pair {
     }
 }
 
+/// How many managers there should be is anybody's to say: each hears what all of them use.
+#[test]
+fn managers_say_what_they_use_and_any_says_how_many_there_should_be() {
+    let (url, _well) = service();
+    let Some(mut pair) = Pair::start(&url) else { return };
+    let told = |up: &Installation| -> Value {
+        let status: Value = serde_json::from_str(&up.ok(&["--json", "elastic", "status"])).unwrap();
+        status["managers"].clone()
+    };
+    let of_two = |up: &Installation| told(up)["cpu_milli"].as_object().is_some_and(|each| each.len() == 2);
+    wait::until("both to be heard by both", SOON, || of_two(&pair.one) && of_two(&pair.two));
+    let said = pair.two.ok(&["elastic", "status"]);
+    assert!(said.contains("managers: 2 there, ") && said.contains("cpu"), "{said}");
+    pair.one.kill9();
+    wait::until("the other to be alone", SOON, || told(&pair.two)["running"] == 1);
+}
+
 #[test]
 fn a_manager_that_is_killed_is_followed_by_another_and_no_instant_counts_twice() {
     let (url, _well) = service();
