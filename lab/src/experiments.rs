@@ -7,7 +7,7 @@ pub mod overhead;
 pub mod sentryweb;
 pub mod spawn;
 
-pub const ALL: [(&str, &str); 9] = [
+pub const ALL: [(&str, &str); 10] = [
     (
         "batch",
         "10,000 processes, no-op tasks and a million of them, beside xargs, GNU parallel, HyperQueue, Celery, Dramatiq",
@@ -19,5 +19,6 @@ pub const ALL: [(&str, &str); 9] = [
     ("sentryweb-1", "one scheduler from 100 to 1,000,000 monitors: CPU, memory, lateness"),
     ("sentryweb-2", "a second scheduler joins, leaves, is killed, is frozen: probes and outcomes doubled and missing"),
     ("sentryweb-3", "one checker on fast, slow and varied endpoints, beside blackbox_exporter and threads in Python"),
+    ("sentryweb-4", "50, 70, 100, 400 and 20 checks a second: what waits and how many checkers there are, over time"),
     ("spawn", "real /bin/true processes: tasks/s as a share of the raw posix_spawn rate"),
 ];

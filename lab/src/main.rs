@@ -52,6 +52,9 @@ enum What {
     /// One checker on fast, slow and varied endpoints, beside blackbox_exporter and 50 threads in Python.
     #[command(name = "sentryweb-3")]
     Sentryweb3(experiments::sentryweb::three::Options),
+    /// 50, 70, 100, 400 and 20 checks a second with the pool following: what waits and how many checkers, over time.
+    #[command(name = "sentryweb-4")]
+    Sentryweb4(experiments::sentryweb::four::Options),
     /// What an experiment starts in a process of its own.
     #[command(subcommand, hide = true)]
     Part(Part),
@@ -94,6 +97,7 @@ fn main() -> anyhow::Result<()> {
         What::Sentryweb1(options) => experiments::sentryweb::one::run(options)?,
         What::Sentryweb2(options) => experiments::sentryweb::two::run(options)?,
         What::Sentryweb3(options) => experiments::sentryweb::three::run(options)?,
+        What::Sentryweb4(options) => experiments::sentryweb::four::run(options)?,
         What::Spawn(options) => experiments::spawn::run(options)?,
     };
     report.publish(&cli.out)?;

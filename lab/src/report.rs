@@ -6,7 +6,7 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::machine::Machine;
-use crate::plot;
+use crate::plot::{self, Line};
 
 #[derive(Serialize)]
 pub struct Report {
@@ -15,6 +15,9 @@ pub struct Report {
     pub machine: Machine,
     pub rows: Vec<Row>,
     pub notes: Vec<String>,
+    /// What happened over time, drawn one below the other instead of bars.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub panels: Vec<Vec<Line>>,
 }
 
 #[derive(Serialize)]
@@ -46,7 +49,7 @@ impl Report {
     pub fn new(experiment: &'static str) -> Self {
         let args: Vec<String> = std::env::args().skip(1).collect();
         let command = format!("cargo run --release -p lab -- {}", args.join(" "));
-        Self { experiment, command, machine: Machine::this(), rows: Vec::new(), notes: Vec::new() }
+        Self { experiment, command, machine: Machine::this(), rows: Vec::new(), notes: Vec::new(), panels: Vec::new() }
     }
 
     pub fn row(&mut self, what: impl Into<String>, figure: f64, unit: &'static str) {
@@ -85,7 +88,10 @@ impl Report {
         std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
         let file = |kind: &str| out.join(format!("{}.{kind}", self.experiment));
         std::fs::write(file("json"), serde_json::to_vec_pretty(self)?)?;
-        plot::bars(&file("svg"), self)?;
+        match self.panels.is_empty() {
+            true => plot::bars(&file("svg"), self)?,
+            false => plot::over_time(&file("svg"), self)?,
+        }
         println!("written to {} and {}", file("json").display(), file("svg").display());
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use anyhow::Context;
 use clap::ValueEnum;
 use mutirao_testkit::installation::Setup;
 use mutirao_testkit::services::Service;
@@ -65,6 +66,12 @@ impl Servers {
             postgres: Service::postgres(folder.path())?,
             _folder: folder,
         })
+    }
+
+    /// Where workers or checkers are to be let in, each as a user of its own.
+    pub fn fit_with_management(&self, setup: Setup) -> anyhow::Result<Setup> {
+        let management = self.rabbitmq.management_url().context("RabbitMQ without its management API")?;
+        Ok(self.fit(setup).env("MUTIRAO_BROKER_MANAGEMENT", management))
     }
 
     pub fn fit(&self, setup: Setup) -> Setup {

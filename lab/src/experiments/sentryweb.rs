@@ -4,12 +4,14 @@
 //! - [`one`]: what a scheduler costs by the number of monitors, and how late it fires.
 //! - [`two`]: a second scheduler that joins, leaves, is killed and is frozen: probes and outcomes, doubled and missing.
 //! - [`three`]: what a checker costs by the number of checks, on fast, slow and varied endpoints, beside its peers.
+//! - [`four`]: a load that rises and falls, and the pool of checkers that follows it.
 //!
 //! What is measured is the product's own code in a process of its own ([`scheduler`], [`checker`]), which this program
 //! starts again as itself; [`endpoint`] is what is checked.
 
 pub mod checker;
 pub mod endpoint;
+pub mod four;
 pub mod one;
 mod peers;
 pub mod scheduler;

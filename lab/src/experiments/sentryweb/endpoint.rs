@@ -1,5 +1,5 @@
 //! What is checked: a web server on every address of the loopback that answers after as long as its path says. `/` answers at
-//! once, `/slow` after two seconds, `/varied/N` after the N-th of a table of latencies. `/monitor/N` is counted, and `/report`
+//! once, `/slow` after two seconds, `/after/N` after N milliseconds, `/varied/N` after the N-th of a table of latencies. `/monitor/N` is counted, and `/report`
 //! says how often it was asked for, and how often twice within half an interval.
 
 use std::collections::HashMap;
@@ -139,10 +139,11 @@ async fn answer(mut stream: TcpStream, book: Arc<Mutex<Book>>) -> std::io::Resul
         };
         let path = String::from_utf8_lossy(&head[..end]).split(' ').nth(1).unwrap_or("/").to_owned();
         head.drain(..end + 4);
-        let wait = match path.strip_prefix("/varied/") {
-            Some(n) => latency(n.parse().unwrap_or(0)),
-            None if path == "/slow" => SLOW,
-            None => Duration::ZERO,
+        let wait = match path.split('/').collect::<Vec<_>>()[..] {
+            [_, "varied", n] => latency(n.parse().unwrap_or(0)),
+            [_, "after", ms] => Duration::from_millis(ms.parse().unwrap_or(0)),
+            [_, "slow"] => SLOW,
+            _ => Duration::ZERO,
         };
         if !wait.is_zero() {
             SystemClock.sleep(wait).await;

@@ -42,9 +42,9 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     let (_endpoint, port) = endpoint::start()?;
     let manager = || {
         let setup = Installation::setup().manager_alone().env("MUTIRAO_LOG", "warn");
-        servers.fit(setup.set("monitors.checker", "none")).start()
+        Ok::<_, anyhow::Error>(servers.fit_with_management(setup.set("monitors.checker", "none"))?.start())
     };
-    let first = manager();
+    let first = manager()?;
     let folder = tempfile::tempdir()?;
     let _checker = checker(&first, folder.path())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -58,21 +58,22 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     wait(phase + Duration::from_secs(15));
     let begin = SystemClock.now();
     let mut watch = Watch { port, before: endpoint::counted(port)? };
+    anyhow::ensure!(watch.before.probes > 0, "nothing is checked: the checker was not let in, or is gone");
 
     wait(phase);
     watch.row(&mut report, "one scheduler", Goal::AtMost(0.0))?;
-    let mut second = manager();
+    let mut second = manager()?;
     wait(phase);
     watch.row(&mut report, "a second one joins", Goal::AtMost(0.0))?;
     second.terminate();
     wait(phase);
     watch.row(&mut report, "it leaves", Goal::AtMost(0.0))?;
-    let mut third = manager();
+    let mut third = manager()?;
     wait(phase);
     third.kill9();
     wait(phase);
     watch.row(&mut report, "another joins and is killed", Goal::AtMost(0.0))?;
-    let mut fourth = manager();
+    let mut fourth = manager()?;
     wait(phase);
     freeze(fourth.pid(), Signal::STOP)?;
     wait(FROZEN);
