@@ -175,6 +175,9 @@ pub fn tried(tried: &Tried) -> String {
     if let Some(certificate) = &tried.seen.seen.certificate {
         told.push(("certificate", format!("good for {} days more", certificate.days_left)));
     }
+    if tried.seen.seen.reused {
+        told.push(("connection", "reused".into()));
+    }
     if !tried.seen.seen.answers.is_empty() {
         told.push(("answers", one_line(&tried.seen.seen.answers.join(", "))));
     }
