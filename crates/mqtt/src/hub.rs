@@ -6,6 +6,8 @@
 //! the caller, who gives them the message where it can wait for room, without the lock.
 
 mod arrive;
+#[cfg(test)]
+mod history;
 mod route;
 #[cfg(test)]
 mod tests;

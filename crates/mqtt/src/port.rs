@@ -67,7 +67,7 @@ impl Port {
         self.send(Message { topic, payload, qos, retain: true })
     }
 
-    /// Hears whatever matches. These topics are the program's from now on: when the inbox is dropped, what is published
+    /// Hears whatever matches from now on, and nothing that was retained before. These topics are the program's from now on: when the inbox is dropped, what is published
     /// to them is no longer acknowledged, until [`Inbox::leave`] or the end of the listener.
     pub fn subscribe(&self, filters: Vec<TopicFilter>, messages_max: usize) -> Inbox {
         let (sender, messages) = mpsc::channel(messages_max.max(1));

@@ -3,6 +3,7 @@
 
 mod connection;
 mod hello;
+mod lines;
 
 use std::io;
 use std::net::SocketAddr;
@@ -51,6 +52,7 @@ pub(crate) struct Shared {
     dice: Arc<Dice>,
     hub: SharedHub,
     refusals: Refusals,
+    lines: lines::Lines,
     last_conn: AtomicU64,
 }
 
@@ -81,8 +83,8 @@ impl Listener {
         let listener = TcpListener::bind(listen).await?;
         let address = listener.local_addr()?;
         let hub = Arc::new(Mutex::new(Hub::new(limits.clone())));
-        let (refusals, last_conn) = (Refusals::default(), AtomicU64::new(0));
-        let shared = Arc::new(Shared { limits, tls, gate, clock, dice, hub, refusals, last_conn });
+        let (refusals, lines, last_conn) = (Refusals::default(), lines::Lines::default(), AtomicU64::new(0));
+        let shared = Arc::new(Shared { limits, tls, gate, clock, dice, hub, refusals, lines, last_conn });
         let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
         tasks.spawn(accept(listener, shared.clone(), stopping.clone(), tasks.clone()));
         tasks.spawn(sweep(shared.clone(), stopping.clone()));

@@ -65,7 +65,13 @@ impl<P: Clone> Hub<P> {
     }
 
     pub fn subscribe(&mut self, conn: ConnId, filters: &[(TopicFilter, Qos)], now: Mono) -> Vec<Option<Qos>> {
-        filters.iter().map(|(filter, qos)| self.subscribe_one(conn, filter, *qos, now)).collect()
+        // A packet has room for the same filter 60,000 times, and each would look through all that is retained.
+        let (looked_at, too_many) = filters.split_at(filters.len().min(self.limits.subscriptions_max));
+        self.counts.subscriptions_denied += too_many.len() as u64;
+        let mut granted: Vec<_> =
+            looked_at.iter().map(|(filter, qos)| self.subscribe_one(conn, filter, *qos, now)).collect();
+        granted.resize(filters.len(), None);
+        granted
     }
 
     pub fn unsubscribe(&mut self, conn: ConnId, filters: &[TopicFilter]) {

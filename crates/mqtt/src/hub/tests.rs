@@ -253,4 +253,7 @@ fn a_session_has_only_so_many_subscriptions() {
     come(&mut hub, FIRST, arrival("a", "1"));
     assert!(wants(&mut hub, FIRST, "x").is_some() && wants(&mut hub, FIRST, "y").is_none());
     assert!(wants(&mut hub, FIRST, "x").is_some());
+    let same = [(filter("x"), Qos::AtMostOnce), (filter("x"), Qos::AtMostOnce)];
+    assert_eq!(hub.subscribe(FIRST, &same, at(0)), [Some(Qos::AtMostOnce), None]);
+    assert_eq!(hub.counts().subscriptions_denied, 2);
 }

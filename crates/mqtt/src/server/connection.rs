@@ -233,11 +233,17 @@ impl Connection {
     /// Tells the hub, and everybody what its will says.
     async fn part(&mut self, end: End, shared: &Shared) {
         let Speaker { who, client_id, .. } = &self.speaker;
-        match &end {
+        let to_blame = match &end {
             End::Malformed(_) | End::Fault(_) | End::WrongPacket | End::SlowReader | End::NotTaken(_) => {
-                info!(%who, client_id = ?client_id, why = %end, "an MQTT client was cut off");
+                shared.lines.one_more(shared.clock.monotonic())
             }
-            _ => debug!(%who, client_id = ?client_id, why = %end, "an MQTT client is gone"),
+            _ => None,
+        };
+        match to_blame {
+            Some(left_out) => {
+                info!(%who, client_id = ?client_id, why = %end, left_out, "an MQTT client was cut off");
+            }
+            None => debug!(%who, client_id = ?client_id, why = %end, "an MQTT client is gone"),
         }
         let farewell = if matches!(end, End::Goodbye) { Farewell::Said } else { Farewell::Unsaid };
         let will = shared.hub.lock().closed(self.conn, farewell, shared.clock.monotonic());

@@ -128,8 +128,8 @@ async fn turn_away<S: AsyncWrite + Unpin + Send>(mut stream: S, peer: SocketAddr
             Some(Answer::from(*refusal))
         }
     };
-    match answer {
-        Some(_) => info!(%peer, %why, "an MQTT client was refused"),
+    match answer.and_then(|_| shared.lines.one_more(shared.clock.monotonic())) {
+        Some(left_out) => info!(%peer, %why, left_out, "an MQTT client was refused"),
         None => debug!(%peer, %why, "an MQTT connection was closed"),
     }
     let Some(answer) = answer else { return };
