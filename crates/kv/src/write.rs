@@ -90,7 +90,9 @@ impl Value {
             let detail = format!("more than {CONTENT_TYPE_CHARS_MAX} characters, or some that are none");
             return Err(Problem::invalid("Content-Type", detail));
         }
-        Ok(Self { bytes, content_type: shared(content_type) })
+        // What came in is a part of its connection's buffer, or of a message with many others: ten bytes that are cached would
+        // hold on to kilobytes, and no bound would know.
+        Ok(Self { bytes: Bytes::copy_from_slice(&bytes), content_type: shared(content_type) })
     }
 }
 
@@ -222,6 +224,14 @@ mod tests {
         assert_eq!(Value::new(Bytes::from(vec![0; VALUE_BYTES_MAX + 1]), None).unwrap_err().status, 413);
         assert!(Value::new(Bytes::new(), Some("a\nb")).is_err());
         assert_eq!(Value::new(Bytes::new(), None).unwrap().content_type.as_ref(), PLAIN_BYTES);
+    }
+
+    #[test]
+    fn a_value_holds_on_to_nothing_but_itself() {
+        let buffer = Bytes::from(vec![7; 8_192]);
+        let value = Value::new(buffer.slice(100..110), None).unwrap();
+        assert_eq!(value.bytes, [7; 10].as_slice());
+        assert!(buffer.is_unique(), "the buffer it came in can be used again");
     }
 
     proptest! {
