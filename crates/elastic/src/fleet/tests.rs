@@ -228,6 +228,19 @@ fn failures_back_off_growing_with_jitter_and_are_shown() {
 }
 
 #[test]
+fn nobody_makes_room_for_workers_that_do_not_come_while_they_are_not_asked_for() {
+    let (terms, dice) = (Terms::default(), Dice::seeded(1));
+    for cause in [Cause::Call, Cause::Silence] {
+        let mut fleet = fleet(&[]);
+        assert_eq!(fleet.worth_room_for(5, at(0)), 5);
+        fleet.failed(cause, "no machines left", &terms, &dice, at(0));
+        let until = fleet.trouble.as_ref().unwrap().until;
+        assert_eq!(fleet.worth_room_for(5, at(0)), 0, "the room stays with whoever has it");
+        assert_eq!([fleet.worth_room_for(5, until), fleet.worth_room_for(0, until)], [1, 0], "one is tried");
+    }
+}
+
+#[test]
 fn an_end_that_failed_is_tried_again_after_the_pause_and_not_as_one_that_takes_a_while() {
     let (terms, dice) = (Terms::default(), Dice::seeded(1));
     let mut fleet = fleet(&[("a", Life::Ending)]);

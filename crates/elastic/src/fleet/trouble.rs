@@ -65,6 +65,16 @@ impl Fleet {
         self.trouble.as_ref().is_none_or(|trouble| now >= trouble.until)
     }
 
+    /// Of so many more that are wanted, those for which room is worth making. While a queue is in trouble its neighbours keep
+    /// theirs: none is held for workers that are not asked for now, and of a kind that did not come one at a time is tried.
+    pub fn worth_room_for(&self, more: u32, now: Timestamp) -> u32 {
+        match &self.trouble {
+            None => more,
+            Some(_) if self.may_launch(now) => more.min(1),
+            Some(_) => 0,
+        }
+    }
+
     pub(super) fn may_end(&self, now: Timestamp) -> bool {
         self.trouble.as_ref().is_none_or(|trouble| trouble.cause == Cause::Silence || now >= trouble.until)
     }

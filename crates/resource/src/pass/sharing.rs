@@ -30,6 +30,7 @@ impl Active {
             let known = new.as_ref().or_else(|| self.queues.get(&queue.queue))?;
             let there = u32::try_from(queue.fleet.members.len()).unwrap_or(u32::MAX);
             let more = known.wanted(queue, at, self.now()).saturating_sub(standing);
+            let more = known.fleet().worth_room_for(more, self.now());
             more.min(elastic.max.saturating_sub(there)).min(CREATE_MAX)
         } else {
             0
