@@ -14,6 +14,7 @@
 
 pub mod certificates;
 pub mod disk;
+pub mod engines;
 pub mod http;
 pub mod installation;
 pub mod launch;

@@ -58,24 +58,4 @@ impl Engine {
     }
 }
 
-/// Makes of each behaviour a module with a test for each engine.
-macro_rules! on_both {
-    ($($behaviour:ident),+ $(,)?) => { $(
-        mod $behaviour {
-            use crate::engine::Engine;
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn sqlite() {
-                super::$behaviour(&Engine::sqlite()).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn postgres() {
-                let Some(engine) = Engine::postgres().await else { return };
-                super::$behaviour(&engine).await;
-                engine.remove().await;
-            }
-        }
-    )+ };
-}
-pub(crate) use on_both;
+pub(crate) use mutirao_testkit::on_both;
