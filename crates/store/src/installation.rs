@@ -28,6 +28,8 @@ pub const POSTGRES_MIGRATIONS: &[Migration] = &[Migration {
 /// Said to a database that was restored, on either engine.
 pub const FORGET: &str = "DELETE FROM installation;";
 
+/// How PostgreSQL's words for a table that is not there end.
+const NO_TABLE: &str = "(42P01)";
 const SELECT: &str = "SELECT id, markings FROM installation";
 
 /// An installation, as its database knows it.
@@ -82,9 +84,31 @@ async fn known_in_postgres(db: &Postgres) -> Result<Option<Installation>, StoreE
     found.map(|row| Ok(Installation::new(row.try_get(0)?, row.try_get(1)?))).transpose()
 }
 
-/// The same, of a file of SQLite that somebody else may have open; none where there is no such table yet. Blocks.
-pub fn known_in_file(file: &Path) -> Option<Installation> {
-    copy::reader(file).ok()?.query_row(SELECT, [], row).optional().ok()?
+/// The same, of a database that may never have been used: none where there is no such table yet.
+pub async fn known_if_any(database: &Database) -> Result<Option<Installation>, StoreError> {
+    match known(database).await {
+        // As the code of the refusal says, which stands at the end.
+        Err(StoreError::Postgres(line)) if line.ends_with(NO_TABLE) => Ok(None),
+        found => found,
+    }
+}
+
+/// The same, of a file of SQLite that somebody else may have open, and that may not be there. Blocks.
+pub fn known_in_file(file: &Path) -> Result<Option<Installation>, StoreError> {
+    // Whoever may not look into the folder must not take it for empty.
+    if !file.try_exists().map_err(|error| unreadable(file, &error))? {
+        return Ok(None);
+    }
+    let sql = copy::reader(file)?;
+    let tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'installation'";
+    match sql.query_row(tables, [], |row| row.get(0))? {
+        0i64 => Ok(None),
+        _ => Ok(sql.query_row(SELECT, [], row).optional()?),
+    }
+}
+
+fn unreadable(file: &Path, error: &std::io::Error) -> StoreError {
+    StoreError::Unusable { path: file.display().to_string(), why: error.to_string() }
 }
 
 fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Installation> {

@@ -3,8 +3,8 @@
 use mutirao_broker::Rabbit;
 use mutirao_broker::rabbit::{Config, Holder};
 use mutirao_core::InstallationId;
-use mutirao_store::installation::{Installation, known, known_in_file};
-use mutirao_store::{Database, Postgres};
+use mutirao_store::installation::{Installation, known_if_any, known_in_file};
+use mutirao_store::{Database, Postgres, StoreError};
 
 use super::Finding;
 use crate::config::Settings;
@@ -38,15 +38,18 @@ pub async fn look(settings: &Settings, config: impl Fn() -> Config) -> Option<Fi
     let found = match settings.database.set() {
         Some(url) => {
             let database = Database::from(Postgres::apart(&url.0, 1).await.ok()?);
-            // There may be no tables yet.
-            let own = known(&database).await.ok().flatten();
-            Found::Server(database, own)
+            let own = known_if_any(&database).await;
+            own.map(|own| Found::Server(database, own))
         }
         None if refuse_elsewhere(settings).is_err() => return None,
         None => {
             let file = file_in(&settings.data.0);
-            Found::File(tokio::task::spawn_blocking(move || known_in_file(&file)).await.ok()?)
+            tokio::task::spawn_blocking(move || known_in_file(&file)).await.ok()?.map(Found::File)
         }
+    };
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => return Some(unknown(&error)),
     };
     // One that was never started has no id yet, and the vhost of another is another's whatever it will be.
     let id = found.installation().map_or_else(InstallationId::random, |own| own.id.clone());
@@ -62,6 +65,12 @@ pub async fn look(settings: &Settings, config: impl Fn() -> Config) -> Option<Fi
     Some(finding(verdict))
 }
 
+/// One that was started and cannot be read is not one that was never started.
+fn unknown(error: &StoreError) -> Finding {
+    let found = format!("whether the vhost is this installation's cannot be said: {error}");
+    Finding::warn(WHAT, found, "run doctor as the user that runs the manager")
+}
+
 fn finding(verdict: Verdict) -> Finding {
     match verdict {
         Verdict::ComeIn => Finding::ok(WHAT, "the vhost is this installation's"),
@@ -69,7 +78,7 @@ fn finding(verdict: Verdict) -> Finding {
             Finding::ok(WHAT, "the vhost is nobody's yet; the next manager that starts marks it as this installation's")
         }
         // The line carries its own remedy, after the last semicolon.
-        Verdict::Refuse(line) => match line.rsplit_once("; ") {
+        Verdict::Refuse(line) | Verdict::Elsewhere(line) => match line.rsplit_once("; ") {
             Some((found, remedy)) => Finding::fail(WHAT, found, remedy),
             None => Finding::fail(WHAT, line, "give this installation a vhost of its own"),
         },
@@ -80,6 +89,13 @@ fn finding(verdict: Verdict) -> Finding {
 mod tests {
     use super::super::Mark;
     use super::*;
+
+    #[test]
+    fn a_database_that_cannot_be_read_is_told_and_not_taken_for_a_new_one() {
+        let told = unknown(&StoreError::Unusable { path: "/data/mutirao.db".into(), why: "Permission denied".into() });
+        assert_eq!(told.mark, Mark::Warn);
+        assert!(told.found.contains("Permission denied") && told.remedy.is_some(), "{}", told.found);
+    }
 
     #[test]
     fn what_a_manager_would_refuse_is_a_failure_with_its_remedy() {

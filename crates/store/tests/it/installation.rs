@@ -2,7 +2,7 @@
 
 use mutirao_core::InstallationId;
 use mutirao_store::installation::{
-    FORGET, Installation, MIGRATIONS, POSTGRES_MIGRATIONS, Turn, known, known_in_file, of, take_turn,
+    FORGET, Installation, MIGRATIONS, POSTGRES_MIGRATIONS, Turn, known, known_if_any, known_in_file, of, take_turn,
 };
 use mutirao_store::postgres::Ask;
 use mutirao_store::suite::schema::Schema;
@@ -35,6 +35,7 @@ async fn keeps_its_id_and_gives_turns(database: &Database) {
 async fn sqlite_keeps_the_installation() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("db");
+    let known_in_file = |file: &std::path::Path| known_in_file(file).unwrap();
     assert_eq!(known_in_file(&file), None, "there is no file");
     let plain = Sqlite::open(&file, &[]).unwrap();
     assert_eq!(known_in_file(&file), None, "there is no table");
@@ -47,10 +48,22 @@ async fn sqlite_keeps_the_installation() {
     assert_eq!(of(&database, id("new")).await.unwrap(), Installation { id: id("new"), markings: 0 });
 }
 
+#[test]
+fn a_file_that_cannot_be_read_is_not_taken_for_one_that_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rubbish, within) = (folder.path().join("rubbish"), folder.path().join("rubbish/db"));
+    std::fs::write(&rubbish, "this is no database, and long enough to be told from an empty one".repeat(20)).unwrap();
+    for file in [rubbish, within] {
+        assert!(known_in_file(&file).is_err(), "{}", file.display());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_keeps_the_installation() {
     let Some(server) = shared(POSTGRES_VARIABLE) else { return };
     let schema = Schema::in_database(&server).await;
+    let empty = Database::from(Postgres::apart(&schema.url(), 1).await.unwrap());
+    assert_eq!(known_if_any(&empty).await.unwrap(), None, "there is no table");
     let postgres = Postgres::open(&schema.url(), POSTGRES_MIGRATIONS).await.unwrap();
     let database = Database::from(postgres.clone());
     keeps_its_id_and_gives_turns(&database).await;
