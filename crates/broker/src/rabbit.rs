@@ -175,6 +175,16 @@ impl Rabbit {
         Dial::new(&config.url, &config.trust, None, config.clock, config.dice)?.holder(&mark).await
     }
 
+    /// Takes the vhost from whichever installation marked it, and says whose it is once those who run have had the time to
+    /// mark it again: nobody's, if the other one is gone.
+    pub async fn take_over(config: Config, installation: &InstallationId) -> Result<Holder, BrokerError> {
+        let (clock, mark) = (config.clock.clone(), Mark::new(&Names::new(&config.prefix)?, installation));
+        let dial = Dial::new(&config.url, &config.trust, None, config.clock, config.dice)?;
+        dial.unmark(&mark).await?;
+        clock.sleep(line::MARKED_WITHIN).await;
+        dial.holder(&mark).await
+    }
+
     /// Whether everything can be done that a manager does: with queues and an exchange of its own, which go again. Names
     /// every permission that is lacking, and the command that grants them.
     pub async fn probe(config: Config, extent: Extent) -> Result<(), BrokerError> {

@@ -64,9 +64,13 @@ pub async fn open(
     let installation = Some(installation::come_in(house.store, house.leases, holder).await?);
     let rabbit = Rabbit::connect(Config { installation, ..config() }).await.map_err(failed)?;
     let management = Arc::new(management(settings, &url.0)?);
-    if let Err(error) = management.check().await {
-        tracing::warn!("{error}; until then workers have no users there and use the link");
-    }
+    // Beside the start, not before it: until a manager gives its first sign of life others may take its vhost for deserted.
+    let looked_at = management.clone();
+    tokio::spawn(async move {
+        if let Err(error) = looked_at.check().await {
+            tracing::warn!("{error}; until then workers have no users there and use the link");
+        }
+    });
     let ways = Arc::new(Users { management: management.clone(), rabbit: rabbit.clone(), clock: clock.clone() });
     Ok(Opened { broker: rabbit.clone(), ways, rabbit: Some(rabbit), management: Some(management) })
 }

@@ -179,6 +179,19 @@ impl Dial {
         }
     }
 
+    /// Connects once, to take a mark away, whosever it is.
+    pub async fn unmark(&self, mark: &Mark) -> Result<(), BrokerError> {
+        let target = self.target();
+        let connection = self.dial_to(&target, "mark").await?;
+        let removed = match self.clock.timeout(DIAL_MAX, mark.remove(&connection, &target.place)).await {
+            Ok(removed) => removed,
+            Err(_) => Err(target.place.unreachable(format!("no answer within {} s", DIAL_MAX.as_secs()))),
+        };
+        // It has done what it can.
+        let _ = connection.close(200, "goodbye".into()).await;
+        removed
+    }
+
     /// Connects once, to see whose the vhost is.
     pub async fn holder(&self, mark: &Mark) -> Result<Holder, BrokerError> {
         let target = self.target();

@@ -21,6 +21,8 @@ use crate::BrokerError;
 use crate::backoff::WAIT_FIRST;
 use keeping::keep_up;
 
+pub(super) use keeping::MARKED_WITHIN;
+
 /// How long RabbitMQ may take to answer, or to confirm anything at all. A queue without a leader does neither, and
 /// RabbitMQ 3 forgets what was asked of it meanwhile, so waiting longer would be in vain.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@
 //! Who may not make it (a permission that was taken away) is let pass: that is told, with its remedy, by everything else
 //! that is then refused. Not here: whether a vhost without a mark may be taken (the binary's `installation`).
 
-use lapin::options::ExchangeDeclareOptions;
+use lapin::options::{ExchangeDeclareOptions, ExchangeDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Connection, ExchangeKind};
 use mutirao_core::InstallationId;
@@ -67,6 +67,17 @@ impl Mark {
         }
     }
 
+    /// Nobody's from here on, until somebody marks it.
+    pub async fn remove(&self, connection: &Connection, place: &Place) -> Result<(), BrokerError> {
+        let channel = connection.create_channel().await.map_err(|error| place.unreachable(text(&error)))?;
+        let removed = channel.exchange_delete(self.exchange.as_str().into(), ExchangeDeleteOptions::default()).await;
+        match removed.map_err(|error| self.understood(&error, place)) {
+            Ok(()) => Ok(()),
+            Err(Ok(Holder::Untold(refusal) | Holder::Another(refusal)) | Err(refusal)) => Err(refusal),
+            Err(Ok(Holder::Nobody | Holder::Us)) => Ok(()),
+        }
+    }
+
     async fn declare(&self, connection: &Connection, place: &Place) -> Result<Holder, BrokerError> {
         match self.ask(connection, Ask::Make, place).await? {
             Ok(()) => Ok(Holder::Us),
@@ -107,7 +118,7 @@ impl Mark {
         let why = format!(
             "it belongs to another installation{named}, and the two would take each other's tasks; give this one a vhost of \
              its own in the broker's URL, or, when the other one is gone for good, delete the exchange {exchange} there, as \
-             docs/operations.md says"
+             docs/operations.md says (a restore does so with --take-over)"
         );
         BrokerError::Refused { what: format!("the vhost {vhost} at {address}"), why }
     }

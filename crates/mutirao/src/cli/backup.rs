@@ -12,8 +12,8 @@ use mutirao_store::backup::{self, BackupError, Engine, Manifest, Present, SUFFIX
 use super::out::Out;
 use super::{Globals, size};
 use crate::config::Given;
-use crate::database;
 use crate::failure::{Exit, Failure};
+use crate::{database, installation};
 use bar::Bar;
 
 #[derive(Debug, Args)]
@@ -37,6 +37,9 @@ enum Verb {
         /// Put it in the place of what is there, which is kept aside in the data folder (not so in PostgreSQL)
         #[arg(long)]
         replace: bool,
+        /// Take the vhost of the broker from the installation that has it, which must be gone for good
+        #[arg(long)]
+        take_over: bool,
         #[command(flatten)]
         server: Server,
     },
@@ -73,9 +76,13 @@ pub async fn run(globals: &Globals, args: BackupArgs) -> Result<(), Failure> {
             out.answer(&manifest, |manifest| format!("{}\n{}", file.display(), told(manifest)))?;
             out.note("it holds the admin token and the keys of local workers: keep it where only you can read it");
         }
-        Verb::Restore { file, replace, server } => {
+        Verb::Restore { file, replace, take_over, server } => {
             let settings = globals.config(server.given())?.settings;
             let place = database::place(&settings);
+            if take_over {
+                // Before anything is replaced: whoever is at work there is not to find its database changed.
+                installation::take_over(&settings).await?;
+            }
             let present = if replace { Present::Replace } else { Present::Refuse };
             let restored = backup::restore(&file, &place, present, &bar).await;
             bar.clear();
@@ -85,10 +92,11 @@ pub async fn run(globals: &Globals, args: BackupArgs) -> Result<(), Failure> {
             let data = place.data.display();
             let database = if place.server.is_some() { " and the same database (MUTIRAO_DATABASE)" } else { "" };
             out.note(format!("restored to {data}; start it with `mutirao up --data {data}`{database}"));
-            if settings.broker.set().is_some() {
+            if settings.broker.set().is_some() && !take_over {
                 out.note(
                     "it is another installation than the one it was made of: give it a vhost of its own, or, when that one \
-                     is gone for good, delete the exchange mutirao.installation in the old one's, as docs/operations.md says",
+                     is gone for good, restore with --take-over, or delete the exchange mutirao.installation in the old \
+                     one's, as docs/operations.md says",
                 );
             }
         }

@@ -17,6 +17,8 @@ use crate::backoff::{WAIT_LONGEST, backoff};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often it is looked at whose the vhost is: somebody may have deleted our mark, by mistake or believing us dead.
 const MARK_EVERY: Duration = Duration::from_secs(10);
+/// By then whoever runs has marked its vhost again, unless it just has to connect.
+pub(crate) const MARKED_WITHIN: Duration = MARK_EVERY.saturating_add(Duration::from_secs(5));
 
 /// Connects, and connects again, until it is aborted.
 pub(super) async fn keep_up(core: Arc<Core>, mut first: Option<Connection>) {

@@ -105,6 +105,8 @@ fn another_installation_is_refused_in_the_same_vhost_and_so_is_a_restored_one_un
     let said = run(vhost.command(&restore, &restored, None));
     assert!(said.code == Some(0) && said.err.contains("mutirao.installation"), "{said:?}");
     refused(&vhost.manager(&restored, None), 1, &refusal);
+    let again = ["backup", "restore", archive.to_str().unwrap(), "--replace", "--take-over"];
+    refused(&run(vhost.command(&again, &restored, None)), 1, &["is at work", "stop all its managers"]);
     works(&up);
     up.kill9_everything();
     refused(&vhost.manager(&restored, None), 1, &refusal);
@@ -112,7 +114,8 @@ fn another_installation_is_refused_in_the_same_vhost_and_so_is_a_restored_one_un
     works(&up);
 
     up.kill9_everything();
-    vhost.delete_mark();
+    let said = run(vhost.command(&again, &restored, None));
+    assert!(said.code == Some(0) && !said.err.contains("mutirao.installation"), "{said:?}");
     let restored = vhost.setup().workers(1).data(&restored).start();
     works(&restored);
     refused(&vhost.manager(up.data(), None), 1, &refusal);
