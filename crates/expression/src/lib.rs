@@ -40,6 +40,7 @@ pub enum Flaw {
 pub struct Expression {
     text: String,
     program: Program,
+    names: BTreeSet<String>,
 }
 
 impl Expression {
@@ -51,7 +52,8 @@ impl Expression {
             return Err(Flaw::Deep);
         }
         let program = parse(text).map_err(|why| Flaw::Unparsable { text: text.into(), why })?;
-        Ok(Self { text: text.into(), program })
+        let names = program.references().variables().into_iter().map(str::to_owned).collect();
+        Ok(Self { text: text.into(), program, names })
     }
 
     pub fn text(&self) -> &str {
@@ -59,8 +61,8 @@ impl Expression {
     }
 
     /// Whatever it speaks of that is not its own.
-    pub fn names(&self) -> BTreeSet<String> {
-        self.program.references().variables().into_iter().map(str::to_owned).collect()
+    pub fn names(&self) -> &BTreeSet<String> {
+        &self.names
     }
 
     /// Of a name that stands for many things, those that it speaks of: `a` and `b` of `steps.a.output + steps["b"].output`.
@@ -181,6 +183,8 @@ mod tests {
         assert_eq!(of("input.steps"), set(&[]));
         assert_eq!(of("steps[input.which]"), None);
         assert_eq!(of("size(steps)"), None);
-        assert_eq!(Expression::compile("a.b + c").unwrap().names(), ["a".to_owned(), "c".to_owned()].into());
+        let sum = Expression::compile("a.b + c").unwrap();
+        let names: Vec<&str> = sum.names().iter().map(String::as_str).collect();
+        assert_eq!(names, ["a", "c"]);
     }
 }

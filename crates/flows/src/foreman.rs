@@ -21,16 +21,17 @@ mod simulation;
 #[cfg(test)]
 mod tests;
 pub mod words;
+mod writing;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use clockwork::{Clockwork, Due};
 use mutirao_core::{Mono, Timestamp, id::Attempt};
 use mutirao_nodes::NodeId;
-use run::{Advance, Phase, Run, State, Then};
+use run::{Advance, Phase, Run, State};
 use words::{Batch, Dispatch, Effect, End, Input, RunEnd, RunKey, StepKey, Stored};
+use writing::Writing;
 
 use crate::answer;
 
@@ -76,14 +77,6 @@ struct Out {
 }
 
 #[derive(Debug)]
-struct Writing {
-    batch: Arc<Batch>,
-    marks: Vec<u64>,
-    /// None while the store has it; else when it is tried again.
-    again_at: Option<Mono>,
-}
-
-#[derive(Debug)]
 pub struct Foreman {
     rules: Rules,
     generation: u64,
@@ -97,9 +90,6 @@ pub struct Foreman {
     ill: bool,
     effects: VecDeque<Effect>,
 }
-
-/// The store is asked again after this.
-const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
 impl Foreman {
     /// With what the store has of its shard's runs that have not ended, or whose answer may not have left.
@@ -159,12 +149,7 @@ impl Foreman {
             }
             Input::Cancel(run) => self.finish(run, RunEnd::Cancelled, now),
             Input::Written(number) => self.written(number, now),
-            Input::Unwritten(number) => {
-                if let Some(writing) = self.writing.as_mut().filter(|writing| writing.batch.number == number) {
-                    writing.again_at = Some(now.mono.plus(WRITE_PAUSE));
-                    self.ill = true;
-                }
-            }
+            Input::Unwritten(number) => self.unwritten(number, now),
             Input::Announced(run) => {
                 if self.runs.get(&run).is_some_and(|run| run.phase == Phase::Ended) {
                     self.pending.announced.push(run);
@@ -250,60 +235,6 @@ impl Foreman {
         run.phase = Phase::Ended;
         let answer = answer::of(run, end, at);
         self.effects.push_back(Effect::Announce { run: key, answer });
-    }
-
-    fn due_write(&mut self, now: Mono) -> Option<Arc<Batch>> {
-        if let Some(writing) = &mut self.writing {
-            let again = writing.again_at.is_some_and(|at| at <= now);
-            return again.then(|| {
-                writing.again_at = None;
-                writing.batch.clone()
-            });
-        }
-        if self.pending.is_empty() {
-            return None;
-        }
-        let next = Batch { number: self.pending.number + 1, ..Batch::default() };
-        let batch = Arc::new(std::mem::replace(&mut self.pending, next));
-        let marks = std::mem::take(&mut self.pending_marks);
-        self.writing = Some(Writing { batch: batch.clone(), marks, again_at: None });
-        Some(batch)
-    }
-
-    fn written(&mut self, number: u64, now: Now) {
-        let Some(Writing { batch, marks, .. }) = self.writing.take_if(|writing| writing.batch.number == number) else {
-            return;
-        };
-        self.ill = false;
-        let mut moved: Vec<RunKey> = Vec::new();
-        let keys = batch.outcomes.iter().map(|one| one.key).chain(batch.tries.iter().map(|one| one.key));
-        for key in keys {
-            let Some(item) = self.runs.get_mut(&key.run).and_then(|run| run.item_mut(key)) else { continue };
-            // A late ok may have come after a failure was sent to the store; then the next batch decides.
-            match &item.state {
-                State::Writing { batch, then } if *batch == number => match then {
-                    Then::Done | Then::Failed => item.state = State::Done,
-                    Then::Retry { not_before } => {
-                        self.clockwork.set(*not_before, Due::Ready(key));
-                        item.state = State::Ready;
-                    }
-                },
-                _ => continue,
-            }
-            if moved.last() != Some(&key.run) {
-                moved.push(key.run);
-            }
-        }
-        for run in moved {
-            self.advance(run, now);
-        }
-        for (run, end, at) in &batch.ends {
-            self.announce(*run, end, *at);
-        }
-        for run in &batch.announced {
-            self.runs.remove(run);
-        }
-        self.effects.extend(marks.into_iter().map(Effect::Acknowledge));
     }
 
     /// None if it need not go, or cannot: then its run fails.

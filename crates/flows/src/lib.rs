@@ -11,6 +11,7 @@ pub mod answer;
 pub mod definition;
 pub mod foreman;
 pub mod plan;
+pub mod start;
 pub mod wire;
 
 pub use definition::FlowSpec;

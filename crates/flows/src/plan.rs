@@ -142,11 +142,21 @@ impl Plan {
         seen: Seen<'_>,
         item: Option<(usize, &Value)>,
     ) -> Result<Value, String> {
-        let steps = after.iter().map(|number| {
-            let skipped = seen.steps[*number] == Some(Ended::Skipped);
-            (self.steps[*number].name.clone(), json!({"output": output_of(seen, *number), "skipped": skipped}))
-        });
-        let mut names = vec![("input", value_of(seen.input)), ("steps", value_of(&Value::Object(steps.collect())))];
+        // Only what it speaks of: the rest may be large, and each item of a list is looked at by itself.
+        let speaks_of = |name: &str| expression.names().contains(name);
+        let mut names = Vec::new();
+        if speaks_of("input") {
+            names.push(("input", value_of(seen.input)));
+        }
+        if speaks_of("steps") {
+            let spoken_of = expression.members_of("steps").unwrap_or_default();
+            let numbers = after.iter().filter(|number| spoken_of.contains(&self.steps[**number].name));
+            let steps = numbers.map(|number| {
+                let skipped = seen.steps[*number] == Some(Ended::Skipped);
+                (self.steps[*number].name.clone(), json!({"output": output_of(seen, *number), "skipped": skipped}))
+            });
+            names.push(("steps", value_of(&Value::Object(steps.collect()))));
+        }
         if let Some((index, item)) = item {
             names.extend([("item", value_of(item)), ("index", value_of(&json!(index)))]);
         }

@@ -53,6 +53,8 @@ pub struct OpenStep {
     pub items: Vec<Item>,
     /// Of these, so many have been let out and not ended.
     pub active: usize,
+    /// So many have not ended durably. Counted, for a list may be long and each of it ends by itself.
+    left: usize,
     next: usize,
 }
 
@@ -74,6 +76,8 @@ pub struct Run {
     /// What the store had when this was read back.
     stored: BTreeMap<(u32, u32), Outcome>,
     stored_tries: BTreeMap<(u32, u32), u32>,
+    /// The step that failed for good, durably, and why.
+    failed: Option<(usize, String)>,
     bytes: usize,
 }
 
@@ -95,6 +99,7 @@ impl Run {
             open: (0..steps).map(|_| None).collect(),
             stored: outcomes.into_iter().map(|outcome| (at(outcome.key), outcome)).collect(),
             stored_tries: tries.into_iter().map(|one| (at(one.key), one.tries)).collect(),
+            failed: None,
             bytes: 0,
         }
     }
@@ -142,7 +147,7 @@ impl Run {
                 break;
             }
         }
-        if let Some((step, why)) = self.failed() {
+        if let Some((step, why)) = self.failed.clone() {
             advance.end.get_or_insert_with(|| named(step, why));
         } else if advance.end.is_none() && self.ended.iter().all(Option::is_some) {
             advance.end = Some(match plan.output(self.seen()) {
@@ -167,30 +172,36 @@ impl Run {
         };
         let items: Vec<Item> = (0..count).map(item).collect();
         self.bytes += items.iter().filter_map(|item| item.outcome.as_ref()).map(|one| size(&one.end)).sum::<usize>();
-        self.open[step] = Some(OpenStep { list, items, active: 0, next: 0 });
+        let left = items.iter().filter(|item| !matches!(item.state, State::Done)).count();
+        let failed = items.iter().find_map(|item| reason(item.outcome.as_ref()?));
+        self.failed = self.failed.take().or(failed.map(|why| (step, why)));
+        self.open[step] = Some(OpenStep { list, items, active: 0, left, next: 0 });
         advance.opened.push(step as u32);
     }
 
-    /// A step has ended once all its tasks have, durably.
+    /// What became of a task is durable.
+    pub fn seal(&mut self, key: StepKey) {
+        let Some(open) = self.open.get_mut(key.step as usize).and_then(Option::as_mut) else { return };
+        let Some(item) = open.items.get_mut(key.item as usize) else { return };
+        item.state = State::Done;
+        open.left = open.left.saturating_sub(1);
+        let failed = item.outcome.as_ref().and_then(reason);
+        self.failed = self.failed.take().or(failed.map(|why| (key.step as usize, why)));
+    }
+
+    /// A step has ended once all its tasks have, durably and well.
     fn close(&mut self, step: usize) -> bool {
-        let Some(open) = self.open[step].as_ref().filter(|_| self.ended[step].is_none()) else { return false };
-        let value = |item: &Item| match (&item.state, item.outcome.as_ref().map(|outcome| &outcome.end)) {
-            (State::Done, Some(End::Ok(value))) => Some(value.clone()),
+        let Some(open) = self.open[step].as_ref().filter(|open| open.left == 0 && self.ended[step].is_none()) else {
+            return false;
+        };
+        let value = |item: &Item| match item.outcome.as_ref().map(|outcome| &outcome.end) {
+            Some(End::Ok(value)) => Some(value.clone()),
             _ => None,
         };
         let Some(mut values) = open.items.iter().map(value).collect::<Option<Vec<Value>>>() else { return false };
         let output = if open.list.is_some() { Value::Array(values) } else { values.pop().unwrap_or_default() };
         self.ended[step] = Some(Ended::Output(output));
         true
-    }
-
-    /// The first step that failed for good.
-    fn failed(&self) -> Option<(usize, String)> {
-        let of = |item: &Item| match (&item.state, item.outcome.as_ref().map(|outcome| &outcome.end)) {
-            (State::Done, Some(End::Failed(why))) => Some(why.clone()),
-            _ => None,
-        };
-        self.open.iter().enumerate().find_map(|(n, open)| Some((n, open.as_ref()?.items.iter().find_map(of)?)))
     }
 
     /// Those of a step that may go now, given how many of it go at once.
@@ -237,6 +248,13 @@ impl Run {
         item.state = State::Writing { batch, then };
         item.outcome = Some(outcome.clone());
         Some(outcome)
+    }
+}
+
+fn reason(outcome: &Outcome) -> Option<String> {
+    match &outcome.end {
+        End::Ok(_) => None,
+        End::Failed(why) => Some(why.clone()),
     }
 }
 

@@ -13,6 +13,7 @@ mod flows;
 mod store;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use flows::{Reference, run_of};
 use mutirao_core::Dice;

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use mutirao_nodes::Namespace;
 use serde_json::{Value, json};
@@ -310,4 +311,25 @@ fn tries_in_vain_are_remembered_by_the_next_owner() {
     let Some(Effect::Write(batch)) = foreman.poll(at(1)) else { panic!() };
     assert_eq!(batch.outcomes[0].tries, 3, "it was the last try");
     assert_eq!(batch.outcomes[0].end, failed());
+}
+
+#[test]
+fn a_list_of_ten_thousand_goes_through_in_its_order() {
+    let flow = json!({"name": "f", "steps": [
+        {"name": "list", "action": "a"},
+        {"name": "each", "action": "b", "each": "steps.list.output", "at_most": 10_000, "input": {"v": "item"}}
+    ]});
+    let mut bench = Bench::new(flow, json!({}));
+    let list: Vec<u32> = (0..10_000).collect();
+    let first = bench.out().remove(0);
+    bench.report(&first, ok(json!(list)), 0);
+    loop {
+        let out = bench.out();
+        if out.is_empty() {
+            break;
+        }
+        // The last first, so that order is not by chance.
+        out.iter().rev().for_each(|one| bench.report(one, ok(one.input["v"].clone()), 0));
+    }
+    assert_eq!(bench.answers[0]["output"], json!(list));
 }

@@ -119,10 +119,13 @@ fn what_stays_out_counts_before_it_is_answered() {
         router.ended(choice.ticket, Ended::Well, Mono(Duration::from_millis(1)), &dice);
     }
     let stuck = choose(&mut router, &Place::default(), &nodes, Mono(Duration::from_millis(2)), &dice).unwrap();
+    let other = nodes.iter().find(|one| one.node != stuck.node).unwrap();
+    let there = Place { node: Some(other.node.clone()), ..Place::default() };
+    let now = Mono(Duration::from_millis(500));
+    (0..3).for_each(|_| drop(choose(&mut router, &there, &nodes, now, &dice).unwrap()));
     for _ in 0..20 {
-        let now = Mono(Duration::from_millis(500));
         let choice = choose(&mut router, &Place::default(), &nodes, now, &dice).unwrap();
-        assert_ne!(choice.node, stuck.node);
+        assert_eq!(choice.node, other.node, "it has three to do, but none of them is late");
         router.ended(choice.ticket, Ended::Well, now, &dice);
     }
 }
