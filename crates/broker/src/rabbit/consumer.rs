@@ -165,14 +165,18 @@ async fn keep_on(rabbit: Arc<Inner>, work: Work, credit: u16, desk: Arc<Desk>) {
                 rabbit.refusals.done(Deed::Take, &work.queue);
                 desk.change(Phase::On(channel.clone()));
                 let leaving = async {
-                    desk.over.cancelled().await;
+                    tokio::select! {
+                        () = desk.over.cancelled() => {}
+                        () = rabbit.taking.until_shut() => {}
+                    }
                     // While the deliveries are still held: letting go of them would cancel first.
                     let _ = channel.close(CLOSED_BY_US, "".into()).await;
                 };
                 tokio::select! {
+                    // Leaving goes first, also when the connection goes at the same moment.
+                    biased;
+                    () = leaving => return desk.change(Phase::Ended(BrokerError::Closed)),
                     () = receive(&rabbit, &work, deliveries, &desk) => {}
-                    () = leaving => return,
-                    () = rabbit.taking.until_shut() => return desk.change(Phase::Ended(BrokerError::Closed)),
                 }
                 desk.change(Phase::Attaching);
             }

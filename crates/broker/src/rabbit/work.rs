@@ -41,6 +41,24 @@ impl Since {
     }
 }
 
+/// How far a batch has come.
+struct Progress {
+    /// Not confirmed yet.
+    left: BTreeSet<usize>,
+    /// Why it is not known of an earlier try whether some of that got through.
+    doubt: Option<String>,
+}
+
+impl Progress {
+    /// What its sender is told at last: that nothing was taken can be said only of what never was in doubt.
+    fn ended_by(self, error: BrokerError) -> BrokerError {
+        match self.doubt {
+            Some(why) => BrokerError::Unreachable(format!("{why}; tried again: {error}")),
+            None => error,
+        }
+    }
+}
+
 impl Inner {
     pub async fn publish(&self, queue: &Name, batch: &[Bytes]) -> Result<(), BrokerError> {
         batch.iter().try_for_each(check_size)?;
@@ -73,16 +91,16 @@ impl Inner {
         batch: &[Bytes],
         properties: &BasicProperties,
     ) -> Result<(), BrokerError> {
-        let mut left: BTreeSet<usize> = (0..batch.len()).collect();
+        let mut progress = Progress { left: (0..batch.len()).collect(), doubt: None };
         let mut since = Since::default();
         loop {
             let up = self.giving.up().await?;
             since.begin(up.generation, self.clock.monotonic());
-            let Err(undelivered) = self.attempt(&up, work, to, batch, properties, &mut left).await else {
+            let Err(undelivered) = self.attempt(&up, work, to, batch, properties, &mut progress).await else {
                 return Ok(());
             };
             match undelivered {
-                Undelivered::Trouble(Trouble::Said(error)) => return Err(error),
+                Undelivered::Trouble(Trouble::Said(error)) => return Err(progress.ended_by(error)),
                 Undelivered::Trouble(Trouble::Lost(why)) => {
                     tracing::debug!(key = to.1, why, "a batch is sent again");
                     self.still_worth_it(&up, &since, &work.queue, &why).await?;
@@ -93,9 +111,9 @@ impl Inner {
                     // the rest is offered again for a while.
                     let ready = self.ready(&up, work).await;
                     let looks_full = ready >= self.limits.queue_messages_max * 3 / 4;
-                    if (looks_full && left.len() == batch.len()) || since.too_long(self.clock.monotonic()) {
+                    if (looks_full && progress.left.len() == batch.len()) || since.too_long(self.clock.monotonic()) {
                         let bound = if looks_full { self.limits.queue_messages_max } else { ready };
-                        return Err(BrokerError::Full { name: work.queue.clone(), bound });
+                        return Err(progress.ended_by(BrokerError::Full { name: work.queue.clone(), bound }));
                     }
                 }
                 // Deleted under us. A manager makes it anew, once the old one is quite gone; a worker waits for that.
@@ -131,12 +149,16 @@ impl Inner {
         (exchange, key): (&str, &str),
         batch: &[Bytes],
         properties: &BasicProperties,
-        left: &mut BTreeSet<usize>,
+        progress: &mut Progress,
     ) -> Result<(), Undelivered> {
         self.giving.answered(up, ensure_work(&self.giving, up, work, &self.limits, self.part)).await?;
         let seat = self.post.seat(&self.giving, up).await?;
         let to = Address { exchange, key, must_arrive: MustArrive::Yes };
-        seat.send(&to, batch, properties, left).await?;
+        let sent = seat.send(&to, batch, properties, &mut progress.left).await;
+        if let Err(Undelivered::Trouble(Trouble::Lost(why))) = &sent {
+            progress.doubt = Some(why.clone());
+        }
+        sent?;
         seat.leave();
         Ok(())
     }
@@ -195,5 +217,20 @@ impl Inner {
             }
             self.giving.after_loss(up.generation).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_have_been_taken_is_never_told_to_be_refused() {
+        let full = || BrokerError::Full { name: "q".into(), bound: 3 };
+        let sure = Progress { left: BTreeSet::from([0]), doubt: None };
+        assert_eq!(sure.ended_by(full()), full());
+        let in_doubt = Progress { left: BTreeSet::from([0]), doubt: Some("the connection broke".into()) };
+        let BrokerError::Unreachable(why) = in_doubt.ended_by(full()) else { panic!("it may have been taken") };
+        assert!(why.contains("the connection broke") && why.contains("q is full"), "{why}");
     }
 }

@@ -1,6 +1,7 @@
 //! RabbitMQ: the shared server of the test run through a proxy that can be cut, or one of our own that can be killed.
 //! Without a server every test says that it was skipped.
 
+mod doubt;
 mod faults;
 mod marks;
 mod permissions;
