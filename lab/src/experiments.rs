@@ -15,6 +15,7 @@ pub const ALL: [(&str, &str); 10] = [
     ("budget", "what a task costs each process in CPU, as a ratio to the committed budget"),
     ("kv-1", "PUTs from 255 clients, how fast they are applied, every key read back; beside the original"),
     ("kv-2", "GETs that the cache has and has not, beside the original"),
+    ("kv-3", "how fast what was accepted is applied, beside the original and PostgreSQL alone"),
     ("overhead", "no-op tasks end to end: tasks/s, CPU ledger, memory with a million waiting, cost of logging"),
     ("sentryweb-1", "one scheduler from 100 to 1,000,000 monitors: CPU, memory, lateness"),
     ("sentryweb-2", "a second scheduler joins, leaves, is killed, is frozen: probes and outcomes doubled and missing"),

@@ -41,6 +41,9 @@ enum What {
     /// GETs that the cache has and has not, beside a re-creation of the original.
     #[command(name = "kv-2")]
     Kv2(experiments::kv::Options),
+    /// How fast what was accepted is applied, beside a re-creation of the original and PostgreSQL alone.
+    #[command(name = "kv-3")]
+    Kv3(experiments::kv::Options),
     /// No-op tasks end to end: tasks/s, CPU by process, memory with a million waiting, the cost of logging.
     Overhead(experiments::overhead::Options),
     /// One scheduler from 100 to 1,000,000 monitors: CPU, memory and lateness, with the document's figures.
@@ -92,6 +95,7 @@ fn main() -> anyhow::Result<()> {
         What::Budget(options) => experiments::budget::run(options)?,
         What::Kv1(options) => experiments::kv::one::run(options)?,
         What::Kv2(options) => experiments::kv::two::run(options)?,
+        What::Kv3(options) => experiments::kv::three::run(options)?,
         What::Overhead(options) => experiments::overhead::run(options)?,
         What::Part(part) => return run_part(part),
         What::Sentryweb1(options) => experiments::sentryweb::one::run(options)?,

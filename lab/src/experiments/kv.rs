@@ -5,6 +5,8 @@
 pub mod load;
 pub mod one;
 pub mod original;
+pub mod siege;
+pub mod three;
 pub mod two;
 
 use clap::Args;
@@ -21,6 +23,9 @@ pub struct Options {
     /// How long each system is asked.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
+    /// PUTs by each client in the document's own command; 6400 are its 1,632,000.
+    #[arg(long, default_value_t = 400)]
+    siege_repetitions: u32,
     /// What ours runs on.
     #[arg(long, value_enum, default_value_t = Backend::Distributed)]
     backend: Backend,
@@ -38,6 +43,7 @@ impl Ours {
         let backing = backend.start()?;
         // All of wrk is one caller.
         let setup = Installation::setup().workers(0).env("MUTIRAO_LOG", "warn").env("MUTIRAO_API_RATE", "1000000");
+        let setup = setup.env("MUTIRAO_KV_LEGACY_ROUTES", "on");
         let mut setup = backing.fit(setup);
         let mut redis = None;
         if backend == Backend::Distributed {

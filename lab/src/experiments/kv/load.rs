@@ -122,7 +122,7 @@ pub fn until(postgres: &str, query: &str, least: u64) -> anyhow::Result<Duration
 
 const LOOK: Duration = Duration::from_millis(300);
 
-fn pause(span: Duration) {
+pub fn pause(span: Duration) {
     #[allow(clippy::disallowed_methods, reason = "waits for another program's effects")]
     std::thread::sleep(span);
 }

@@ -1,9 +1,9 @@
-//! `kv-1` and `kv-3`: PUTs from 255 clients as fast as they are answered, each of a key of its own; then how long it takes
-//! until all that was accepted is applied; then every key is read back from PostgreSQL and compared.
+//! `kv-1`: PUTs from 255 clients as fast as they are answered, each of a key of its own; then how long it takes until all that
+//! was accepted is applied; then every key is read back from PostgreSQL and compared; then the document's own command.
 
 use super::load::{self, Address, Kind, Seen};
 use super::original::Original;
-use super::{Options, Ours};
+use super::{Options, Ours, siege};
 use crate::report::{Goal, Report};
 use crate::services::Backend;
 
@@ -37,6 +37,7 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
         Some((&postgres, ORIGINAL_ROWS, ORIGINAL_WRONG)),
         &options,
     )?;
+    sieged(&mut report, "the original", &original.address(), &options)?;
     drop(original);
     let ours = Ours::start(options.backend)?;
     let address = ours.address();
@@ -55,7 +56,18 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     if let Some((url, ..)) = table {
         report.row("mutirao, rows of history", load::number(url, OUR_HISTORY)? as f64, "rows");
     }
+    sieged(&mut report, "mutirao", &address, &options)?;
     Ok(report)
+}
+
+/// By the document's own command, which cannot ask for more than about 9,000 a second.
+fn sieged(report: &mut Report, who: &str, address: &Address, options: &Options) -> anyhow::Result<()> {
+    let seen = siege::run(address, options.clients, options.siege_repetitions)?;
+    report.row(format!("{who}, by siege"), seen.transaction_rate, "PUT/s");
+    report.row(format!("  {who}, by siege: longest answer"), seen.longest_transaction, "s");
+    report.row(format!("  {who}, by siege: answered"), seen.transactions, "PUTs");
+    report.goal(format!("  {who}, by siege: failed"), seen.failed_transactions, "PUTs", Goal::AtMost(0.0));
+    Ok(())
 }
 
 fn one(

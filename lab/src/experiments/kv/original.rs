@@ -49,6 +49,22 @@ impl Original {
         Ok(Self { servers, _redis: redis, address, running, _folder: folder })
     }
 
+    /// What is put waits in its queue.
+    pub fn hold_consumer(&self) {
+        self.signal_consumer(rustix::process::Signal::STOP);
+    }
+
+    pub fn let_consumer_go(&self) {
+        self.signal_consumer(rustix::process::Signal::CONT);
+    }
+
+    fn signal_consumer(&self, signal: rustix::process::Signal) {
+        let pid = self.running.first().and_then(|child| rustix::process::Pid::from_raw(child.id() as i32));
+        if let Some(pid) = pid {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+
     pub fn address(&self) -> Address {
         let pids = self.running.iter().map(Child::id).collect();
         Address { url: format!("http://{}", self.address), token: None, pids }
@@ -57,6 +73,8 @@ impl Original {
 
 impl Drop for Original {
     fn drop(&mut self) {
+        // One that stands still would not hear that it is to end.
+        self.let_consumer_go();
         for child in &mut self.running {
             if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
                 // It may be gone already; nginx takes its workers with it.

@@ -1,0 +1,92 @@
+//! `kv-3`: the drain rate. PUTs are accepted while nobody applies them; then it is measured how fast they are, from the first
+//! that is in the table until the last.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use mutirao_core::{Clock, SystemClock};
+
+use super::load::{self, Address, Kind};
+use super::original::Original;
+use super::{Options, Ours};
+use crate::raw;
+use crate::report::{Goal, Report};
+use crate::services::{Backend, Servers};
+
+const ORIGINAL_ROWS: &str = "SELECT count(*) FROM kv_store";
+/// Every write takes the next revision of its shard.
+const OUR_WRITES: &str = "SELECT coalesce(sum(revision), 0)::bigint FROM kv_shards";
+/// Whoever has not drained by then is told by what it did.
+const DRAIN_FOR: Duration = Duration::from_secs(75);
+const RAW_ROWS: i64 = 100_000;
+
+pub fn run(options: Options) -> anyhow::Result<Report> {
+    anyhow::ensure!(options.backend == Backend::Distributed, "what is committed at once leaves nothing to drain");
+    let mut report = Report::new("kv-3");
+    report.note(
+        "PUTs are accepted while nobody applies them: the original's consumer stands still, our PostgreSQL is stopped",
+    );
+    report.note("drained: from the first that is in the table until the last, or as many as were in 75 s");
+
+    let servers = Servers::start()?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    let raw = runtime.block_on(raw::rows_per_s(servers.postgres.url(), RAW_ROWS))?;
+    report.row("PostgreSQL alone: rows upserted a thousand at a time", raw, "rows/s");
+    drop(servers);
+
+    let original = Original::start()?;
+    original.hold_consumer();
+    let seen = load::run(&original.address(), Kind::Put, options.clients, options.seconds)?;
+    let postgres = original.servers.postgres.url().to_owned();
+    let before = load::number(&postgres, ORIGINAL_ROWS)?;
+    original.let_consumer_go();
+    let theirs = drained(&mut report, "the original", &postgres, ORIGINAL_ROWS, before, seen.good())?;
+    drop(original);
+
+    let mut ours = Ours::start(options.backend)?;
+    let address = Address { url: ours.up.url(), token: Some(ours.up.token()) };
+    // So that the token is known, and the shards have their owner.
+    load::run(&address, Kind::Put, options.clients, 1)?;
+    let postgres = ours.backing.postgres_url().context("it runs on PostgreSQL")?.to_owned();
+    let before = load::until(&postgres, OUR_WRITES, 1).and_then(|_| load::number(&postgres, OUR_WRITES))?;
+    let server = ours.backing.postgres_mut().context("it runs on PostgreSQL")?;
+    server.stop();
+    let seen = load::run(&address, Kind::Put, options.clients, options.seconds)?;
+    server.restart()?;
+    report.row("mutirao, accepted while PostgreSQL was away", seen.good_per_s(), "PUT/s");
+    let did = drained(&mut report, "mutirao", &postgres, OUR_WRITES, before, seen.good())?;
+    report.goal("mutirao, drained, as a multiple", did / theirs, "×", Goal::AtLeast(25.0));
+    Ok(report)
+}
+
+/// Writes per second.
+fn drained(
+    report: &mut Report,
+    who: &str,
+    postgres: &str,
+    rows: &str,
+    before: u64,
+    accepted: u64,
+) -> anyhow::Result<f64> {
+    anyhow::ensure!(accepted > 0, "{who} accepted nothing");
+    let begun = SystemClock.monotonic();
+    let mut first = None;
+    let (writes, took) = loop {
+        let (there, now) = (load::number(postgres, rows)?, SystemClock.monotonic());
+        let (at, since) = match first {
+            Some(first) => first,
+            None if there > before => *first.insert((there, now)),
+            None => (there, now),
+        };
+        let took = now.since(since);
+        if there >= before + accepted || (first.is_some() && took >= DRAIN_FOR) {
+            break (there - at, took);
+        }
+        anyhow::ensure!(now.since(begun) < 2 * DRAIN_FOR, "{who}: {} of {accepted} were applied", there - before);
+        load::pause(Duration::from_millis(200));
+    };
+    let rate = writes as f64 / took.as_secs_f64().max(0.2);
+    report.row(format!("{who}, waiting to be applied"), accepted as f64, "PUTs");
+    report.row(format!("{who}, drained"), rate, "PUT/s");
+    Ok(rate)
+}
