@@ -15,13 +15,14 @@ use mutirao_shards::{Asked, Fence, Shards};
 use mutirao_store::StoreError;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::cache::Shared as Cache;
 use crate::cache::warden::{Marked, Warden};
 use crate::fold::{Entry, Taken};
 use crate::meters;
 use crate::outbox::Outbox;
-use crate::store::{Applying, Shared as Store};
+use crate::store::{Applying, Forget, Shared as Store};
 use crate::write::{Change, Parcel, Place};
 use crate::{GROUP, SHARDS};
 
@@ -33,6 +34,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const EXPIRE_ROWS: u32 = 1_000;
 const COMPACT_EVERY: Duration = Duration::from_secs(30);
 const COMPACT_ROWS: u32 = 5_000;
+/// At least this long after they were last heard to live senders are known; those who live say so much more often.
+const SENDERS_KEPT: Duration = Duration::from_secs(86_400);
 /// Between two tries of a batch.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -65,8 +68,8 @@ pub fn nothing_applied() -> Arc<Vec<watch::Sender<u64>>> {
     Arc::new((0..SHARDS).map(|_| watch::Sender::new(0)).collect())
 }
 
-/// Follows what is owned, for ever.
-pub async fn follow(bench: Bench, feed: Feed) {
+/// Follows what is owned until it is over, and leaves nobody behind.
+pub async fn follow(bench: Bench, feed: Feed, over: CancellationToken) {
     let mut owned = bench.shards.owned();
     let mut running: BTreeMap<ShardId, u64> = BTreeMap::new();
     let mut tasks: JoinSet<(ShardId, u64)> = JoinSet::new();
@@ -100,6 +103,7 @@ pub async fn follow(bench: Bench, feed: Feed) {
             }
         }
         tokio::select! {
+            () = over.cancelled() => return tasks.shutdown().await,
             changed = owned.changed() => if changed.is_err() { return },
             Some(Ok((shard, generation))) = tasks.join_next() => {
                 if running.get(&shard) == Some(&generation) && let Feed::Hand(hands) = &feed {
@@ -248,10 +252,12 @@ impl Applier {
     }
 
     async fn compact(&self) {
-        let keep = self.bench.keep.as_millis() as i64;
-        let before = Timestamp(self.bench.clock.now().0.saturating_sub(keep));
+        let now = self.bench.clock.now();
+        let before = |keep: Duration| Timestamp(now.0.saturating_sub(keep.as_millis() as i64));
+        let keep = self.bench.keep;
+        let forget = Forget { past: before(keep), senders: before(keep.max(SENDERS_KEPT)) };
         loop {
-            match self.bench.store.compact(self.fence.clone(), before, COMPACT_ROWS).await {
+            match self.bench.store.compact(self.fence.clone(), forget, COMPACT_ROWS).await {
                 Ok(gone) if gone >= u64::from(COMPACT_ROWS) => {}
                 Ok(_) => return,
                 Err(error) => {

@@ -25,6 +25,8 @@ pub mod point;
 mod problems;
 pub mod routes;
 pub mod service;
+#[cfg(test)]
+mod simulation;
 pub mod store;
 pub mod view;
 mod watch;

@@ -7,7 +7,7 @@
 //! What was not confirmed in time is given up, and never sent again: a write that comes hours late, when its giver has long
 //! made another, would bring an old value back.
 
-mod book;
+pub(crate) mod book;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use mutirao_broker::{BrokerError, Shared as Broker};
 use mutirao_core::clock::ClockExt;
-use mutirao_core::{Clock, Mono, ShardId};
+use mutirao_core::{Clock, Mono, ShardId, Timestamp};
 use mutirao_shards::Shards;
+use mutirao_store::StoreError;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -44,6 +45,10 @@ const LOOK_AWAITED: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_millis(250);
 /// After this long without anything being applied, a full backlog lets one parcel through.
 const STUCK: Duration = Duration::from_secs(15);
+
+/// How often it says that it lives, and how soon again when that could not be written.
+const SAY_AGAIN: Duration = Duration::from_secs(1_200);
+const SAY_SOON: Duration = Duration::from_secs(10);
 
 /// The queue of a shard's writes.
 pub fn queue_of(shard: ShardId) -> String {
@@ -87,9 +92,11 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Sends and follows for as long as the tasks live.
-    pub fn start(parts: OutboxParts, tasks: &mut JoinSet<()>) -> Arc<Self> {
+    /// Introduces itself; sends and follows for as long as the tasks live.
+    pub async fn start(parts: OutboxParts, tasks: &mut JoinSet<()>) -> Result<Arc<Self>, StoreError> {
         let OutboxParts { broker, store, clock, producer, backlog_max, shards } = parts;
+        let begun = clock.now();
+        store.introduce(producer, begun, begun).await?;
         let (lanes, inboxes): (Vec<Lane>, Vec<_>) = (0..SHARDS)
             .map(|_| {
                 let (inbox, given) = mpsc::channel(WAITING_MAX);
@@ -102,7 +109,8 @@ impl Outbox {
             tasks.spawn(send(outbox.clone(), shard, given));
             tasks.spawn(follow(outbox.clone(), shard));
         }
-        outbox
+        tasks.spawn(live(outbox.clone(), begun));
+        Ok(outbox)
     }
 
     fn lane(&self, shard: ShardId) -> &Lane {
@@ -150,6 +158,16 @@ impl Intake for Outbox {
         };
         lane.inbox.try_send(Given { write, at: now, durable, applied }).map_err(|_| NotTaken::Full)?;
         Ok(Receipt { durable: durably, applied: applying })
+    }
+}
+
+/// Says now and then that it lives, so that it stays known also while it sends nothing.
+async fn live(outbox: Arc<Outbox>, begun: Timestamp) {
+    let mut pause = SAY_AGAIN;
+    loop {
+        outbox.clock.sleep(pause).await;
+        let said = outbox.store.introduce(outbox.producer, begun, outbox.clock.now()).await;
+        pause = if said.is_ok() { SAY_AGAIN } else { SAY_SOON };
     }
 }
 
@@ -267,7 +285,7 @@ async fn follow(outbox: Arc<Outbox>, shard: ShardId) {
 }
 
 impl Outbox {
-    async fn look(&self, shard: ShardId) -> Result<(), mutirao_store::StoreError> {
+    async fn look(&self, shard: ShardId) -> Result<(), StoreError> {
         let Some(last) = self.store.heard(shard, self.producer).await? else { return Ok(()) };
         let awaited = self.lane(shard).book.lock().awaited_through(last);
         for number in awaited {

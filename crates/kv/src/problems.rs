@@ -5,7 +5,7 @@ use mutirao_core::Problem;
 use crate::fold::Fate;
 use crate::intake::Answer;
 use crate::service::{WriteState, WriteView};
-use crate::write::{Key, WriteId};
+use crate::write::{Key, Named, WriteId};
 
 pub(crate) fn told(answer: Answer) -> Result<WriteView, Problem> {
     match answer {
@@ -39,7 +39,7 @@ pub(crate) fn told(answer: Answer) -> Result<WriteView, Problem> {
         Answer::Unknown { id, why } => {
             tracing::warn!(why, "the database cannot be reached");
             Err(Problem::unavailable("the server's database cannot be reached; whether this was written is not known")
-                .remedy(format!("ask again after it with `mutirao kv write {id}`")))
+                .remedy(format!("ask after it with `mutirao kv write {}`", id.in_doubt())))
         }
         Answer::Refused(error) => Err(error.problem()),
     }
@@ -59,7 +59,7 @@ pub(crate) fn full() -> Problem {
 pub(crate) fn unconfirmed(id: Option<WriteId>) -> Problem {
     let problem = Problem::unavailable("the write was not confirmed in time; whether it will be made is not known");
     match id {
-        Some(id) => problem.remedy(format!("ask after it with `mutirao kv write {id}`")),
+        Some(id) => problem.remedy(format!("ask after it with `mutirao kv write {}`", id.in_doubt())),
         None => problem.remedy("read the key when the server is well again"),
     }
 }
@@ -73,9 +73,15 @@ pub(crate) fn not_yet(detail: String) -> Problem {
     Problem::new(504, "not-yet", "what was asked for has not been applied yet").detail(detail)
 }
 
-pub(crate) fn unknown(id: WriteId) -> Problem {
-    Problem::not_found(format!("no write {id} was applied"))
+pub(crate) fn unknown(write: Named) -> Problem {
+    Problem::not_found(format!("no write {write} was applied"))
         .remedy("it may still be on its way: wait for it with ?wait=30s")
+}
+
+pub(crate) fn forgotten(write: Named) -> Problem {
+    Problem::new(410, "forgotten", "what became of this write is not known any more")
+        .detail(format!("{write} was applied and is forgotten since, or was never made"))
+        .remedy("read the key; kv.keep says for how long writes can be asked after")
 }
 
 pub(crate) fn compacted() -> Problem {

@@ -17,7 +17,7 @@ use crate::point::Point;
 use crate::service::{AtLeast, BATCH_MAX, Kv, WAIT_MAX, WriteState, WriteView};
 use crate::view::{EntriesView, EntryView, Operated, Operation, Values, ttl};
 use crate::watch::Watch;
-use crate::write::{Change, Condition, Key, VALUE_BYTES_MAX, Value, WriteId, too_large};
+use crate::write::{Change, Condition, Key, Named, VALUE_BYTES_MAX, Value, too_large};
 
 /// How long a read waits for what it must have seen, unless it says so.
 const WAIT: Duration = Duration::from_secs(5);
@@ -115,7 +115,7 @@ async fn read(
     Part(key): Part<String>,
     Args(args): Args<ReadArgs>,
 ) -> Result<Response, Rejection> {
-    let write = args.write.as_deref().map(str::parse::<WriteId>).transpose()?;
+    let write = args.write.as_deref().map(str::parse::<Named>).transpose()?;
     let wait = args.wait.as_deref().map(wait).transpose()?.unwrap_or(WAIT);
     let at_least = AtLeast { revision: args.min_rev, write };
     let (value, entry) = kv.read(&caller, key.parse()?, at_least, wait).await?;
@@ -141,7 +141,7 @@ struct ListArgs {
     /// Only keys that begin so.
     #[serde(default)]
     prefix: String,
-    /// How many, at most 1000; 100 when left out.
+    /// How many, at most 1000; 100 when left out. A page ends earlier once its values have 4 MiB together.
     limit: Option<u32>,
     /// `next` of the page before; `watch` of a page, or the id of an event, to watch from there.
     cursor: Option<String>,
@@ -226,7 +226,8 @@ struct WriteArgs {
 /// What became of a write.
 #[utoipa::path(get, path = "/v1/kv/writes/{id}", tag = "kv", params(("id" = String, Path), WriteArgs),
     responses((status = 200, description = "How it stands.", body = WriteView),
-              (status = 404, description = "No such write is known.", body = Problem)))]
+              (status = 404, description = "No such write is known.", body = Problem),
+              (status = 410, description = "It is from so long ago that nothing is known of it any more.", body = Problem)))]
 async fn write(
     State(kv): State<Kv>,
     only::Viewer(_): only::Viewer,

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use mutirao_broker::Shared as Broker;
 use mutirao_core::auth::Principal;
 use mutirao_core::clock::ClockExt;
-use mutirao_core::{Clock, Dice, Problem, ShardId, Timestamp};
+use mutirao_core::{Clock, Dice, Mono, Problem, ShardId, Timestamp};
 use mutirao_shards::{MemberId, Shards, ShardsError, ShardsParts, Shared as Leases, Terms};
 use mutirao_store::{Database, StoreError, refused};
 use mutirao_surface::{Capability, Ready};
@@ -26,21 +26,25 @@ use crate::intake::{Answer, Intake, NotTaken, Receipt, Until};
 use crate::meters::{self, Looks, METERS};
 use crate::outbox::{Outbox, OutboxParts};
 use crate::point::Point;
-use crate::problems::{compacted, full, missing, not_yet, told, unconfirmed, unknown};
-use crate::store::{self, Known, Page, Past, Range, Shared as Store};
-use crate::write::{Change, Condition, Key, Place, Producer, Value, Write, WriteId};
+use crate::problems::{compacted, forgotten, full, missing, not_yet, told, unconfirmed, unknown};
+use crate::store::{self, Extent, Known, Page, Past, Range, Shared as Store};
+use crate::write::{Change, Condition, Key, Named, Place, Producer, Standing, Value, Write};
 use crate::{GROUP, SHARDS, legacy, routes};
 
 /// Operations in one batch.
 pub const BATCH_MAX: usize = 1_000;
+/// Bytes of values after which a page, or what a watcher is told at once, takes no more.
+pub const PAGE_BYTES_MAX: usize = 4 << 20;
 /// The longest that a read or a question waits.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
-/// How long a write waits for its shard to have an owner again.
+/// How long a write, or a whole batch, waits for shards to have owners again.
 const OWNER_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a write may take to become durable: longer than whoever makes it so tries.
+/// How long appliers may take to leave their queues when everything stops.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
+/// How long a write, or a whole batch, may take to become durable: longer than whoever makes it so tries.
 const DURABLE_WITHIN: Duration = Duration::from_secs(15);
-/// How long its giver waits for a durable write to be applied; then it is told that it is queued.
+/// How long its giver waits for what is durable to be applied; then it is told that it is queued.
 const APPLIED_WITHIN: Duration = Duration::from_secs(10);
 
 /// What makes a write durable.
@@ -106,8 +110,13 @@ struct Inner {
     flights: Flights<Place, Result<Option<Entry>, Arc<StoreError>>>,
     applied: Arc<Vec<watch::Sender<u64>>>,
     shutdown: CancellationToken,
+    /// Appliers leave when it ends.
+    over: CancellationToken,
     tasks: Mutex<JoinSet<()>>,
 }
+
+/// Tells when a durable write is applied.
+type Applying = tokio::sync::oneshot::Receiver<Answer>;
 
 /// How a write stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -120,6 +129,10 @@ pub enum WriteState {
     Superseded,
     /// Its condition did not hold; nothing was changed.
     Conflict,
+    /// Not applied so far, and nobody has confirmed it: it may be on its way, or never have been sent.
+    InDoubt,
+    /// Never made, and it will not be: something that was sent later has been applied.
+    NotMade,
 }
 
 /// What is known of a write.
@@ -161,7 +174,7 @@ pub struct ListPage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtLeast {
     pub revision: Option<u64>,
-    pub write: Option<WriteId>,
+    pub write: Option<Named>,
 }
 
 impl Kv {
@@ -191,10 +204,9 @@ impl Kv {
             }
             Path::Queue { broker, backlog_max } => {
                 let producer = Producer(dice.u64());
-                store.introduce(producer, clock.now()).await?;
                 let (store, clock, shards) = (store.clone(), clock.clone(), shards.clone());
                 let parts = OutboxParts { broker: broker.clone(), store, clock, producer, backlog_max, shards };
-                let outbox = Outbox::start(parts, &mut tasks);
+                let outbox = Outbox::start(parts, &mut tasks).await?;
                 (Feed::Queue { broker, outbox: outbox.clone() }, outbox)
             }
         };
@@ -207,15 +219,23 @@ impl Kv {
             applied: applied.clone(),
             cache: cache.clone(),
         };
-        tasks.spawn(applier::follow(bench, feed));
+        let over = CancellationToken::new();
+        tasks.spawn(applier::follow(bench, feed, over.clone()));
         let (flights, tasks) = (Flights::default(), Mutex::new(tasks));
-        Ok(Self(Arc::new(Inner { store, clock, shards, intake, cache, looks, flights, applied, shutdown, tasks })))
+        Ok(Self(Arc::new(Inner { store, clock, shards, intake, cache, looks, flights, applied, shutdown, over, tasks })))
     }
 
-    /// Writes what was taken, and gives the shards back.
+    /// Writes what was taken, and gives the shards back. When it is done nothing of it runs any more, so that whoever closes
+    /// the broker next finds that its queues were left before.
     pub async fn stop(&self) {
         self.0.shards.leave().await;
-        self.0.tasks.lock().abort_all();
+        self.0.over.cancel();
+        let mut tasks = std::mem::take(&mut *self.0.tasks.lock());
+        // The appliers leave by themselves, and everybody else waits for something that may never come.
+        while !tasks.is_empty() {
+            let _ = self.0.clock.timeout(LEAVE_WITHIN, tasks.join_next()).await;
+            tasks.abort_all();
+        }
     }
 
     pub fn capability(&self, legacy: Legacy) -> Capability {
@@ -239,42 +259,58 @@ impl Kv {
         condition: Condition,
         until: Until,
     ) -> Result<WriteView, Problem> {
+        let begun = self.0.clock.monotonic();
         let place = Place { namespace: caller.namespace.as_str().into(), key };
-        let receipt = self.give(Write { place, change, condition }, until).await?;
-        self.answered(receipt).await
+        let receipt = self.give(Write { place, change, condition }, until, begun).await?;
+        let (answer, applied) = self.durable(receipt, begun.plus(DURABLE_WITHIN)).await?;
+        self.applied(answer, applied, self.0.clock.monotonic().plus(APPLIED_WITHIN)).await
     }
 
-    /// Each for itself, those of one key in order; the answers in the order of the operations.
+    /// Each for itself, those of one key in order; the answers in the order of the operations. However many they are, the
+    /// caller waits no longer than for one.
     pub async fn batch(
         &self,
         caller: &Principal,
         operations: Vec<(Key, Change, Condition)>,
         until: Until,
     ) -> Vec<Result<WriteView, Problem>> {
-        let mut receipts = Vec::new();
+        let begun = self.0.clock.monotonic();
+        let mut given = Vec::new();
         for (key, change, condition) in operations {
             let place = Place { namespace: caller.namespace.as_str().into(), key };
-            receipts.push(self.give(Write { place, change, condition }, until).await);
+            given.push(self.give(Write { place, change, condition }, until, begun).await);
         }
+        let mut durable = Vec::new();
+        for receipt in given {
+            durable.push(match receipt {
+                Ok(receipt) => self.durable(receipt, begun.plus(DURABLE_WITHIN)).await,
+                Err(problem) => Err(problem),
+            });
+        }
+        let by = self.0.clock.monotonic().plus(APPLIED_WITHIN);
         let mut answers = Vec::new();
-        for receipt in receipts {
-            answers.push(match receipt {
-                Ok(receipt) => self.answered(receipt).await,
+        for one in durable {
+            answers.push(match one {
+                Ok((answer, applied)) => self.applied(answer, applied, by).await,
                 Err(problem) => Err(problem),
             });
         }
         answers
     }
 
-    async fn answered(&self, receipt: Receipt) -> Result<WriteView, Problem> {
+    async fn durable(&self, receipt: Receipt, by: Mono) -> Result<(Answer, Option<Applying>), Problem> {
         let Receipt { durable, applied } = receipt;
         let clock = &self.0.clock;
-        let durable = match clock.timeout(DURABLE_WITHIN, durable).await {
-            Ok(answer) => answer.unwrap_or(Answer::Broken),
-            Err(_) => return Err(unconfirmed(None)),
-        };
+        match clock.timeout(by.since(clock.monotonic()), durable).await {
+            Ok(answer) => Ok((answer.unwrap_or(Answer::Broken), applied)),
+            Err(_) => Err(unconfirmed(None)),
+        }
+    }
+
+    async fn applied(&self, durable: Answer, applied: Option<Applying>, by: Mono) -> Result<WriteView, Problem> {
         let (Answer::Queued { id }, Some(applied)) = (&durable, applied) else { return told(durable) };
-        match clock.timeout(APPLIED_WITHIN, applied).await {
+        let clock = &self.0.clock;
+        match clock.timeout(by.since(clock.monotonic()), applied).await {
             Ok(Ok(answer)) => told(answer),
             // It is durable, and will be applied: whoever needs to know asks after it.
             Ok(Err(_)) | Err(_) => told(Answer::Queued { id: *id }),
@@ -282,10 +318,9 @@ impl Kv {
     }
 
     /// Waits for the shard to have an owner, as it has not between two of them.
-    async fn give(&self, mut write: Write, until: Until) -> Result<Receipt, Problem> {
+    async fn give(&self, mut write: Write, until: Until, begun: Mono) -> Result<Receipt, Problem> {
         let shard = write.place.shard();
         let until = if write.condition == Condition::None { until } else { Until::Applied };
-        let begun = self.0.clock.monotonic();
         loop {
             match self.0.intake.give(shard, write, until) {
                 Ok(receipt) => return Ok(receipt),
@@ -319,10 +354,17 @@ impl Kv {
         wait: Duration,
     ) -> Result<(Value, Entry), Problem> {
         let place = Place { namespace: caller.namespace.as_str().into(), key };
-        if let Some(write) = at_least.write
-            && self.settled(write, wait).await?.state == WriteState::Queued
-        {
-            return Err(not_yet(format!("the write {write} is queued")).remedy("wait longer with ?wait=30s"));
+        if let Some(write) = at_least.write {
+            match self.settled(write, wait).await?.state {
+                WriteState::Queued => {
+                    return Err(not_yet(format!("the write {write} is queued")).remedy("wait longer with ?wait=30s"));
+                }
+                WriteState::InDoubt => {
+                    return Err(not_yet(format!("nobody has confirmed the write {write}"))
+                        .remedy("read the key without it, and decide anew"));
+                }
+                WriteState::Applied | WriteState::Superseded | WriteState::Conflict | WriteState::NotMade => {}
+            }
         }
         if let Some(revision) = at_least.revision {
             self.reached(place.shard(), revision, wait).await?;
@@ -358,24 +400,25 @@ impl Kv {
     }
 
     /// What is known of a write, after having waited for it as long as may be.
-    pub async fn settled(&self, id: WriteId, wait: Duration) -> Result<WriteView, Problem> {
+    pub async fn settled(&self, write: Named, wait: Duration) -> Result<WriteView, Problem> {
         let begun = self.0.clock.monotonic();
         loop {
-            let view = |state, revision| WriteView { write: id.to_string(), state, revision };
-            match self.0.store.known(id).await.map_err(refused)? {
-                Known::Applied { revision, latest } if latest > revision => {
-                    return Ok(view(WriteState::Superseded, Some(revision)));
+            let view = |state, revision| Ok(WriteView { write: write.to_string(), state, revision });
+            let known = self.0.store.known(write.id).await.map_err(refused)?;
+            let over = self.0.clock.monotonic().since(begun) >= wait;
+            match (known, write.standing) {
+                (Known::Applied { revision, latest }, _) if latest > revision => {
+                    return view(WriteState::Superseded, Some(revision));
                 }
-                Known::Applied { revision, .. } => return Ok(view(WriteState::Applied, Some(revision))),
-                Known::Conflict => return Ok(view(WriteState::Conflict, None)),
-                Known::LongAgo => return Ok(view(WriteState::Applied, None)),
-                known @ (Known::No | Known::Coming) if self.0.clock.monotonic().since(begun) >= wait => {
-                    return match known {
-                        Known::Coming => Ok(view(WriteState::Queued, None)),
-                        _ => Err(unknown(id)),
-                    };
-                }
-                Known::No | Known::Coming => {}
+                (Known::Applied { revision, .. }, _) => return view(WriteState::Applied, Some(revision)),
+                (Known::Conflict, _) => return view(WriteState::Conflict, None),
+                (Known::LongAgo, _) => return view(WriteState::Applied, None),
+                (Known::Never, _) => return view(WriteState::NotMade, None),
+                (Known::Forgotten, _) => return Err(forgotten(write)),
+                (Known::No, _) if over => return Err(unknown(write)),
+                (Known::Coming, Standing::Confirmed) if over => return view(WriteState::Queued, None),
+                (Known::Coming, Standing::InDoubt) if over => return view(WriteState::InDoubt, None),
+                (Known::No | Known::Coming, _) => {}
             }
             self.0.clock.sleep(PAUSE).await;
         }
@@ -398,7 +441,7 @@ impl Kv {
         }
     }
 
-    /// Keys that begin so, as they were when the list was begun.
+    /// Keys that begin so, as they were when the list was begun; fewer than so many where their values are large.
     pub async fn list(
         &self,
         caller: &Principal,
@@ -411,7 +454,7 @@ impl Kv {
             None => (self.0.store.point().await.map_err(refused)?, self.0.clock.now(), None),
         };
         let range = Range { namespace: caller.namespace.clone(), prefix, from };
-        match self.0.store.page(range, point.clone(), rows).await.map_err(refused)? {
+        match self.0.store.page(range, point.clone(), Extent { rows, bytes: PAGE_BYTES_MAX }).await.map_err(refused)? {
             Page::Compacted => Err(compacted()),
             Page::Of { found, next } => {
                 let entries = found
@@ -431,13 +474,13 @@ impl Kv {
     }
 
     pub(crate) async fn past(&self, shard: ShardId, after: u64, rows: u32) -> Result<Past, Problem> {
-        self.0.store.past(shard, after, rows).await.map_err(refused)
+        self.0.store.past(shard, after, Extent { rows, bytes: PAGE_BYTES_MAX }).await.map_err(refused)
     }
 
     /// Refuses a point from before what is remembered.
     pub(crate) async fn still_known(&self, point: &Point) -> Result<(), Problem> {
         let nothing = Range { namespace: String::new(), prefix: String::new(), from: None };
-        match self.0.store.page(nothing, point.clone(), 1).await.map_err(refused)? {
+        match self.0.store.page(nothing, point.clone(), Extent { rows: 1, bytes: 1 }).await.map_err(refused)? {
             Page::Compacted => Err(compacted()),
             Page::Of { .. } => Ok(()),
         }

@@ -45,6 +45,10 @@ pub enum Known {
     No,
     /// Not applied yet; its sender is known, and nothing that it sent later has been either.
     Coming,
+    /// It was not applied and never will be: something that was sent later has been.
+    Never,
+    /// It is from before what is remembered of its sender.
+    Forgotten,
     Conflict,
     /// `latest`: the key's revision now. Higher than the write's own: something else has taken its place since.
     Applied {
@@ -54,6 +58,41 @@ pub enum Known {
     /// Applied, so long ago that no more is known.
     LongAgo,
 }
+
+/// How much is read at once: so many rows, and no more once their values have so many bytes together. One is always read.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    pub rows: u32,
+    pub bytes: usize,
+}
+
+impl Extent {
+    fn is_used_up(self) -> bool {
+        self.rows == 0 || self.bytes == 0
+    }
+
+    fn use_for(&mut self, value: Option<&Value>) {
+        let bytes = value.map_or(0, |value| value.bytes.len());
+        (self.rows, self.bytes) = (self.rows.saturating_sub(1), self.bytes.saturating_sub(bytes));
+    }
+}
+
+/// What may be forgotten.
+#[derive(Clone, Copy, Debug)]
+pub struct Forget {
+    /// The history from before this moment, and the parcels that took its revisions, but for the last of each sender: that
+    /// one keeps what is delivered again from being applied again.
+    pub past: Timestamp,
+    /// Senders that were last heard to live before this moment, altogether, once nothing of theirs can come again. That
+    /// is so when a parcel was applied whose sender had not even begun when they were long silent: it lay behind all of
+    /// theirs in the queue. Those who did not introduce themselves commit by their own hand, and can send nothing any more
+    /// when somebody else has.
+    pub senders: Timestamp,
+}
+
+/// How long after a sender was last heard to live something of its may still reach a queue, as far as the clocks of two
+/// machines can tell.
+const GHOST_MS: i64 = 2 * 3_600_000;
 
 /// What a reader sees of a key at some point.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,23 +156,23 @@ pub trait KvStore: Send + Sync + 'static {
     /// When the next of a shard's entries is over.
     async fn soonest(&self, shard: ShardId) -> Result<Option<Timestamp>, StoreError>;
     async fn entry(&self, place: Place) -> Result<Option<Entry>, StoreError>;
-    /// What was there at a point, as far as `rows` keys that have been there at any time.
-    async fn page(&self, range: Range, point: Point, rows: u32) -> Result<Page, StoreError>;
+    /// What was there at a point, of as many keys that have been there at any time.
+    async fn page(&self, range: Range, point: Point, extent: Extent) -> Result<Page, StoreError>;
     /// Where every shard is.
     async fn point(&self) -> Result<Point, StoreError>;
     /// What happened in a shard after a revision.
-    async fn past(&self, shard: ShardId, after: u64, rows: u32) -> Result<Past, StoreError>;
+    async fn past(&self, shard: ShardId, after: u64, extent: Extent) -> Result<Past, StoreError>;
     async fn known(&self, write: WriteId) -> Result<Known, StoreError>;
     /// Makes somebody known whose parcels are on their way for a while, so that others can tell what it sent from what
-    /// nobody did.
-    async fn introduce(&self, producer: Producer, now: Timestamp) -> Result<(), StoreError>;
+    /// nobody did; said again now and then, that it lives. Nothing of its was sent before it began.
+    async fn introduce(&self, producer: Producer, begun: Timestamp, now: Timestamp) -> Result<(), StoreError>;
     /// The last parcel of a sender that was applied to a shard.
     async fn heard(&self, shard: ShardId, producer: Producer) -> Result<Option<u64>, StoreError>;
     /// What became of a parcel; none if it was not applied. What stood in the way of a condition is not said.
     async fn taken(&self, shard: ShardId, producer: Producer, number: u64) -> Result<Option<Taken>, StoreError>;
-    /// Removes some of a shard's history that is older than a moment, and of what was deleted or heard before it; says
+    /// Removes some of a shard's history, of what was deleted and heard before it, and of who has not been heard since; says
     /// how much.
-    async fn compact(&self, fence: Fence, before: Timestamp, rows: u32) -> Result<u64, StoreError>;
+    async fn compact(&self, fence: Fence, forget: Forget, rows: u32) -> Result<u64, StoreError>;
 }
 
 /// A parcel as its rows tell it: `conflicts` are the revisions of those whose condition did not hold.
@@ -145,11 +184,23 @@ fn taken_of(producer: Producer, number: u64, first: u64, writes: u32, conflicts:
     Taken { producer, number, first, fates: (first..first + u64::from(writes)).map(fate).collect() }
 }
 
-/// Of a write whose parcel is not there: `ends` are the first and the last number of its sender.
-fn without_parcel(number: u64, ends: Option<(u64, u64)>) -> Known {
-    match ends {
-        // The number 0 is an introduction.
-        Some((0, last)) if number > last => Known::Coming,
+/// What is there of a sender's parcels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OfSender {
+    /// The lowest number of a parcel.
+    pub oldest: Option<u64>,
+    /// The highest, 0 when it has only introduced itself.
+    pub last: Option<u64>,
+    pub introduced: bool,
+}
+
+/// Of a write whose parcel is not there.
+pub(crate) fn without_parcel(number: u64, of_sender: OfSender) -> Known {
+    match of_sender {
+        OfSender { oldest: Some(oldest), .. } if number < oldest => Known::Forgotten,
+        // The oldest go first, so there are no gaps but those that always were.
+        OfSender { last: Some(last), .. } if number < last => Known::Never,
+        OfSender { introduced: true, .. } if number > 0 => Known::Coming,
         _ => Known::No,
     }
 }
@@ -209,6 +260,19 @@ mod tests {
         assert_eq!(end("\u{d7ff}").as_deref(), Some("\u{e000}"));
         assert_eq!(end("a\u{10ffff}").as_deref(), Some("b"));
         assert_eq!(end("\u{10ffff}"), None);
+    }
+
+    #[test]
+    fn what_is_not_there_was_never_made_or_is_forgotten_or_comes() {
+        let known = |number, oldest, last, introduced| without_parcel(number, OfSender { oldest, last, introduced });
+        assert_eq!(known(5, None, None, false), Known::No, "nobody of that name");
+        assert_eq!(known(5, None, Some(0), true), Known::Coming);
+        assert_eq!(known(0, None, Some(0), true), Known::No, "no write is in an introduction");
+        assert_eq!(known(5, Some(3), Some(4), true), Known::Coming);
+        assert_eq!(known(5, Some(3), Some(4), false), Known::No, "whoever commits by hand has nothing on its way");
+        assert_eq!(known(5, Some(3), Some(7), true), Known::Never);
+        assert_eq!(known(5, Some(3), Some(7), false), Known::Never);
+        assert_eq!(known(2, Some(3), Some(7), true), Known::Forgotten);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use mutirao_core::ShardId;
 use crate::SHARDS;
 use crate::fold::Event;
 use crate::point::Point;
-use crate::service::Kv;
+use crate::service::{Kv, PAGE_BYTES_MAX};
 use crate::store::Past;
 use crate::view::{ChangeView, word};
 
@@ -78,7 +78,7 @@ impl Watching {
     }
 
     async fn look(&mut self) -> Looked {
-        let (mut something, watch) = (false, &self.watch);
+        let (mut something, mut bytes, watch) = (false, 0, &self.watch);
         let mine = |event: &Event| {
             *event.place.namespace == *watch.namespace && event.place.key.as_str().starts_with(&watch.prefix)
         };
@@ -93,9 +93,15 @@ impl Watching {
                 Ok(Past::Events { events, until }) => {
                     something = true;
                     self.looked.push((shard, until));
+                    bytes +=
+                        events.iter().filter_map(|event| event.value.as_ref()).map(|v| v.bytes.len()).sum::<usize>();
                     self.found.extend(events.into_iter().filter(&mine).map(|event| (shard, event)));
                 }
                 Err(_) => return self.pause().await,
+            }
+            // The other shards are looked at when this was told.
+            if bytes >= PAGE_BYTES_MAX {
+                break;
             }
         }
         if something { Looked::Something } else { Looked::Nothing }

@@ -177,29 +177,83 @@ impl FromStr for WriteId {
     type Err = Problem;
 
     fn from_str(text: &str) -> Result<Self, Problem> {
-        let read = || {
-            let mut parts = text.strip_prefix('w')?.split('-');
-            let mut hex = || {
-                let part = parts.next()?;
-                // `from_str_radix` would take a sign.
-                let plain = part.bytes().all(|byte| byte.is_ascii_hexdigit());
-                plain.then(|| u64::from_str_radix(part, 16).ok())?
-            };
-            let (shard, producer, number, index) = (hex()?, hex()?, hex()?, hex()?);
-            let shard = u32::try_from(shard).ok().filter(|shard| *shard < crate::SHARDS)?;
-            let id = Self {
-                shard: ShardId(shard),
-                producer: Producer(producer),
-                number: i64::try_from(number).ok()? as u64,
-                index: index.try_into().ok()?,
-            };
-            parts.next().is_none().then_some(id)
+        text.strip_prefix('w').and_then(Self::read).ok_or_else(|| no_id(text))
+    }
+}
+
+impl WriteId {
+    /// What is after the first letter.
+    fn read(text: &str) -> Option<Self> {
+        let mut parts = text.split('-');
+        let mut hex = || {
+            let part = parts.next()?;
+            // `from_str_radix` would take a sign.
+            let plain = part.bytes().all(|byte| byte.is_ascii_hexdigit());
+            plain.then(|| u64::from_str_radix(part, 16).ok())?
         };
-        read().ok_or_else(|| {
-            let shown: String = text.chars().take(80).collect();
-            Problem::invalid("id", format!("\"{shown}\" is not the id of a write"))
-                .remedy("take it from the answer to the write")
-        })
+        let (shard, producer, number, index) = (hex()?, hex()?, hex()?, hex()?);
+        let shard = u32::try_from(shard).ok().filter(|shard| *shard < crate::SHARDS)?;
+        let id = Self {
+            shard: ShardId(shard),
+            producer: Producer(producer),
+            number: i64::try_from(number).ok()? as u64,
+            index: index.try_into().ok()?,
+        };
+        parts.next().is_none().then_some(id)
+    }
+}
+
+fn no_id(text: &str) -> Problem {
+    let shown: String = text.chars().take(80).collect();
+    Problem::invalid("id", format!("\"{shown}\" is not the id of a write"))
+        .remedy("take it from the answer to the write")
+}
+
+/// What the giver of a write was told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// That it is durable: it will be applied, or has been.
+    Confirmed,
+    /// That nobody knows.
+    InDoubt,
+}
+
+/// A write as its giver knows it. What it was told is a part of the name, since nobody else may remember: so any manager
+/// can tell what is on its way from what may never have been sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named {
+    pub id: WriteId,
+    pub standing: Standing,
+}
+
+impl WriteId {
+    pub fn confirmed(self) -> Named {
+        Named { id: self, standing: Standing::Confirmed }
+    }
+
+    pub fn in_doubt(self) -> Named {
+        Named { id: self, standing: Standing::InDoubt }
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.id.to_string();
+        match self.standing {
+            Standing::Confirmed => f.write_str(&id),
+            Standing::InDoubt => write!(f, "d{}", &id[1..]),
+        }
+    }
+}
+
+impl FromStr for Named {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        match text.strip_prefix('d') {
+            Some(rest) => WriteId::read(rest).map(WriteId::in_doubt).ok_or_else(|| no_id(text)),
+            None => text.parse().map(WriteId::confirmed),
+        }
     }
 }
 
@@ -239,12 +293,15 @@ mod tests {
         fn ids_are_read_as_they_were_written(shard in 0..crate::SHARDS, producer: u64, number in 0..i64::MAX as u64, index: u32) {
             let id = WriteId { shard: ShardId(shard), producer: Producer(producer), number, index };
             prop_assert_eq!(id.to_string().parse::<WriteId>().unwrap(), id);
+            for named in [id.confirmed(), id.in_doubt()] {
+                prop_assert_eq!(named.to_string().parse::<Named>().unwrap(), named);
+            }
         }
 
         #[test]
         fn rubbish_is_no_id(text in "\\PC{0,40}") {
-            if let Ok(id) = text.parse::<WriteId>() {
-                prop_assert!(id.shard.0 < crate::SHARDS);
+            if let Ok(named) = text.parse::<Named>() {
+                prop_assert!(named.id.shard.0 < crate::SHARDS);
             }
         }
     }

@@ -142,7 +142,12 @@ impl Direct {
                     let settled = |(n, fate): (usize, &Fate)| Answer::Settled { id: self.id(n as u32), fate: *fate };
                     return Outcome::Each(taken.fates.iter().enumerate().map(settled).collect());
                 }
-                Ok(Applied::Fenced) => return Outcome::All(Answer::Lost),
+                Ok(Applied::Fenced) => {
+                    return Outcome::All(match doubt {
+                        Some(why) => Answer::Unknown { id: self.id(0), why },
+                        None => Answer::Lost,
+                    });
+                }
                 Err(error) => error,
             };
             match error {
@@ -173,7 +178,11 @@ impl Direct {
             answers.push(match self.applier.bench.store.known(id).await {
                 Ok(Known::Applied { revision, .. }) => Answer::Settled { id, fate: Fate::Applied { revision } },
                 Ok(Known::Conflict) => Answer::Unfit,
-                Ok(Known::No | Known::Coming | Known::LongAgo) => return Outcome::All(Answer::Lost),
+                Ok(Known::LongAgo) => Answer::Queued { id },
+                Ok(Known::No | Known::Coming | Known::Never | Known::Forgotten) => {
+                    let why = "the parcel of these writes is not found again".into();
+                    return Outcome::All(Answer::Unknown { id: self.id(0), why });
+                }
                 Err(error) => {
                     return Outcome::All(Answer::Unknown { id: self.id(0), why: error.to_string() });
                 }

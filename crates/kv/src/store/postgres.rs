@@ -1,6 +1,9 @@
 //! Entries in PostgreSQL: a batch is a handful of statements by arrays, however many writes it has. A shard has one writer,
 //! which the fence sees to, so nothing here waits for a lock of another batch.
 
+mod compacting;
+mod paging;
+
 use std::collections::{BTreeSet, HashMap};
 
 use async_trait::async_trait;
@@ -10,15 +13,17 @@ use mutirao_store::postgres::{Ask, Row, Transaction};
 use mutirao_store::{Migration, Postgres, StoreError};
 
 use super::{
-    Applying, Found, Known, KvStore, Page, Past, Range, at_point, kind_of, number_of, places, taken_of, value_of,
-    without_parcel,
+    Applying, Extent, Forget, Known, KvStore, OfSender, Page, Past, Range, kind_of, number_of, places, taken_of,
+    value_of, without_parcel,
 };
 use crate::fold::{Before, Entry, Event, Folded, Kind, Taken, expire, fold};
 use crate::point::Point;
 use crate::write::{Key, Parcel, Place, Producer, Value, WriteId};
 
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { component: "kv", version: 1, sql: include_str!("001_kv.postgres.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { component: "kv", version: 1, sql: include_str!("001_kv.postgres.sql") },
+    Migration { component: "kv", version: 2, sql: include_str!("002_tidying.postgres.sql") },
+];
 
 pub struct PostgresKv(pub Postgres);
 
@@ -75,54 +80,8 @@ impl KvStore for PostgresKv {
         found.map(|row| entry(&row, 0)).transpose()
     }
 
-    async fn page(&self, range: Range, point: Point, rows: u32) -> Answer<Page> {
-        let connection = self.0.connection().await?;
-        for row in connection.rows("SELECT shard, compacted FROM kv_shards", &[]).await? {
-            if point.at(ShardId(row.try_get::<_, i64>(0)? as u32)) < row.try_get::<_, i64>(1)? as u64 {
-                return Ok(Page::Compacted);
-            }
-        }
-        let newest = connection
-            .rows(
-                "SELECT shard, key, revision, changed_at, value, content_type, expires_at FROM kv_entries
-                 WHERE namespace = $1 AND key >= $2 AND ($3::text IS NULL OR key < $3) ORDER BY key LIMIT $4",
-                &[&range.namespace, &range.begin(), &range.end(), &(i64::from(rows) + 1)],
-            )
-            .await?;
-        let mut next = None;
-        let (mut found, mut later, mut points) = (Vec::new(), Vec::new(), Vec::new());
-        for (n, row) in newest.iter().enumerate() {
-            let shard = ShardId(row.try_get::<_, i64>(0)? as u32);
-            let one = Found { key: key(row, 1)?, entry: entry(row, 2)? };
-            if n == rows as usize {
-                next = Some(one.key);
-                break;
-            }
-            match at_point(one, shard, &point) {
-                Ok(one) => found.extend(one),
-                Err(one) => {
-                    points.push(point.at(shard) as i64);
-                    later.push(one.key.as_str().to_owned());
-                }
-            }
-        }
-        if !later.is_empty() {
-            let was = connection
-                .rows(
-                    "SELECT h.key, h.revision, h.at, h.value, h.content_type, h.expires_at
-                     FROM unnest($2::text[], $3::bigint[]) AS asked (key, point), LATERAL (
-                         SELECT * FROM kv_history WHERE namespace = $1 AND kv_history.key = asked.key
-                         AND revision <= asked.point AND kind <= 2 ORDER BY revision DESC LIMIT 1) AS h",
-                    &[&range.namespace, &later, &points],
-                )
-                .await?;
-            for row in &was {
-                let one = Found { key: key(row, 0)?, entry: entry(row, 1)? };
-                found.extend(Some(one).filter(|one| one.entry.value.is_some()));
-            }
-            found.sort_by(|a, b| a.key.cmp(&b.key));
-        }
-        Ok(Page::Of { found, next })
+    async fn page(&self, range: Range, point: Point, extent: Extent) -> Answer<Page> {
+        paging::page(&self.0.connection().await?, range, point, extent).await
     }
 
     async fn point(&self) -> Answer<Point> {
@@ -131,41 +90,31 @@ impl KvStore for PostgresKv {
         rows.iter().map(one).collect::<Answer<Vec<_>>>().map(Point::of)
     }
 
-    async fn past(&self, shard: ShardId, after: u64, rows: u32) -> Answer<Past> {
-        let connection = self.0.connection().await?;
-        let (until, compacted) = ends(&connection, shard).await?;
-        if after < compacted {
-            return Ok(Past::Compacted);
-        }
-        let lines = connection
-            .rows(
-                "SELECT namespace, key, kind, at, revision, value, content_type, expires_at FROM kv_history
-                 WHERE shard = $1 AND revision > $2 ORDER BY revision LIMIT $3",
-                &[&i64::from(shard.0), &(after as i64), &i64::from(rows)],
-            )
-            .await?;
-        let event = |row: &Row| {
-            Ok(Event {
-                place: place(row)?,
-                kind: kind_of(row.try_get(2)?),
-                at: Timestamp(row.try_get(3)?),
-                revision: row.try_get::<_, i64>(4)? as u64,
-                value: value_of(row.try_get(5)?, row.try_get(6)?),
-                expires_at: row.try_get::<_, Option<i64>>(7)?.map(Timestamp),
-            })
-        };
-        let events = lines.iter().map(event).collect::<Answer<Vec<Event>>>()?;
-        let until = events.last().map_or(until.max(after), |event| event.revision);
-        Ok(Past::Events { events: events.into_iter().filter(|event| event.kind.changes()).collect(), until })
+    async fn past(&self, shard: ShardId, after: u64, extent: Extent) -> Answer<Past> {
+        paging::past(&self.0.connection().await?, shard, after, extent).await
     }
 
     async fn known(&self, write: WriteId) -> Answer<Known> {
         let WriteId { shard, producer, number, index } = write;
         let connection = self.0.connection().await?;
-        let Some((first, writes)) = parcel(&connection, shard, producer, number).await? else {
-            return Ok(without_parcel(number, numbers(&connection, shard, producer).await?));
+        // One statement, so that all of it is of one moment.
+        let found = connection
+            .row(
+                "SELECT p.first, p.writes,
+                        (SELECT min(number) FROM kv_parcels WHERE shard = $1 AND producer = $2 AND number > 0),
+                        (SELECT max(number) FROM kv_parcels WHERE shard = $1 AND producer = $2),
+                        EXISTS (SELECT 1 FROM kv_parcels WHERE shard = $1 AND producer = $2 AND number = 0)
+                 FROM (SELECT 1) AS once LEFT JOIN kv_parcels p ON p.shard = $1 AND p.producer = $2 AND p.number = $3",
+                &[&i64::from(shard.0), &(producer.0 as i64), &(number as i64)],
+            )
+            .await?;
+        let Some(row) = found else { return Ok(Known::No) };
+        let part = |at: usize| Ok::<_, StoreError>(row.try_get::<_, Option<i64>>(at)?.map(|part| part as u64));
+        let of_sender = OfSender { oldest: part(2)?, last: part(3)?, introduced: row.try_get(4)? };
+        let Some((first, writes)) = part(0)?.zip(part(1)?).filter(|_| number > 0) else {
+            return Ok(without_parcel(number, of_sender));
         };
-        if index >= writes {
+        if u64::from(index) >= writes {
             return Ok(Known::No);
         }
         let revision = first + u64::from(index);
@@ -185,17 +134,19 @@ impl KvStore for PostgresKv {
         })
     }
 
-    async fn introduce(&self, producer: Producer, now: Timestamp) -> Answer<()> {
+    async fn introduce(&self, producer: Producer, begun: Timestamp, now: Timestamp) -> Answer<()> {
         let sql = "INSERT INTO kv_parcels (shard, producer, number, first, writes, at)
-                   SELECT shard, $2::bigint, 0, 0, 0, $3::bigint FROM generate_series(0, $1::bigint) AS shard";
+                   SELECT shard, $2::bigint, 0, $3::bigint, 0, $4::bigint FROM generate_series(0, $1::bigint) AS shard
+                   ON CONFLICT (shard, producer, number) DO UPDATE SET at = EXCLUDED.at";
         let last = i64::from(crate::SHARDS) - 1;
-        self.0.connection().await?.run(sql, &[&last, &(producer.0 as i64), &now.0]).await?;
+        self.0.connection().await?.run(sql, &[&last, &(producer.0 as i64), &begun.0, &now.0]).await?;
         Ok(())
     }
 
     async fn heard(&self, shard: ShardId, producer: Producer) -> Answer<Option<u64>> {
-        let connection = self.0.connection().await?;
-        Ok(numbers(&connection, shard, producer).await?.map(|(_, last)| last))
+        let sql = "SELECT max(number) FROM kv_parcels WHERE shard = $1 AND producer = $2";
+        let found = self.0.connection().await?.row(sql, &[&i64::from(shard.0), &(producer.0 as i64)]).await?;
+        Ok(found.map(|row| row.try_get::<_, Option<i64>>(0)).transpose()?.flatten().map(|last| last as u64))
     }
 
     async fn taken(&self, shard: ShardId, producer: Producer, number: u64) -> Answer<Option<Taken>> {
@@ -216,37 +167,13 @@ impl KvStore for PostgresKv {
         Ok(Some(taken_of(producer, number, first, writes, &conflicts)))
     }
 
-    async fn compact(&self, fence: Fence, before: Timestamp, rows: u32) -> Answer<u64> {
+    async fn compact(&self, fence: Fence, forget: Forget, rows: u32) -> Answer<u64> {
         let mut connection = self.0.connection().await?;
         let tx = connection.begin().await?;
         if !fence.holds_in_postgres(&tx).await? {
             return Ok(0);
         }
-        let (shard, rows) = (i64::from(fence.shard.0), i64::from(rows));
-        let until = tx
-            .row(
-                "SELECT max(revision) FROM
-                 (SELECT revision, at FROM kv_history WHERE shard = $1 ORDER BY revision LIMIT $2) AS oldest WHERE at < $3",
-                &[&shard, &rows, &before.0],
-            )
-            .await?;
-        let until: Option<i64> = until.map(|row| row.try_get(0)).transpose()?.flatten();
-        let mut gone = 0;
-        if let Some(until) = until {
-            gone += tx.run("DELETE FROM kv_history WHERE shard = $1 AND revision <= $2", &[&shard, &until]).await?;
-            let deleted = "DELETE FROM kv_entries WHERE shard = $1 AND value IS NULL AND revision <= $2";
-            tx.run(deleted, &[&shard, &until]).await?;
-            tx.run("UPDATE kv_shards SET compacted = $2 WHERE shard = $1", &[&shard, &until]).await?;
-        }
-        // The last of each sender stays, since its writes may still be on their way again; and so does an introduction.
-        gone += tx
-            .run(
-                "DELETE FROM kv_parcels WHERE (shard, producer, number) IN
-                 (SELECT shard, producer, number FROM kv_parcels p WHERE shard = $1 AND at < $2 AND number > 0
-                  AND number < (SELECT max(number) FROM kv_parcels WHERE shard = $1 AND producer = p.producer) LIMIT $3)",
-                &[&shard, &before.0, &rows],
-            )
-            .await?;
+        let gone = compacting::compact(&tx, fence.shard, forget, rows).await?;
         tx.commit().await?;
         Ok(gone)
     }
@@ -281,14 +208,6 @@ async fn parcel(ask: &impl Ask, shard: ShardId, producer: Producer, number: u64)
     let found = ask.row(sql, &[&i64::from(shard.0), &(producer.0 as i64), &(number as i64)]).await?;
     let Some(row) = found else { return Ok(None) };
     Ok(Some((row.try_get::<_, i64>(0)? as u64, row.try_get::<_, i64>(1)? as u32)))
-}
-
-/// The first and the last number of a sender.
-async fn numbers(ask: &impl Ask, shard: ShardId, producer: Producer) -> Answer<Option<(u64, u64)>> {
-    let sql = "SELECT min(number), max(number) FROM kv_parcels WHERE shard = $1 AND producer = $2";
-    let Some(row) = ask.row(sql, &[&i64::from(shard.0), &(producer.0 as i64)]).await? else { return Ok(None) };
-    let ends = row.try_get::<_, Option<i64>>(0)?.zip(row.try_get::<_, Option<i64>>(1)?);
-    Ok(ends.map(|(first, last)| (first as u64, last as u64)))
 }
 
 async fn heard(tx: &Transaction<'_>, shard: ShardId, parcels: &[Parcel]) -> Answer<HashMap<Producer, u64>> {

@@ -1,5 +1,8 @@
 //! Entries in SQLite.
 
+mod compacting;
+mod paging;
+
 use std::collections::{BTreeSet, HashMap};
 
 use async_trait::async_trait;
@@ -9,14 +12,17 @@ use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::{
-    Applying, Found, Known, KvStore, Page, Past, Range, at_point, kind_of, number_of, places, taken_of, value_of,
-    without_parcel,
+    Applying, Extent, Forget, Known, KvStore, OfSender, Page, Past, Range, kind_of, number_of, places, taken_of,
+    value_of, without_parcel,
 };
 use crate::fold::{Before, Entry, Event, Folded, Kind, Taken, expire, fold};
 use crate::point::Point;
 use crate::write::{Key, Parcel, Place, Producer, Value, WriteId};
 
-pub const MIGRATIONS: &[Migration] = &[Migration { component: "kv", version: 1, sql: include_str!("001_kv.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { component: "kv", version: 1, sql: include_str!("001_kv.sql") },
+    Migration { component: "kv", version: 2, sql: include_str!("002_tidying.sql") },
+];
 
 pub struct SqliteKv(pub Sqlite);
 
@@ -66,8 +72,8 @@ impl KvStore for SqliteKv {
         self.0.read(move |db| find(db, &place)).await
     }
 
-    async fn page(&self, range: Range, point: Point, rows: u32) -> Answer<Page> {
-        self.0.read(move |db| page(db, &range, &point, rows)).await
+    async fn page(&self, range: Range, point: Point, extent: Extent) -> Answer<Page> {
+        self.0.read(move |db| paging::page(db, &range, &point, extent)).await
     }
 
     async fn point(&self) -> Answer<Point> {
@@ -81,34 +87,36 @@ impl KvStore for SqliteKv {
             .await
     }
 
-    async fn past(&self, shard: ShardId, after: u64, rows: u32) -> Answer<Past> {
-        self.0.read(move |db| past(db, shard, after, rows)).await
+    async fn past(&self, shard: ShardId, after: u64, extent: Extent) -> Answer<Past> {
+        self.0.read(move |db| paging::past(db, shard, after, extent)).await
     }
 
     async fn known(&self, write: WriteId) -> Answer<Known> {
         self.0.read(move |db| known(db, &write)).await
     }
 
-    async fn introduce(&self, producer: Producer, now: Timestamp) -> Answer<()> {
+    async fn introduce(&self, producer: Producer, begun: Timestamp, now: Timestamp) -> Answer<()> {
         let work = move |db: &Connection| {
             let mut row = db.prepare_cached(
-                "INSERT INTO kv_parcels (shard, producer, number, first, writes, at) VALUES (?1, ?2, 0, 0, 0, ?3)",
+                "INSERT INTO kv_parcels (shard, producer, number, first, writes, at) VALUES (?1, ?2, 0, ?3, 0, ?4)
+                 ON CONFLICT (shard, producer, number) DO UPDATE SET at = ?4",
             )?;
-            (0..crate::SHARDS).try_for_each(|shard| row.execute(params![shard, producer.0 as i64, now.0]).map(drop))
+            let mut each = |shard| row.execute(params![shard, producer.0 as i64, begun.0, now.0]).map(drop);
+            (0..crate::SHARDS).try_for_each(&mut each)
         };
         self.0.write(work).await
     }
 
     async fn heard(&self, shard: ShardId, producer: Producer) -> Answer<Option<u64>> {
-        self.0.read(move |db| Ok(numbers(db, shard, producer)?.map(|(_, last)| last))).await
+        self.0.read(move |db| last(db, shard, producer)).await
     }
 
     async fn taken(&self, shard: ShardId, producer: Producer, number: u64) -> Answer<Option<Taken>> {
         self.0.read(move |db| taken(db, shard, producer, number)).await
     }
 
-    async fn compact(&self, fence: Fence, before: Timestamp, rows: u32) -> Answer<u64> {
-        self.0.write(move |db| compact(db, &fence, before, rows)).await
+    async fn compact(&self, fence: Fence, forget: Forget, rows: u32) -> Answer<u64> {
+        self.0.write(move |db| compacting::compact(db, &fence, forget, rows)).await
     }
 }
 
@@ -205,79 +213,26 @@ fn find(db: &Connection, place: &Place) -> Result<Option<Entry>> {
     .optional()
 }
 
-fn page(db: &Connection, range: &Range, point: &Point, rows: u32) -> Result<Page> {
-    let compacted = db
-        .prepare_cached("SELECT shard, compacted FROM kv_shards")?
-        .query_map([], |row| Ok((ShardId(row.get(0)?), row.get::<_, i64>(1)? as u64)))?
-        .collect::<Result<Vec<_>>>()?;
-    if compacted.into_iter().any(|(shard, compacted)| point.at(shard) < compacted) {
-        return Ok(Page::Compacted);
-    }
-    let newest: Vec<(ShardId, Found)> = db
-        .prepare_cached(
-            "SELECT shard, key, revision, changed_at, value, content_type, expires_at FROM kv_entries
-             WHERE namespace = ?1 AND key >= ?2 AND (?3 IS NULL OR key < ?3) ORDER BY key LIMIT ?4",
-        )?
-        .query_map(params![range.namespace, range.begin(), range.end(), i64::from(rows) + 1], |row| {
-            Ok((ShardId(row.get(0)?), Found { key: Key::kept(row.get(1)?), entry: entry(row, 2)? }))
-        })?
-        .collect::<Result<_>>()?;
-    let mut found = Vec::new();
-    let mut next = None;
-    let mut earlier = db.prepare_cached(
-        "SELECT revision, at, value, content_type, expires_at FROM kv_history
-         WHERE namespace = ?1 AND key = ?2 AND revision <= ?3 AND kind <= 2 ORDER BY revision DESC LIMIT 1",
-    )?;
-    for (n, (shard, row)) in newest.into_iter().enumerate() {
-        if n == rows as usize {
-            next = Some(row.key);
-            break;
-        }
-        match at_point(row, shard, point) {
-            Ok(one) => found.extend(one),
-            Err(later) => {
-                let at = point.at(shard) as i64;
-                let was = earlier
-                    .query_row(params![range.namespace, later.key.as_str(), at], |row| entry(row, 0))
-                    .optional()?;
-                let was = was.filter(|entry| entry.value.is_some());
-                found.extend(was.map(|entry| Found { key: later.key, entry }));
-            }
-        }
-    }
-    Ok(Page::Of { found, next })
-}
-
-fn past(db: &Connection, shard: ShardId, after: u64, rows: u32) -> Result<Past> {
-    let (until, compacted) = ends(db, shard)?;
-    if after < compacted {
-        return Ok(Past::Compacted);
-    }
-    let events: Vec<Event> = db
-        .prepare_cached(
-            "SELECT namespace, key, kind, at, revision, value, content_type, expires_at FROM kv_history
-             WHERE shard = ?1 AND revision > ?2 ORDER BY revision LIMIT ?3",
-        )?
-        .query_map(params![shard.0, after as i64, rows], |row| {
-            Ok(Event {
-                place: place(row)?,
-                kind: kind_of(row.get(2)?),
-                at: Timestamp(row.get(3)?),
-                revision: row.get::<_, i64>(4)? as u64,
-                value: value(row, 5)?,
-                expires_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
-            })
-        })?
-        .collect::<Result<_>>()?;
-    let until = events.last().map_or(until.max(after), |event| event.revision);
-    Ok(Past::Events { events: events.into_iter().filter(|event| event.kind.changes()).collect(), until })
-}
-
 fn known(db: &Connection, write: &WriteId) -> Result<Known> {
     let WriteId { shard, producer, number, index } = write;
-    let Some((first, writes)) = parcel(db, *shard, *producer, *number)? else {
-        return Ok(without_parcel(*number, numbers(db, *shard, *producer)?));
+    // One statement, so that all of it is of one moment.
+    let (parcel, of_sender) = db
+        .prepare_cached(
+            "SELECT p.first, p.writes,
+                    (SELECT min(number) FROM kv_parcels WHERE shard = ?1 AND producer = ?2 AND number > 0),
+                    (SELECT max(number) FROM kv_parcels WHERE shard = ?1 AND producer = ?2),
+                    EXISTS (SELECT 1 FROM kv_parcels WHERE shard = ?1 AND producer = ?2 AND number = 0)
+             FROM (SELECT 1) LEFT JOIN kv_parcels p ON p.shard = ?1 AND p.producer = ?2 AND p.number = ?3",
+        )?
+        .query_row(params![shard.0, producer.0 as i64, *number as i64], |row| {
+            let parcel = row.get::<_, Option<i64>>(0)?.zip(row.get::<_, Option<u32>>(1)?);
+            let number = |at: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.map(|n| n as u64));
+            Ok((parcel, OfSender { oldest: number(2)?, last: number(3)?, introduced: row.get(4)? }))
+        })?;
+    let Some((first, writes)) = parcel.filter(|_| *number > 0) else {
+        return Ok(without_parcel(*number, of_sender));
     };
+    let first = first as u64;
     if *index >= writes {
         return Ok(Known::No);
     }
@@ -308,15 +263,12 @@ fn parcel(db: &Connection, shard: ShardId, producer: Producer, number: u64) -> R
         .optional()
 }
 
-/// The first and the last number of a sender.
-fn numbers(db: &Connection, shard: ShardId, producer: Producer) -> Result<Option<(u64, u64)>> {
-    db.prepare_cached("SELECT min(number), max(number) FROM kv_parcels WHERE shard = ?1 AND producer = ?2")?.query_row(
-        params![shard.0, producer.0 as i64],
-        |row| {
-            let ends = row.get::<_, Option<i64>>(0)?.zip(row.get::<_, Option<i64>>(1)?);
-            Ok(ends.map(|(first, last)| (first as u64, last as u64)))
-        },
-    )
+/// The last number of a sender.
+fn last(db: &Connection, shard: ShardId, producer: Producer) -> Result<Option<u64>> {
+    let last = db
+        .prepare_cached("SELECT max(number) FROM kv_parcels WHERE shard = ?1 AND producer = ?2")?
+        .query_row(params![shard.0, producer.0 as i64], |row| row.get::<_, Option<i64>>(0))?;
+    Ok(last.map(|last| last as u64))
 }
 
 fn taken(db: &Connection, shard: ShardId, producer: Producer, number: u64) -> Result<Option<Taken>> {
@@ -331,37 +283,6 @@ fn taken(db: &Connection, shard: ShardId, producer: Producer, number: u64) -> Re
         )?
         .collect::<Result<_>>()?;
     Ok(Some(taken_of(producer, number, first, writes, &conflicts)))
-}
-
-fn compact(db: &Connection, fence: &Fence, before: Timestamp, rows: u32) -> Result<u64> {
-    if !fence.holds_in_sqlite(db)? {
-        return Ok(0);
-    }
-    let shard = fence.shard.0;
-    let until: Option<i64> = db
-        .prepare_cached(
-            "SELECT max(revision) FROM
-             (SELECT revision, at FROM kv_history WHERE shard = ?1 ORDER BY revision LIMIT ?2) WHERE at < ?3",
-        )?
-        .query_row(params![shard, rows, before.0], |row| row.get(0))?;
-    let mut gone = 0;
-    if let Some(until) = until {
-        gone += db
-            .prepare_cached("DELETE FROM kv_history WHERE shard = ?1 AND revision <= ?2")?
-            .execute(params![shard, until])?;
-        db.prepare_cached("DELETE FROM kv_entries WHERE shard = ?1 AND value IS NULL AND revision <= ?2")?
-            .execute(params![shard, until])?;
-        db.prepare_cached("UPDATE kv_shards SET compacted = ?2 WHERE shard = ?1")?.execute(params![shard, until])?;
-    }
-    // The last of each sender stays, since its writes may still be on their way again; and so does an introduction.
-    gone += db
-        .prepare_cached(
-            "DELETE FROM kv_parcels WHERE (shard, producer, number) IN
-             (SELECT shard, producer, number FROM kv_parcels p WHERE shard = ?1 AND at < ?2 AND number > 0
-              AND number < (SELECT max(number) FROM kv_parcels WHERE shard = ?1 AND producer = p.producer) LIMIT ?3)",
-        )?
-        .execute(params![shard, before.0, rows])?;
-    Ok(gone as u64)
 }
 
 fn place(row: &Row<'_>) -> Result<Place> {

@@ -1,7 +1,11 @@
 //! What the store promises of entries on either engine, and what the capability makes of it.
 
 mod cache;
+mod doubt;
 mod engine;
+mod faulty;
+mod patience;
 mod queued;
 mod running;
 mod store;
+mod tidying;

@@ -11,7 +11,7 @@ use mutirao_broker::{Broker, Shared as AnyBroker};
 use mutirao_core::{Clock, Dice, ShardId, SystemClock};
 use mutirao_kv::outbox::queue_of;
 use mutirao_kv::service::{AtLeast, WriteState, WriteView};
-use mutirao_kv::store::{Past, open};
+use mutirao_kv::store::{Extent, Past, open};
 use mutirao_kv::write::{Parcel, Producer};
 use mutirao_kv::{AtHand, Change, Condition, GROUP, Key, Kv, KvParts, Path, Place, SHARDS, Until, Write, wire};
 use mutirao_shards::store::{self as leases, Mark};
@@ -33,21 +33,21 @@ on_both!(
     past_the_bound_writes_are_refused_until_some_are_applied,
 );
 
-const PATIENCE: Duration = Duration::from_secs(60);
-const BACKLOG_MAX: usize = 100_000;
+pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const BACKLOG_MAX: usize = 100_000;
 
 /// One manager, as if it were a process.
-struct Member {
+pub struct Member {
     kv: Kv,
     name: MemberId,
     runtime: Option<Runtime>,
 }
 
-fn broker() -> Arc<Memory> {
+pub fn broker() -> Arc<Memory> {
     Memory::new(None, Limits::default())
 }
 
-async fn join(database: &Database, broker: AnyBroker, backlog_max: usize) -> Member {
+pub async fn join(database: &Database, broker: AnyBroker, backlog_max: usize) -> Member {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (name, database) = (MemberId::mint("manager"), database.clone());
     let member = name.clone();
@@ -78,16 +78,16 @@ async fn join(database: &Database, broker: AnyBroker, backlog_max: usize) -> Mem
 
 impl Member {
     /// Something done by this manager, in its own runtime.
-    async fn on<T: Send + 'static, F: Future<Output = T> + Send + 'static>(&self, act: impl FnOnce(Kv) -> F) -> T {
+    pub async fn on<T: Send + 'static, F: Future<Output = T> + Send + 'static>(&self, act: impl FnOnce(Kv) -> F) -> T {
         self.runtime.as_ref().unwrap().spawn(act(self.kv.clone())).await.unwrap()
     }
 
-    async fn put(&self, key: &str, value: &str, until: Until) -> WriteView {
+    pub async fn put(&self, key: &str, value: &str, until: Until) -> WriteView {
         let (key, change): (Key, Change) = (key.parse().unwrap(), text(value));
         self.on(move |kv| async move { kv.write(&ana(), key, change, Condition::None, until).await }).await.unwrap()
     }
 
-    async fn get(&self, key: &str, write: Option<&str>) -> Option<String> {
+    pub async fn get(&self, key: &str, write: Option<&str>) -> Option<String> {
         let key: Key = key.parse().unwrap();
         let at_least = AtLeast { revision: None, write: write.map(|write| write.parse().unwrap()) };
         match self.on(move |kv| async move { kv.read(&ana(), key, at_least, PATIENCE).await }).await {
@@ -97,13 +97,13 @@ impl Member {
         }
     }
 
-    async fn settled(&self, write: &str, wait: Duration) -> WriteView {
+    pub async fn settled(&self, write: &str, wait: Duration) -> WriteView {
         let id = write.parse().unwrap();
         self.on(move |kv| async move { kv.settled(id, wait).await }).await.unwrap()
     }
 
     /// As by SIGKILL: nothing is said to anybody, nothing more is written.
-    fn kill(mut self) {
+    pub fn kill(mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -111,7 +111,7 @@ impl Member {
 }
 
 /// Until each of them owns something, and all is owned.
-async fn shared_out(database: &Database, members: &[&Member]) {
+pub async fn shared_out(database: &Database, members: &[&Member]) {
     let store = leases::open(database, None).await.unwrap();
     let deadline = SystemClock.monotonic().plus(PATIENCE);
     loop {
@@ -181,9 +181,13 @@ async fn steps_by_condition_through_either_of_two_managers_are_all_counted(engin
 }
 
 /// Every value that a key has had, in order.
-async fn history(database: &Database, key: &str) -> Vec<String> {
+pub async fn history(database: &Database, key: &str) -> Vec<String> {
     let place = Place { namespace: "default".into(), key: key.parse().unwrap() };
-    let Past::Events { events, .. } = open(database).past(place.shard(), 0, 100_000).await.unwrap() else { panic!() };
+    let Past::Events { events, .. } =
+        open(database).past(place.shard(), 0, Extent { rows: 100_000, bytes: 64 << 20 }).await.unwrap()
+    else {
+        panic!()
+    };
     let of_key = events.into_iter().filter(|event| event.place == place);
     of_key.map(|event| String::from_utf8(event.value.unwrap().bytes.to_vec()).unwrap()).collect()
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mutirao_core::{ShardId, Timestamp};
-use mutirao_kv::store::{Applying, Known, Page, Past, Range, Shared, open};
+use mutirao_kv::store::{Applying, Extent, Forget, Known, Page, Past, Range, Shared, open};
 use mutirao_kv::write::{Parcel, Producer};
 use mutirao_kv::{Change, Condition, Entry, Fate, Key, Kind, Place, Point, Value, Write, WriteId};
 use mutirao_shards::Fence;
@@ -20,51 +20,51 @@ on_both!(
     a_large_batch_is_one_transaction_and_keeps_every_byte,
 );
 
-const SENDER: Producer = Producer(u64::MAX);
+pub const SENDER: Producer = Producer(u64::MAX);
 
-fn place(key: &str) -> Place {
+pub fn place(key: &str) -> Place {
     Place { namespace: "default".into(), key: key.parse().unwrap() }
 }
 
-fn value(bytes: &[u8]) -> Value {
+pub fn value(bytes: &[u8]) -> Value {
     Value::new(Bytes::copy_from_slice(bytes), Some("text/plain")).unwrap()
 }
 
-fn put(key: &str, text: &str) -> Write {
+pub fn put(key: &str, text: &str) -> Write {
     let change = Change::Put { value: value(text.as_bytes()), lasts: None };
     Write { place: place(key), change, condition: Condition::None }
 }
 
-fn delete(key: &str) -> Write {
+pub fn delete(key: &str) -> Write {
     Write { place: place(key), change: Change::Delete, condition: Condition::None }
 }
 
-fn parcel(number: u64, writes: Vec<Write>) -> Parcel {
+pub fn parcel(number: u64, writes: Vec<Write>) -> Parcel {
     Parcel { producer: SENDER, number, writes }
 }
 
-async fn apply(store: &Shared, fence: &Fence, number: u64, writes: Vec<Write>, at: i64) -> (u64, Vec<Fate>) {
+pub async fn apply(store: &Shared, fence: &Fence, number: u64, writes: Vec<Write>, at: i64) -> (u64, Vec<Fate>) {
     match store.apply(fence.clone(), vec![parcel(number, writes)], Timestamp(at)).await.unwrap() {
         Applying::Done { revision, taken, .. } => (revision, taken.into_iter().flat_map(|taken| taken.fates).collect()),
         Applying::Fenced => panic!("fenced"),
     }
 }
 
-async fn text(store: &Shared, key: &str) -> Option<String> {
+pub async fn text(store: &Shared, key: &str) -> Option<String> {
     let entry = store.entry(place(key)).await.unwrap()?;
     Some(String::from_utf8(entry.value?.bytes.to_vec()).unwrap())
 }
 
-fn everything(prefix: &str) -> Range {
+pub fn everything(prefix: &str) -> Range {
     Range { namespace: "default".into(), prefix: prefix.into(), from: None }
 }
 
 /// Page after page, and how many there were.
-async fn listed(store: &Shared, prefix: &str, point: &Point, rows: u32) -> Vec<(String, String)> {
+pub async fn listed(store: &Shared, prefix: &str, point: &Point, rows: u32) -> Vec<(String, String)> {
     let mut range = everything(prefix);
     let mut all = Vec::new();
     loop {
-        let Page::Of { found, next } = store.page(range.clone(), point.clone(), rows).await.unwrap() else {
+        let Page::Of { found, next } = store.page(range.clone(), point.clone(), up_to(rows)).await.unwrap() else {
             panic!("compacted")
         };
         let shown = |entry: &Entry| String::from_utf8(entry.value.as_ref().unwrap().bytes.to_vec()).unwrap();
@@ -74,7 +74,16 @@ async fn listed(store: &Shared, prefix: &str, point: &Point, rows: u32) -> Vec<(
     }
 }
 
-fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
+pub fn up_to(rows: u32) -> Extent {
+    Extent { rows, bytes: 1 << 20 }
+}
+
+/// The past from before a moment, and no senders.
+pub fn past(before: i64) -> Forget {
+    Forget { past: Timestamp(before), senders: Timestamp(0) }
+}
+
+pub fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
     all.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
 }
 
@@ -124,7 +133,7 @@ async fn whoever_lost_the_shard_writes_nothing(engine: &Engine) {
     let late = store.apply(stale.clone(), vec![parcel(2, vec![put("a", "late")])], Timestamp(2)).await.unwrap();
     assert_eq!(late, Applying::Fenced);
     assert_eq!(store.expire(stale.clone(), Timestamp(i64::MAX), 10).await.unwrap(), Applying::Fenced);
-    assert_eq!(store.compact(stale, Timestamp(i64::MAX), 10).await.unwrap(), 0);
+    assert_eq!(store.compact(stale, past(i64::MAX), 10).await.unwrap(), 0);
     assert_eq!((text(&store, "a").await.as_deref(), store.point().await.unwrap().at(ShardId(0))), (Some("mine"), 1));
 }
 
@@ -155,22 +164,22 @@ async fn the_past_is_told_in_order_and_forgotten_with_an_explicit_word(engine: &
     let first = store.point().await.unwrap();
     apply(&store, &fence, 1, vec![put("a", "1"), delete("nothing"), delete("a")], 100).await;
     apply(&store, &fence, 2, vec![put("b", "2")], 200).await;
-    let Past::Events { events, until } = store.past(ShardId(0), 0, 100).await.unwrap() else { panic!() };
+    let Past::Events { events, until } = store.past(ShardId(0), 0, up_to(100)).await.unwrap() else { panic!() };
     let kinds: Vec<(u64, Kind)> = events.iter().map(|event| (event.revision, event.kind)).collect();
     assert_eq!((kinds, until), (vec![(1, Kind::Put), (3, Kind::Delete), (4, Kind::Put)], 4));
-    let Past::Events { events, until } = store.past(ShardId(0), 1, 1).await.unwrap() else { panic!() };
+    let Past::Events { events, until } = store.past(ShardId(0), 1, up_to(1)).await.unwrap() else { panic!() };
     assert_eq!((events.len(), until), (0, 2), "what changed nothing is passed, and not waited at");
-    assert_eq!(store.past(ShardId(5), 0, 1).await.unwrap(), Past::Events { events: vec![], until: 0 });
+    assert_eq!(store.past(ShardId(5), 0, up_to(1)).await.unwrap(), Past::Events { events: vec![], until: 0 });
 
+    assert_eq!(store.compact(fence.clone(), past(150), 2).await.unwrap(), 2, "a little at a time");
     assert_eq!(
-        store.compact(fence.clone(), Timestamp(150), 2).await.unwrap(),
-        2 + 1,
-        "a little at a time, and a parcel"
+        store.compact(fence.clone(), past(150), 100).await.unwrap(),
+        1 + 1,
+        "and the parcel with the last of it"
     );
-    assert!(store.compact(fence.clone(), Timestamp(150), 100).await.unwrap() >= 1);
-    assert_eq!(store.past(ShardId(0), 2, 100).await.unwrap(), Past::Compacted);
-    assert!(matches!(store.past(ShardId(0), 3, 100).await.unwrap(), Past::Events { until: 4, .. }));
-    assert_eq!(store.page(everything(""), first, 10).await.unwrap(), Page::Compacted);
+    assert_eq!(store.past(ShardId(0), 2, up_to(100)).await.unwrap(), Past::Compacted);
+    assert!(matches!(store.past(ShardId(0), 3, up_to(100)).await.unwrap(), Past::Events { until: 4, .. }));
+    assert_eq!(store.page(everything(""), first, up_to(10)).await.unwrap(), Page::Compacted);
     assert_eq!(store.entry(place("a")).await.unwrap(), None, "what was deleted goes with its past");
     assert_eq!(listed(&store, "", &store.point().await.unwrap(), 10).await, pairs(&[("b", "2")]));
     let (revision, _) = apply(&store, &fence, 2, vec![put("b", "again")], 300).await;
@@ -193,7 +202,7 @@ async fn what_lasts_a_while_ends_with_an_event(engine: &Engine) {
     };
     assert_eq!(revision, 5);
     store.expire(fence.clone(), Timestamp(1_099), 10).await.unwrap();
-    let Past::Events { events, .. } = store.past(ShardId(0), 5, 10).await.unwrap() else { panic!() };
+    let Past::Events { events, .. } = store.past(ShardId(0), 5, up_to(10)).await.unwrap() else { panic!() };
     assert_eq!(events.len(), 1);
     assert_eq!((events[0].kind, events[0].place.key.as_str()), (Kind::Expire, "b"));
     assert_eq!(store.soonest(ShardId(0)).await.unwrap(), Some(Timestamp(1_100)));
@@ -217,7 +226,7 @@ async fn a_write_can_be_asked_after(engine: &Engine) {
     }
     // The past goes, the parcel that is its sender's last stays.
     apply(&store, &fence, 3, vec![put("a", "5")], 3).await;
-    store.compact(fence, Timestamp(100), 100).await.unwrap();
+    store.compact(fence, past(100), 100).await.unwrap();
     assert_eq!(store.known(id(3, 0)).await.unwrap(), Known::LongAgo);
 }
 
@@ -239,6 +248,8 @@ async fn a_large_batch_is_one_transaction_and_keeps_every_byte(engine: &Engine) 
     }
     let key: Key = "key 499 ü".parse().unwrap();
     let range = Range { from: Some(key), ..everything("key ") };
-    let Page::Of { found, next } = store.page(range, store.point().await.unwrap(), 10).await.unwrap() else { panic!() };
+    let Page::Of { found, next } = store.page(range, store.point().await.unwrap(), up_to(10)).await.unwrap() else {
+        panic!()
+    };
     assert_eq!((found.len(), next), (1, None));
 }

@@ -181,6 +181,8 @@ fn how(view: &WriteView) -> String {
         WriteState::Applied => "applied",
         WriteState::Superseded => "applied, and replaced by another since",
         WriteState::Conflict => "not made: its condition did not hold",
+        WriteState::InDoubt => "in doubt: not applied so far, and nobody has confirmed it",
+        WriteState::NotMade => "not made, and never will be",
     };
     view.revision.map_or(state.into(), |revision| format!("{state}, revision {revision}"))
 }

@@ -1,6 +1,7 @@
 //! kill -9 of the manager while many write: what was answered is there, in the order in which it was answered, and a watcher
 //! that begins before it all is told of it once.
 
+mod disasters;
 mod queued;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -13,11 +13,10 @@ use mutirao_core::{Clock, SystemClock};
 use mutirao_kv::service::{WriteState, WriteView};
 use mutirao_kv::view::EntriesView;
 use mutirao_testkit::services::{AMQP_VARIABLE, POSTGRES_VARIABLE, Service, shared};
-use mutirao_testkit::{Installation, wait};
+use mutirao_testkit::{Installation, installation::Setup, wait};
 use tokio::runtime::Runtime;
 
 use super::super::services_folder;
-use crate::said::SOON;
 
 const WRITERS: usize = 8;
 /// Each so-many-th write is a deletion, or is read back through the other manager.
@@ -25,33 +24,35 @@ const DELETED: u64 = 7;
 const READ_BACK: u64 = 5;
 /// Leases run out, RabbitMQ starts, and the machine is busy.
 const APPLIED_WITHIN: &str = "60s";
+/// A writer that asked a manager that stands still waits for its answer for half a minute.
+const LONG: Duration = Duration::from_secs(120);
 
-struct Pair {
-    managers: [Installation; 2],
-    _database: Service,
-    broker: Service,
+pub struct Pair {
+    pub managers: [Installation; 2],
+    pub database: Service,
+    pub broker: Service,
     _folder: tempfile::TempDir,
 }
 
 impl Pair {
-    /// None, with a notice, when the run has no services.
-    fn start() -> Option<Self> {
+    /// None, with a notice, when the run has no services. The second manager may be given another way to them.
+    pub fn start(fit: impl Fn(usize, Setup, &Service, &Service) -> Setup) -> Option<Self> {
         shared(AMQP_VARIABLE)?;
         shared(POSTGRES_VARIABLE)?;
         let folder = services_folder();
         let database = Service::postgres(folder.path()).unwrap();
         let broker = Service::rabbitmq(folder.path()).unwrap();
-        let manager = || {
-            Installation::setup()
+        let manager = |n: usize| {
+            let setup = Installation::setup()
                 .manager_alone()
                 .set("api.rate", "100000")
                 .env("MUTIRAO_DATABASE", database.url())
                 .env("MUTIRAO_BROKER", broker.url())
-                .env("MUTIRAO_BROKER_MANAGEMENT", broker.management_url().unwrap())
-                .start()
+                .env("MUTIRAO_BROKER_MANAGEMENT", broker.management_url().unwrap());
+            fit(n, setup, &database, &broker).start()
         };
-        let managers = [manager(), manager()];
-        Some(Self { managers, _database: database, broker, _folder: folder })
+        let managers = [manager(0), manager(1)];
+        Some(Self { managers, database, broker, _folder: folder })
     }
 
     fn clients(&self) -> [Client; 2] {
@@ -171,22 +172,29 @@ fn check(runtime: &Runtime, clients: &[Client; 2], cursor: &str, answered: &BTre
 }
 
 /// Writes through both; in the middle, again and again, a disaster.
-fn survives(disasters: u64, mut disaster: impl FnMut(&mut Pair, u64)) {
-    let Some(mut pair) = Pair::start() else { return };
+fn survives(disasters: u64, disaster: impl FnMut(&mut Pair, u64)) {
+    if let Some(pair) = Pair::start(|_, setup, _, _| setup) {
+        outlives(pair, disasters, disaster);
+    }
+}
+
+/// The same of these two. Every second writer asks only the first of them, which goes on when something befalls the other.
+pub fn outlives(mut pair: Pair, disasters: u64, mut disaster: impl FnMut(&mut Pair, u64)) {
     let runtime = Runtime::new().unwrap();
     let clients = pair.clients();
     let page: EntriesView = runtime.block_on(clients[0].entries("", false, None, None)).unwrap();
     let (over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let keys = (0..WRITERS).map(|writer| format!("own/{writer}"));
-    let writers: Vec<_> = keys
-        .map(|key| {
-            let writing = writes(clients.clone(), key.clone(), over.clone(), count.clone());
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let key = format!("own/{writer}");
+            let asked = if writer % 2 == 0 { clients.clone() } else { [clients[0].clone(), clients[0].clone()] };
+            let writing = writes(asked, key.clone(), over.clone(), count.clone());
             (key, runtime.spawn(writing))
         })
         .collect();
     for n in 0..=disasters {
         let before = count.load(Ordering::Relaxed);
-        wait::until("more writes", SOON, || count.load(Ordering::Relaxed) >= before + 200);
+        wait::until("more writes", LONG, || count.load(Ordering::Relaxed) >= before + 200);
         if n < disasters {
             disaster(&mut pair, n);
         }

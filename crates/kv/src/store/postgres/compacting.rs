@@ -1,0 +1,73 @@
+//! Forgetting, in PostgreSQL.
+
+use mutirao_store::postgres::{Ask, Transaction};
+
+use super::{Answer, ends};
+use crate::store::{Forget, GHOST_MS};
+use mutirao_core::ShardId;
+
+pub(super) async fn compact(tx: &Transaction<'_>, shard: ShardId, forget: Forget, rows: u32) -> Answer<u64> {
+    let mut gone = history(tx, shard, forget, rows).await?;
+    let (_, compacted) = ends(tx, shard).await?;
+    gone += parcels(tx, shard, compacted as i64, rows).await?;
+    senders(tx, shard, compacted as i64, forget).await?;
+    Ok(gone)
+}
+
+async fn history(tx: &Transaction<'_>, shard: ShardId, forget: Forget, rows: u32) -> Answer<u64> {
+    let shard = i64::from(shard.0);
+    let until = tx
+        .row(
+            "SELECT max(revision) FROM
+             (SELECT revision, at FROM kv_history WHERE shard = $1 ORDER BY revision LIMIT $2) AS oldest WHERE at < $3",
+            &[&shard, &i64::from(rows), &forget.past.0],
+        )
+        .await?;
+    let until: Option<i64> = until.map(|row| row.try_get(0)).transpose()?.flatten();
+    let Some(until) = until else { return Ok(0) };
+    let gone = tx.run("DELETE FROM kv_history WHERE shard = $1 AND revision <= $2", &[&shard, &until]).await?;
+    let deleted = "DELETE FROM kv_entries WHERE shard = $1 AND value IS NULL AND revision <= $2";
+    tx.run(deleted, &[&shard, &until]).await?;
+    tx.run("UPDATE kv_shards SET compacted = $2 WHERE shard = $1", &[&shard, &until]).await?;
+    Ok(gone)
+}
+
+/// With their history, the oldest first, so that what is missing between two of a sender was never there. The last of each
+/// sender stays.
+async fn parcels(tx: &Transaction<'_>, shard: ShardId, compacted: i64, rows: u32) -> Answer<u64> {
+    tx.run(
+        "DELETE FROM kv_parcels WHERE (shard, producer, number) IN
+         (SELECT shard, producer, number FROM kv_parcels p
+          WHERE shard = $1 AND number > 0 AND first <= $2 AND first + writes - 1 <= $2
+          AND EXISTS (SELECT 1 FROM kv_parcels n
+                      WHERE n.shard = $1 AND n.producer = p.producer AND n.number > p.number)
+          ORDER BY first LIMIT $3)",
+        &[&i64::from(shard.0), &compacted, &i64::from(rows)],
+    )
+    .await
+}
+
+/// Those of whom nothing can come any more, as [`Forget`] says.
+async fn senders(tx: &Transaction<'_>, shard: ShardId, compacted: i64, forget: Forget) -> Answer<()> {
+    let shard = i64::from(shard.0);
+    tx.run(
+        "DELETE FROM kv_parcels WHERE shard = $1 AND producer IN
+         (SELECT producer FROM kv_parcels i WHERE shard = $1 AND number = 0 AND at < $3
+          AND NOT EXISTS (SELECT 1 FROM kv_parcels n WHERE n.shard = $1 AND n.producer = i.producer
+                          AND n.number > 0 AND n.first + n.writes - 1 > $2)
+          AND at + $4 < (SELECT max(h.first) FROM kv_parcels h WHERE h.shard = $1 AND h.number = 0
+                         AND EXISTS (SELECT 1 FROM kv_parcels n
+                                     WHERE n.shard = $1 AND n.producer = h.producer AND n.number > 0)))",
+        &[&shard, &compacted, &forget.senders.0, &GHOST_MS],
+    )
+    .await?;
+    tx.run(
+        "DELETE FROM kv_parcels p WHERE shard = $1 AND number > 0 AND first <= $2 AND first + writes - 1 <= $2
+         AND NOT EXISTS (SELECT 1 FROM kv_parcels n WHERE n.shard = $1 AND n.producer = p.producer
+                         AND (n.number = 0 OR n.number > p.number))
+         AND EXISTS (SELECT 1 FROM kv_parcels n WHERE n.shard = $1 AND n.number > 0 AND n.first > p.first)",
+        &[&shard, &compacted],
+    )
+    .await
+    .map(drop)
+}

@@ -1,0 +1,76 @@
+//! Forgetting, in SQLite.
+
+use mutirao_core::ShardId;
+use mutirao_shards::Fence;
+use rusqlite::{Connection, Result, params};
+
+use super::ends;
+use crate::store::{Forget, GHOST_MS};
+
+pub(super) fn compact(db: &Connection, fence: &Fence, forget: Forget, rows: u32) -> Result<u64> {
+    if !fence.holds_in_sqlite(db)? {
+        return Ok(0);
+    }
+    let shard = fence.shard;
+    let mut gone = history(db, shard, forget, rows)?;
+    let (_, compacted) = ends(db, shard)?;
+    gone += parcels(db, shard, compacted as i64, rows)?;
+    senders(db, shard, compacted as i64, forget)?;
+    Ok(gone)
+}
+
+fn history(db: &Connection, shard: ShardId, forget: Forget, rows: u32) -> Result<u64> {
+    let until: Option<i64> = db
+        .prepare_cached(
+            "SELECT max(revision) FROM
+             (SELECT revision, at FROM kv_history WHERE shard = ?1 ORDER BY revision LIMIT ?2) WHERE at < ?3",
+        )?
+        .query_row(params![shard.0, rows, forget.past.0], |row| row.get(0))?;
+    let Some(until) = until else { return Ok(0) };
+    let gone = db
+        .prepare_cached("DELETE FROM kv_history WHERE shard = ?1 AND revision <= ?2")?
+        .execute(params![shard.0, until])?;
+    db.prepare_cached("DELETE FROM kv_entries WHERE shard = ?1 AND value IS NULL AND revision <= ?2")?
+        .execute(params![shard.0, until])?;
+    db.prepare_cached("UPDATE kv_shards SET compacted = ?2 WHERE shard = ?1")?.execute(params![shard.0, until])?;
+    Ok(gone as u64)
+}
+
+/// With their history, the oldest first, so that what is missing between two of a sender was never there. The last of each
+/// sender stays.
+fn parcels(db: &Connection, shard: ShardId, compacted: i64, rows: u32) -> Result<u64> {
+    let gone = db
+        .prepare_cached(
+            "DELETE FROM kv_parcels WHERE (shard, producer, number) IN
+             (SELECT shard, producer, number FROM kv_parcels p
+              WHERE shard = ?1 AND number > 0 AND first <= ?2 AND first + writes - 1 <= ?2
+              AND EXISTS (SELECT 1 FROM kv_parcels n
+                          WHERE n.shard = ?1 AND n.producer = p.producer AND n.number > p.number)
+              ORDER BY first LIMIT ?3)",
+        )?
+        .execute(params![shard.0, compacted, rows])?;
+    Ok(gone as u64)
+}
+
+/// Those of whom nothing can come any more, as [`Forget`] says.
+fn senders(db: &Connection, shard: ShardId, compacted: i64, forget: Forget) -> Result<()> {
+    db.prepare_cached(
+        "DELETE FROM kv_parcels WHERE shard = ?1 AND producer IN
+         (SELECT producer FROM kv_parcels i WHERE shard = ?1 AND number = 0 AND at < ?3
+          AND NOT EXISTS (SELECT 1 FROM kv_parcels n WHERE n.shard = ?1 AND n.producer = i.producer
+                          AND n.number > 0 AND n.first + n.writes - 1 > ?2)
+          AND at + ?4 < (SELECT max(h.first) FROM kv_parcels h WHERE h.shard = ?1 AND h.number = 0
+                         AND EXISTS (SELECT 1 FROM kv_parcels n
+                                     WHERE n.shard = ?1 AND n.producer = h.producer AND n.number > 0)))",
+    )?
+    .execute(params![shard.0, compacted, forget.senders.0, GHOST_MS])?;
+    db.prepare_cached(
+        "DELETE FROM kv_parcels WHERE shard = ?1 AND number > 0 AND first <= ?2 AND first + writes - 1 <= ?2
+         AND NOT EXISTS (SELECT 1 FROM kv_parcels n WHERE n.shard = ?1 AND n.producer = kv_parcels.producer
+                         AND (n.number = 0 OR n.number > kv_parcels.number))
+         AND EXISTS (SELECT 1 FROM kv_parcels n
+                     WHERE n.shard = ?1 AND n.number > 0 AND n.first > kv_parcels.first)",
+    )?
+    .execute(params![shard.0, compacted])
+    .map(drop)
+}
