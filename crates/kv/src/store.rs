@@ -192,12 +192,14 @@ pub(crate) struct OfSender {
     /// The highest, 0 when it has only introduced itself.
     pub last: Option<u64>,
     pub introduced: bool,
+    /// None of its parcels was removed so far.
+    pub whole: bool,
 }
 
 /// Of a write whose parcel is not there.
 pub(crate) fn without_parcel(number: u64, of_sender: OfSender) -> Known {
     match of_sender {
-        OfSender { oldest: Some(oldest), .. } if number < oldest => Known::Forgotten,
+        OfSender { oldest: Some(oldest), whole: false, .. } if number < oldest => Known::Forgotten,
         // The oldest go first, so there are no gaps but those that always were.
         OfSender { last: Some(last), .. } if number < last => Known::Never,
         OfSender { introduced: true, .. } if number > 0 => Known::Coming,
@@ -264,7 +266,8 @@ mod tests {
 
     #[test]
     fn what_is_not_there_was_never_made_or_is_forgotten_or_comes() {
-        let known = |number, oldest, last, introduced| without_parcel(number, OfSender { oldest, last, introduced });
+        let of = |oldest, last, introduced| OfSender { oldest, last, introduced, whole: false };
+        let known = |number, oldest, last, introduced| without_parcel(number, of(oldest, last, introduced));
         assert_eq!(known(5, None, None, false), Known::No, "nobody of that name");
         assert_eq!(known(5, None, Some(0), true), Known::Coming);
         assert_eq!(known(0, None, Some(0), true), Known::No, "no write is in an introduction");
@@ -273,6 +276,8 @@ mod tests {
         assert_eq!(known(5, Some(3), Some(7), true), Known::Never);
         assert_eq!(known(5, Some(3), Some(7), false), Known::Never);
         assert_eq!(known(2, Some(3), Some(7), true), Known::Forgotten);
+        let whole = OfSender { whole: true, ..of(Some(3), Some(7), true) };
+        assert_eq!(without_parcel(2, whole), Known::Never, "nothing was removed that it could have been");
     }
 
     #[test]

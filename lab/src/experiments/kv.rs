@@ -24,7 +24,7 @@ pub struct Options {
     #[arg(long, default_value_t = 20)]
     seconds: u64,
     /// PUTs by each client in the document's own command; 6400 are its 1,632,000.
-    #[arg(long, default_value_t = 400)]
+    #[arg(long, default_value_t = 200)]
     siege_repetitions: u32,
     /// What ours runs on.
     #[arg(long, value_enum, default_value_t = Backend::Distributed)]

@@ -1,8 +1,8 @@
 //! RabbitMQ: the shared server of the test run through a proxy that can be cut, or one of our own that can be killed.
 //! Without a server every test says that it was skipped.
 
-mod doubt;
 mod faults;
+mod leaving;
 mod marks;
 mod permissions;
 mod service;

@@ -86,6 +86,7 @@ impl Rows {
             oldest: of(1).next().map(|((_, number), _)| *number),
             last: self.heard(id.producer),
             introduced: self.parcels.contains_key(&(id.producer, 0)),
+            whole: true,
         };
         self.event(id).is_none() && without_parcel(id.number, of_sender) == Known::Never
     }

@@ -103,14 +103,17 @@ impl KvStore for PostgresKv {
                 "SELECT p.first, p.writes,
                         (SELECT min(number) FROM kv_parcels WHERE shard = $1 AND producer = $2 AND number > 0),
                         (SELECT max(number) FROM kv_parcels WHERE shard = $1 AND producer = $2),
-                        EXISTS (SELECT 1 FROM kv_parcels WHERE shard = $1 AND producer = $2 AND number = 0)
+                        EXISTS (SELECT 1 FROM kv_parcels WHERE shard = $1 AND producer = $2 AND number = 0),
+                        coalesce((SELECT compacted FROM kv_shards WHERE shard = $1), 0) <=
+                        coalesce((SELECT writes FROM kv_parcels WHERE shard = $1 AND producer = $2 AND number = 0), 0)
                  FROM (SELECT 1) AS once LEFT JOIN kv_parcels p ON p.shard = $1 AND p.producer = $2 AND p.number = $3",
                 &[&i64::from(shard.0), &(producer.0 as i64), &(number as i64)],
             )
             .await?;
         let Some(row) = found else { return Ok(Known::No) };
         let part = |at: usize| Ok::<_, StoreError>(row.try_get::<_, Option<i64>>(at)?.map(|part| part as u64));
-        let of_sender = OfSender { oldest: part(2)?, last: part(3)?, introduced: row.try_get(4)? };
+        let of_sender =
+            OfSender { oldest: part(2)?, last: part(3)?, introduced: row.try_get(4)?, whole: row.try_get(5)? };
         let Some((first, writes)) = part(0)?.zip(part(1)?).filter(|_| number > 0) else {
             return Ok(without_parcel(number, of_sender));
         };
@@ -136,7 +139,9 @@ impl KvStore for PostgresKv {
 
     async fn introduce(&self, producer: Producer, begun: Timestamp, now: Timestamp) -> Answer<()> {
         let sql = "INSERT INTO kv_parcels (shard, producer, number, first, writes, at)
-                   SELECT shard, $2::bigint, 0, $3::bigint, 0, $4::bigint FROM generate_series(0, $1::bigint) AS shard
+                   SELECT shard, $2::bigint, 0, $3::bigint,
+                          coalesce((SELECT revision FROM kv_shards WHERE kv_shards.shard = made.shard), 0), $4::bigint
+                   FROM generate_series(0, $1::bigint) AS made (shard)
                    ON CONFLICT (shard, producer, number) DO UPDATE SET at = EXCLUDED.at";
         let last = i64::from(crate::SHARDS) - 1;
         self.0.connection().await?.run(sql, &[&last, &(producer.0 as i64), &begun.0, &now.0]).await?;

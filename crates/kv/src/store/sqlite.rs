@@ -98,7 +98,8 @@ impl KvStore for SqliteKv {
     async fn introduce(&self, producer: Producer, begun: Timestamp, now: Timestamp) -> Answer<()> {
         let work = move |db: &Connection| {
             let mut row = db.prepare_cached(
-                "INSERT INTO kv_parcels (shard, producer, number, first, writes, at) VALUES (?1, ?2, 0, ?3, 0, ?4)
+                "INSERT INTO kv_parcels (shard, producer, number, first, writes, at)
+                 VALUES (?1, ?2, 0, ?3, coalesce((SELECT revision FROM kv_shards WHERE shard = ?1), 0), ?4)
                  ON CONFLICT (shard, producer, number) DO UPDATE SET at = ?4",
             )?;
             let mut each = |shard| row.execute(params![shard, producer.0 as i64, begun.0, now.0]).map(drop);
@@ -221,13 +222,15 @@ fn known(db: &Connection, write: &WriteId) -> Result<Known> {
             "SELECT p.first, p.writes,
                     (SELECT min(number) FROM kv_parcels WHERE shard = ?1 AND producer = ?2 AND number > 0),
                     (SELECT max(number) FROM kv_parcels WHERE shard = ?1 AND producer = ?2),
-                    EXISTS (SELECT 1 FROM kv_parcels WHERE shard = ?1 AND producer = ?2 AND number = 0)
+                    EXISTS (SELECT 1 FROM kv_parcels WHERE shard = ?1 AND producer = ?2 AND number = 0),
+                    coalesce((SELECT compacted FROM kv_shards WHERE shard = ?1), 0) <=
+                    coalesce((SELECT writes FROM kv_parcels WHERE shard = ?1 AND producer = ?2 AND number = 0), 0)
              FROM (SELECT 1) LEFT JOIN kv_parcels p ON p.shard = ?1 AND p.producer = ?2 AND p.number = ?3",
         )?
         .query_row(params![shard.0, producer.0 as i64, *number as i64], |row| {
             let parcel = row.get::<_, Option<i64>>(0)?.zip(row.get::<_, Option<u32>>(1)?);
             let number = |at: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.map(|n| n as u64));
-            Ok((parcel, OfSender { oldest: number(2)?, last: number(3)?, introduced: row.get(4)? }))
+            Ok((parcel, OfSender { oldest: number(2)?, last: number(3)?, introduced: row.get(4)?, whole: row.get(5)? }))
         })?;
     let Some((first, writes)) = parcel.filter(|_| *number > 0) else {
         return Ok(without_parcel(*number, of_sender));

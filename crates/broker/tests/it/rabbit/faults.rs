@@ -24,14 +24,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const QUEUES_ARE_KNOWN: Duration = Duration::from_secs(4);
 
 /// Only when the run has servers at all.
-pub fn own_server() -> Option<(Service, tempfile::TempDir)> {
+fn own_server() -> Option<(Service, tempfile::TempDir)> {
     services::shared(services::AMQP_VARIABLE)?;
     let folder = tempfile::tempdir().expect("a folder");
     let server = Service::rabbitmq(folder.path()).expect("a server of our own");
     Some((server, folder))
 }
 
-pub async fn patiently<F: Future + Send>(what: &str, future: F) -> F::Output
+async fn patiently<F: Future + Send>(what: &str, future: F) -> F::Output
 where
     F::Output: Send,
 {
@@ -153,7 +153,7 @@ async fn a_server_that_hangs_is_noticed_and_found_again_when_it_wakes() {
 }
 
 /// Stops the process that leads a quorum queue, as when most of its replicas are gone: it is there, and answers nobody.
-pub fn lead(server: &Service, queue: &str, how: &str) {
+fn lead(server: &Service, queue: &str, how: &str) {
     server.rabbitmqctl(&["eval", &format!("sys:{how}('%2F_{queue}').")]).expect("rabbitmqctl");
 }
 

@@ -30,7 +30,7 @@ pub(super) async fn page(ask: &impl Ask, range: Range, point: Point, extent: Ext
                              - coalesce(octet_length(value), 0) AS before
                    FROM (SELECT shard, key, revision, changed_at, value, content_type, expires_at FROM kv_entries
                          WHERE namespace = $1 AND key >= $2 AND ($3::text IS NULL OR key < $3)
-                         ORDER BY key LIMIT $4) AS some) AS summed
+                         ORDER BY key LIMIT $4) AS part) AS summed
              ORDER BY key",
             &[&range.namespace, &range.begin(), &range.end(), &(i64::from(extent.rows) + 1), &(extent.bytes as i64)],
         )
@@ -119,7 +119,7 @@ pub(super) async fn past(ask: &impl Ask, shard: ShardId, after: u64, extent: Ext
              FROM (SELECT *, sum(coalesce(octet_length(value), 0)) OVER (ORDER BY revision)
                              - coalesce(octet_length(value), 0) AS before
                    FROM (SELECT namespace, key, kind, at, revision, value, content_type, expires_at FROM kv_history
-                         WHERE shard = $1 AND revision > $2 ORDER BY revision LIMIT $3) AS some) AS summed
+                         WHERE shard = $1 AND revision > $2 ORDER BY revision LIMIT $3) AS part) AS summed
              WHERE before < $4 ORDER BY revision",
             &[&i64::from(shard.0), &(after as i64), &i64::from(extent.rows), &(extent.bytes as i64)],
         )
