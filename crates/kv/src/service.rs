@@ -222,7 +222,19 @@ impl Kv {
         let over = CancellationToken::new();
         tasks.spawn(applier::follow(bench, feed, over.clone()));
         let (flights, tasks) = (Flights::default(), Mutex::new(tasks));
-        Ok(Self(Arc::new(Inner { store, clock, shards, intake, cache, looks, flights, applied, shutdown, over, tasks })))
+        Ok(Self(Arc::new(Inner {
+            store,
+            clock,
+            shards,
+            intake,
+            cache,
+            looks,
+            flights,
+            applied,
+            shutdown,
+            over,
+            tasks,
+        })))
     }
 
     /// Writes what was taken, and gives the shards back. When it is done nothing of it runs any more, so that whoever closes

@@ -11,7 +11,7 @@ use mutirao_testkit::wait;
 use rustix::process::Signal;
 
 use super::super::send;
-use super::queued::{Pair, outlives};
+use super::queued::{Pair, Unanswered, outlives};
 
 /// Longer than a lease.
 const PAST_A_LEASE: Duration = Duration::from_secs(14);
@@ -33,7 +33,7 @@ fn a_postgresql_killed_at_any_moment_loses_no_write_and_brings_none_back() {
     let seed = Dice::from_os().u64();
     println!("seed {seed}");
     let dice = Dice::seeded(seed);
-    outlives(pair, 4, |pair, _| {
+    outlives(pair, Unanswered::BeforeTheNext, 4, |pair, _| {
         for_(Duration::from_millis(dice.below(700)));
         pair.database.kill9();
         // For a moment, or for so long that what is written meanwhile waits in its queues.
@@ -45,7 +45,7 @@ fn a_postgresql_killed_at_any_moment_loses_no_write_and_brings_none_back() {
 #[test]
 fn an_owner_that_stands_still_past_its_lease_applies_nothing_when_it_wakes_and_brings_nothing_back() {
     let Some(pair) = plain() else { return };
-    outlives(pair, 2, |pair, _| {
+    outlives(pair, Unanswered::BeforeTheNext, 2, |pair, _| {
         let owner = pair.managers[1].pid();
         send(owner, Signal::STOP);
         for_(PAST_A_LEASE);
@@ -56,7 +56,7 @@ fn an_owner_that_stands_still_past_its_lease_applies_nothing_when_it_wakes_and_b
 #[test]
 fn a_manager_stopped_while_the_database_is_away_gives_back_what_it_held_in_order() {
     let Some(pair) = plain() else { return };
-    outlives(pair, 2, |pair, _| {
+    outlives(pair, Unanswered::BeforeTheNext, 2, |pair, _| {
         pair.database.kill9();
         // What is written meanwhile is with whoever owns its key, and not acknowledged.
         for_(Duration::from_secs(1));
@@ -76,7 +76,7 @@ fn clocks_that_are_minutes_apart_and_jump_change_no_order_and_bring_nothing_back
     let wall = |n: usize| walls[n].to_str().unwrap().to_owned();
     let Some(pair) = Pair::start(|n, setup, _, _| setup.env("MUTIRAO_TEST_WALL_OFF_MS", &wall(n))) else { return };
     let jumps = [(-7, 5), (60, -60), (0, 0)];
-    outlives(pair, jumps.len() as u64 + 1, |pair, n| match jumps.get(n as usize) {
+    outlives(pair, Unanswered::BeforeTheNext, jumps.len() as u64 + 1, |pair, n| match jumps.get(n as usize) {
         Some((first, second)) => {
             set(&walls[0], first * MINUTE_MS);
             set(&walls[1], second * MINUTE_MS);
@@ -91,7 +91,7 @@ fn clocks_that_are_minutes_apart_and_jump_change_no_order_and_bring_nothing_back
 }
 
 #[test]
-fn a_manager_cut_off_from_the_others_loses_no_write_and_brings_none_back() {
+fn a_manager_cut_off_from_the_others_loses_no_answered_write_and_doubles_none() {
     let Some(network) = Network::lay(&Dice::from_os()) else { return };
     let network = RefCell::new(network);
     let fronts = RefCell::new(Vec::new());
@@ -110,7 +110,7 @@ fn a_manager_cut_off_from_the_others_loses_no_write_and_brings_none_back() {
     });
     let Some(pair) = started else { return };
     let (network, fronts) = (network.into_inner(), fronts.into_inner());
-    outlives(pair, 1, |_, _| {
+    outlives(pair, Unanswered::AnyTime, 1, |_, _| {
         for front in &fronts {
             network.cut(Between::ManagerAnd(*front)).unwrap();
         }
