@@ -7,7 +7,7 @@ pub mod overhead;
 pub mod sentryweb;
 pub mod spawn;
 
-pub const ALL: [(&str, &str); 10] = [
+pub const ALL: [(&str, &str); 11] = [
     (
         "batch",
         "10,000 processes, no-op tasks and a million of them, beside xargs, GNU parallel, HyperQueue, Celery, Dramatiq",

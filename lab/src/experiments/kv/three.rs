@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use mutirao_core::{Clock, SystemClock};
 
-use super::load::{self, Address, Kind};
+use super::load::{self, Kind};
 use super::original::Original;
 use super::{Options, Ours};
 use crate::raw;
@@ -44,7 +44,7 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     drop(original);
 
     let mut ours = Ours::start(options.backend)?;
-    let address = Address { url: ours.up.url(), token: Some(ours.up.token()) };
+    let address = ours.address();
     // So that the token is known, and the shards have their owner.
     load::run(&address, Kind::Put, options.clients, 1)?;
     let postgres = ours.backing.postgres_url().context("it runs on PostgreSQL")?.to_owned();
