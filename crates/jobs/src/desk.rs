@@ -256,7 +256,8 @@ impl Desk {
             if seats.sessions == 0 || seats.awaited {
                 continue;
             }
-            let room = line.room(seats, now.mono);
+            let hoarded = self.sessions.hoarded(queue, needs, line.share(seats, now.mono));
+            let room = line.room(seats, hoarded, now.mono);
             let size = window::parcel_size(line.out + room, seats.sessions);
             let picks = Self::pick(line, &mut self.jobs, room, size, self.generation, now, &self.dice);
             let most = |pick: &Pick| self.jobs.get(&pick.task.job).map_or(size, |ledger| ledger.parcel_max.min(size));

@@ -32,6 +32,14 @@ pub struct QueueFacts {
     /// Workers of before the last change of owner that have not spoken yet.
     #[serde(default)]
     pub expected: u64,
+    /// Workers that have missed more than a beat and are not given up yet, what they hold, and how long until the first
+    /// of them is.
+    #[serde(default)]
+    pub silent: u64,
+    #[serde(default)]
+    pub silent_held: u64,
+    #[serde(default)]
+    pub given_up_ms: Option<u64>,
     /// Tasks that the workers can run at once, as the next task needs them.
     #[serde(default)]
     pub slots: u64,
@@ -126,7 +134,12 @@ pub fn queue(spec: &QueueSpec, facts: &QueueFacts) -> Explanation {
     let always = || {
         // With nobody there, what was handed out is not taken either.
         let absent = (out > 0 && facts.workers == 0).then(|| nobody(spec, facts)).flatten();
-        paused(spec).into_iter().chain(facts.broker.as_deref().map(cut_off)).chain(absent).collect()
+        paused(spec)
+            .into_iter()
+            .chain(facts.broker.as_deref().map(cut_off))
+            .chain(absent)
+            .chain(unheard(facts))
+            .collect()
     };
     Explanation { summary, reasons: if waiting == 0 { always() } else { held(spec, facts) } }
 }
@@ -190,6 +203,7 @@ fn held(spec: &QueueSpec, facts: &QueueFacts) -> Vec<Reason> {
             },
         ));
     }
+    reasons.extend(unheard(facts));
     if reasons.is_empty() {
         reasons.push(because(
             "nothing that is known here: they should be handed out in a moment",
@@ -197,6 +211,19 @@ fn held(spec: &QueueSpec, facts: &QueueFacts) -> Vec<Reason> {
         ));
     }
     reasons
+}
+
+/// Who may be dead, and for how long that is waited out.
+fn unheard(facts: &QueueFacts) -> Option<Reason> {
+    let given_up = facts.given_up_ms.filter(|_| facts.silent > 0)?;
+    let (workers, tasks) = (facts.silent, facts.silent_held);
+    Some(because(
+        format!(
+            "silent workers: {workers}; what they hold ({tasks}) goes to others, the first of it in {}",
+            span(given_up)
+        ),
+        "nothing needs to be done; `mutirao worker list` shows who is silent (jobs.lease says for how long)",
+    ))
 }
 
 /// Why there is nobody to take them.

@@ -12,6 +12,9 @@ use super::{Desk, Ledger, Now};
 /// Jobs that are counted before somebody is told how many go first. Past it the number is a lower bound.
 const AHEAD_JOBS_MAX: usize = 10_000;
 
+/// Two beats of a worker that is left at its defaults, and a little.
+const SILENT_AFTER: Duration = Duration::from_millis(4_500);
+
 impl Desk {
     /// How the queues stand that have ever had a task here, or have a worker.
     pub fn loads(&self) -> Vec<(QueueName, QueueLoad)> {
@@ -45,6 +48,13 @@ impl Desk {
         for (_, session) in self.sessions.iter().filter(|(_, session)| session.queue == *queue) {
             facts.workers += 1;
             facts.leaving += u64::from(session.draining || session.resting);
+            let left = session.until.since(now.mono);
+            if self.lease().saturating_sub(left) > SILENT_AFTER {
+                facts.silent += 1;
+                facts.silent_held += session.held.len() as u64;
+                let left = left.as_millis() as u64;
+                facts.given_up_ms = Some(facts.given_up_ms.map_or(left, |first| first.min(left)));
+            }
         }
         let Some(line) = self.lines.get(queue) else { return facts };
         let until = |at: Mono| at.since(now.mono).as_millis() as u64;

@@ -117,12 +117,17 @@ impl Line {
         }
     }
 
-    /// How many more may go out now to these workers.
-    pub fn room(&mut self, seats: Seats, now: Mono) -> usize {
+    /// What each worker may have beyond what it can run at once.
+    pub fn share(&mut self, seats: Seats, now: Mono) -> usize {
+        self.window.share(seats, now)
+    }
+
+    /// How many more may go out now to these workers. Some have more than their share; what is over is `hoarded`.
+    pub fn room(&mut self, seats: Seats, hoarded: usize, now: Mono) -> usize {
         if self.gate == Gate::Paused || now < self.rests_until {
             return 0;
         }
-        let room = self.window.room(seats, self.occupied(), now);
+        let room = self.window.room(seats, self.occupied(), hoarded, now);
         let room = self.out_max.map_or(room, |most| room.min(most.saturating_sub(self.occupied())));
         self.pace.as_mut().map_or(room, |pace| room.min(pace.room(now)))
     }

@@ -44,6 +44,13 @@ pub struct Session {
     id: Arc<SessionId>,
 }
 
+impl Session {
+    /// Tasks are handed out in the hope that it takes them.
+    fn is_seated(&self) -> bool {
+        self.heard && self.known_to_store && !self.draining && !self.resting
+    }
+}
+
 /// Former holders remembered.
 const GHOSTS_MAX: usize = 100_000;
 /// Sessions remembered that are gone.
@@ -295,12 +302,19 @@ impl Sessions {
         let mut seats = Seats::default();
         for session in self.sessions.values().filter(|s| s.queue == *queue) {
             seats.awaited |= !session.heard;
-            if session.heard && session.known_to_store && !session.draining && !session.resting {
+            if session.is_seated() {
                 seats.sessions += 1;
                 seats.slots += slots(session.capacity, needs);
             }
         }
         seats
+    }
+
+    /// What the sessions of a queue hold beyond their slots and this share; whoever takes nothing more has neither.
+    pub fn hoarded(&self, queue: &QueueName, needs: Needs, share: usize) -> usize {
+        let of_queue = self.sessions.values().filter(|session| session.queue == *queue);
+        let due = |session: &Session| if session.is_seated() { slots(session.capacity, needs) + share } else { 0 };
+        of_queue.map(|session| session.held.len().saturating_sub(due(session))).sum()
     }
 
     /// These workers are to be handed nothing, and no others.

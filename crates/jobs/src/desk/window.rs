@@ -4,6 +4,9 @@
 //! The window is what the workers can run at once, plus what they finish while a parcel travels: the measured rate of
 //! completions times a horizon, and one in hand for each session as far as those end within a moment. It grows with speed
 //! and shrinks with it; long tasks are handed out one by one, each when there is somebody free to run it.
+//!
+//! What a session has beyond its share of that fills nobody's place but its own. Else one that took much while all was quick
+//! and then died would fill the window of a queue that became slow by its death, and keep the others idle for a lease.
 
 use std::time::Duration;
 
@@ -56,17 +59,27 @@ impl Window {
         self.since = now;
     }
 
-    /// How many more may go out.
-    pub fn room(&mut self, seats: Seats, out: usize, now: Mono) -> usize {
+    /// How many more may go out. `out` are out, of which `hoarded` lie with sessions that have more than their share.
+    pub fn room(&mut self, seats: Seats, out: usize, hoarded: usize, now: Mono) -> usize {
+        let (in_hand, ahead) = self.beyond_the_slots(seats, now);
+        let target = (seats.slots + in_hand + ahead).min(OUT_MAX);
+        let room = target.saturating_sub(out.saturating_sub(hoarded)).min(OUT_MAX.saturating_sub(out));
+        // Refill in lumps when there is much out: a parcel costs the same whether it holds one task or fifty.
+        if room * 8 < ahead { 0 } else { room }
+    }
+
+    /// What each session may have beyond what it can run at once.
+    pub fn share(&mut self, seats: Seats, now: Mono) -> usize {
+        let (in_hand, ahead) = self.beyond_the_slots(seats, now);
+        (in_hand + ahead).div_ceil(seats.sessions.max(1))
+    }
+
+    fn beyond_the_slots(&mut self, seats: Seats, now: Mono) -> (usize, usize) {
         self.sample(now);
-        let ahead = (self.rate_per_s * HORIZON_S) as usize;
         // One in hand for each session keeps it busy over the trip of the next. Where that would lie for long it gains
         // nothing, and cannot be put behind what is more urgent.
         let in_hand = seats.sessions.min((self.rate_per_s * IN_HAND_S) as usize);
-        let target = (seats.slots + in_hand + ahead).min(OUT_MAX);
-        let room = target.saturating_sub(out);
-        // Refill in lumps when there is much out: a parcel costs the same whether it holds one task or fifty.
-        if room * 8 < ahead { 0 } else { room }
+        (in_hand, (self.rate_per_s * HORIZON_S) as usize)
     }
 }
 
@@ -88,13 +101,13 @@ mod tests {
     #[test]
     fn slow_tasks_go_out_one_by_one_as_somebody_is_free_to_run_them() {
         let mut window = Window::default();
-        assert_eq!(window.room(TWO, 0, at(0)), 2);
-        assert_eq!(window.room(TWO, 2, at(10_000)), 0);
+        assert_eq!(window.room(TWO, 0, 0, at(0)), 2);
+        assert_eq!(window.room(TWO, 2, 0, at(10_000)), 0);
         // Each of two workers ends one every 20 s.
         for s in [20, 30, 40, 50] {
             window.completed(Verdict::Ok, at(s * 1_000));
-            assert_eq!(window.room(TWO, 1, at(s * 1_000)), 1, "after {s} s");
-            assert_eq!(window.room(TWO, 2, at(s * 1_000 + 1_000)), 0, "after {s} s");
+            assert_eq!(window.room(TWO, 1, 0, at(s * 1_000)), 1, "after {s} s");
+            assert_eq!(window.room(TWO, 2, 0, at(s * 1_000 + 1_000)), 0, "after {s} s");
         }
     }
 
@@ -104,7 +117,7 @@ mod tests {
         for ms in (100..=10_000).step_by(100) {
             window.completed(Verdict::Ok, at(ms));
         }
-        assert_eq!(window.room(TWO, 2, at(10_000)), 3, "and one more ends while a parcel travels");
+        assert_eq!(window.room(TWO, 2, 0, at(10_000)), 3, "and one more ends while a parcel travels");
     }
 
     #[test]
@@ -115,9 +128,20 @@ mod tests {
                 window.completed(Verdict::Ok, at(ms));
             }
         }
-        let fast = window.room(TWO, 0, at(1_000));
+        let fast = window.room(TWO, 0, 0, at(1_000));
         assert!((7_000..8_000).contains(&fast), "{fast}");
-        assert!(window.room(TWO, 0, at(3_000)) < 100);
+        assert!(window.room(TWO, 0, 0, at(3_000)) < 100);
+    }
+
+    #[test]
+    fn what_one_session_hoards_fills_the_place_of_no_other() {
+        let mut window = Window::default();
+        // Both of two had much in hand; then one died, with twenty.
+        assert_eq!(window.room(TWO, 21, 0, at(10_000)), 0, "were it all on its way");
+        let hoarded = 20 - (1 + window.share(TWO, at(10_000)));
+        assert_eq!(window.room(TWO, 21, hoarded, at(10_000)), 0, "the other has one");
+        assert_eq!(window.room(TWO, 20, hoarded, at(10_000)), 1, "the other has none");
+        assert_eq!(window.room(TWO, OUT_MAX, OUT_MAX, at(10_000)), 0, "there is an end to it");
     }
 
     #[test]

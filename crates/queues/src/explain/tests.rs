@@ -45,6 +45,10 @@ fn whatever_holds_a_queue_back_is_named_with_its_remedy() {
     let busy = QueueFacts { waiting: 9, out: 4, workers: 1, slots: 4, ..QueueFacts::default() };
     assert_eq!(why(&spec(""), &busy), ["the workers are busy: 4 run at once, 4 are out"]);
     assert_eq!(why(&spec(r#", "paused": true"#), &busy), ["it is paused"]);
+    let dead = QueueFacts { silent: 1, silent_held: 3, given_up_ms: Some(5_000), ..busy.clone() };
+    let silent = "silent workers: 1; what they hold (3) goes to others, the first of it in 5s";
+    assert_eq!(why(&spec(""), &dead), ["the workers are busy: 4 run at once, 4 are out", silent]);
+    assert_eq!(why(&spec(""), &QueueFacts { waiting: 0, ..dead }), [silent]);
     let limits = spec(r#", "limits": {"running": 4, "starts_per_second": 2}"#);
     let paced = QueueFacts { next_start_ms: Some(400), ..busy.clone() };
     assert_eq!(

@@ -123,6 +123,30 @@ fn no_more_are_ready_than_may_run_beside_those_that_do() {
 }
 
 #[test]
+fn what_a_worker_finishes_that_takes_nothing_more_fills_nobodys_place() {
+    let mut stage = Stage::new(3);
+    stage.beat("a", false, at(1));
+    let parcels = stage.desk.hand_out(at(1));
+    stage.take("a", parcels[0].id, at(1));
+    stage.beat("a", true, at(2));
+    stage.beat("b", false, at(2));
+    assert!(!stage.desk.hand_out(at(2)).is_empty(), "b is idle while a still works");
+}
+
+#[test]
+fn whoever_has_missed_two_beats_is_called_silent_until_it_is_given_up() {
+    let mut stage = Stage::new(3);
+    stage.beat("a", false, at(1));
+    let parcels = stage.desk.hand_out(at(1));
+    stage.take("a", parcels[0].id, at(1));
+    stage.beat("b", false, at(4));
+    let facts = |stage: &Stage, now| stage.desk.facts(&QueueName::default(), now);
+    assert_eq!(facts(&stage, at(5)).silent, 0);
+    let late = facts(&stage, at(8));
+    assert_eq!((late.silent, late.silent_held, late.given_up_ms), (1, 1, Some(3_000)));
+}
+
+#[test]
 fn a_worker_that_was_busy_between_two_beats_has_not_been_idle_since_before() {
     let mut stage = Stage::new(1);
     stage.beat("a", false, at(1));

@@ -7,6 +7,7 @@ use mutirao_core::Mono;
 use mutirao_core::envelope::{Control, Reports};
 use mutirao_core::id::{JobKey, QueueName, SessionId, TaskKey, WorkerId};
 use mutirao_core::outcome::Verdict;
+use mutirao_jobs::desk::sessions::Session;
 use mutirao_jobs::desk::{Again, Desk, Handed, Pick};
 use mutirao_jobs::foreman::Ask;
 use mutirao_jobs::question::Question;
@@ -196,7 +197,13 @@ impl Checks {
         if out as usize != line {
             h.ground.oracle.fail(|| format!("{out} tasks of {queue} are out, and its line counts {line}"));
         }
-        let occupied = desk.occupied(queue);
+        // What a session has beyond its share fills nobody else's place.
+        let share = (most - slots.min(most)).div_ceil(sessions.max(1));
+        let due =
+            |s: &Session| if s.draining || s.resting { 0 } else { s.capacity.cpus.milli as usize / 1_000 + share };
+        let of_queue = desk.sessions().map(|(_, session)| session).filter(|session| session.queue == *queue);
+        let hoarded: usize = of_queue.map(|session| session.held.len().saturating_sub(due(session))).sum();
+        let occupied = desk.occupied(queue).saturating_sub(hoarded);
         if occupied > most {
             h.ground.oracle.fail(|| {
                 format!("{occupied} tasks of {queue} are out, {most} may be with {slots} slots of {sessions} sessions")
