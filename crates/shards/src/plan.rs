@@ -48,9 +48,19 @@ pub fn plan(scene: &Scene<'_>) -> BTreeMap<ShardId, Move> {
     let rendezvous = Rendezvous::of(scene.group, scene.alive);
     let decide = |(shard, standing): (&ShardId, &Standing)| {
         let here = rendezvous.owner(*shard) == Some(scene.me);
-        (*shard, if here { wanted(*standing) } else { unwanted(*standing) })
+        let step = if here { wanted(*standing) } else { unwanted(*standing) };
+        (*shard, if scene.shards.len() == 1 { lone(scene, *standing, step) } else { step })
     };
     scene.shards.iter().map(decide).collect()
+}
+
+/// A group of one shard shares nothing out, so it stays with whoever has it: a newcomer waits until that one leaves or dies.
+fn lone(scene: &Scene<'_>, standing: Standing, step: Move) -> Move {
+    match step {
+        Move::HandOver if scene.alive.contains(scene.me) => Move::Keep,
+        Move::Await if scene.alive.len() > 1 && standing == Standing::Theirs => Move::LeaveAlone,
+        step => step,
+    }
 }
 
 fn wanted(standing: Standing) -> Move {
@@ -86,7 +96,7 @@ mod tests {
         #[test]
         fn only_free_run_out_or_own_leases_are_claimed_and_by_one_member_only(
             names in proptest::collection::btree_set(0u8..20, 1..6),
-            standings in proptest::collection::vec(0usize..5, 1..40),
+            standings in proptest::collection::vec(0usize..5, 2..40),
         ) {
             let alive: BTreeSet<MemberId> = names.iter().map(|n| member(*n)).collect();
             let shards: BTreeMap<ShardId, Standing> =
@@ -106,6 +116,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_only_shard_of_a_group_stays_where_it_is_while_its_owner_does() {
+        let both: BTreeSet<MemberId> = [member(1), member(2)].into();
+        fn alone(me: &MemberId, alive: &BTreeSet<MemberId>, standing: Standing) -> Move {
+            let shards = BTreeMap::from([(ShardId(0), standing)]);
+            plan(&Scene { group: "g", me, alive, shards: &shards })[&ShardId(0)]
+        }
+        for me in &both {
+            assert_eq!(alone(me, &both, Standing::Mine), Move::Keep);
+            assert_eq!(alone(me, &both, Standing::Theirs), Move::LeaveAlone);
+            let (others, mine) = (&both - &[me.clone()].into(), [me.clone()].into());
+            assert_eq!(alone(me, &others, Standing::Mine), Move::HandOver, "when it leaves");
+            assert_eq!(alone(me, &mine, Standing::Theirs), Move::Await, "when the other leaves");
+        }
+        let claims = both.iter().filter(|me| alone(me, &both, Standing::RunOut) == Move::Claim);
+        assert_eq!(claims.count(), 1);
     }
 
     #[test]
