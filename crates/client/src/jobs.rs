@@ -227,6 +227,21 @@ impl Client {
         self.fetch(Call::get(Target::new("/v1/letters"))).await
     }
 
+    /// Those on one way.
+    pub async fn letters_by(&self, way: &str, limit: u32) -> Result<Vec<Letter>, ClientError> {
+        self.fetch(Call::get(Target::new("/v1/letters").part(way).arg("limit", Some(limit)))).await
+    }
+
+    /// Removes all dead letters on one way.
+    pub async fn remove_letters_by(&self, way: &str) -> Result<LettersRemoved, ClientError> {
+        self.fetch(Call::delete(Target::new("/v1/letters").part(way))).await
+    }
+
+    /// Removes one of them, and others that are the same.
+    pub async fn remove_letter_by(&self, way: &str, id: &str) -> Result<LettersRemoved, ClientError> {
+        self.fetch(Call::delete(Target::new("/v1/letters").part(way).part(id))).await
+    }
+
     /// Removes all dead letters on the ways of a queue.
     pub async fn remove_letters(&self, name: &QueueName) -> Result<LettersRemoved, ClientError> {
         self.fetch(Call::delete(Target::new("/v1/queues").part(name).part("letters"))).await

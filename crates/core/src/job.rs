@@ -324,9 +324,10 @@ pub struct Letter {
 pub struct LetterCount {
     /// The broker's queue that they came by: `tasks.<queue>` or `results.jobs.<shard>`.
     pub way: String,
-    /// A queue that uses this way; reports of several queues come by one.
-    #[schema(value_type = String)]
-    pub queue: QueueName,
+    /// A queue that uses this way, if there is any; reports of several queues come by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub queue: Option<QueueName>,
     pub letters: u64,
 }
 

@@ -50,6 +50,8 @@ pub fn routes(jobs: Jobs) -> OpenApiRouter {
         .routes(mutirao_surface::routes!(dead::retry_task))
         .routes(mutirao_surface::routes!(dead::retry_queue))
         .routes(mutirao_surface::routes!(letters::count))
+        .routes(mutirao_surface::routes!(letters::list_by, letters::remove_all_by))
+        .routes(mutirao_surface::routes!(letters::remove_one_by))
         .routes(mutirao_surface::routes!(letters::list, letters::remove_all))
         .routes(mutirao_surface::routes!(letters::remove_one))
         .with_state(jobs)

@@ -40,6 +40,45 @@ pub(super) async fn list(
     Ok(Json(jobs.letters(&name, limit).await?))
 }
 
+/// Messages that came one way and that nobody could make sense of, with the reason. They stay.
+#[utoipa::path(get, path = "/v1/letters/{way}", tag = "queues", params(("way" = String, Path), LetterArgs),
+    responses((status = 200, description = "The oldest first.", body = Vec<Letter>),
+              (status = 404, body = Problem, description = "No such way.")))]
+pub(super) async fn list_by(
+    State(jobs): State<Jobs>,
+    _: only::Operator,
+    Part(way): Part<String>,
+    Args(args): Args<LetterArgs>,
+) -> Result<Json<Vec<Letter>>, Rejection> {
+    let limit = PageArgs { limit: args.limit, cursor: None }.rows()?;
+    Ok(Json(jobs.letters_by(&way, limit).await?))
+}
+
+/// Remove all messages that came one way and that nobody could make sense of, for good.
+#[utoipa::path(delete, path = "/v1/letters/{way}", tag = "queues", params(("way" = String, Path)),
+    responses((status = 200, description = "How many.", body = LettersRemoved),
+              (status = 404, body = Problem, description = "No such way.")))]
+pub(super) async fn remove_all_by(
+    State(jobs): State<Jobs>,
+    _: only::Operator,
+    Part(way): Part<String>,
+) -> Result<Json<LettersRemoved>, Rejection> {
+    Ok(Json(jobs.remove_letters_by(&way, Letters::All).await?))
+}
+
+/// Remove one message that came this way, and others that are the same.
+#[utoipa::path(delete, path = "/v1/letters/{way}/{id}", tag = "queues",
+    params(("way" = String, Path), ("id" = String, Path)),
+    responses((status = 200, description = "How many.", body = LettersRemoved),
+              (status = 404, body = Problem, description = "No such way, or no such letter.")))]
+pub(super) async fn remove_one_by(
+    State(jobs): State<Jobs>,
+    _: only::Operator,
+    Part((way, id)): Part<(String, String)>,
+) -> Result<Json<LettersRemoved>, Rejection> {
+    Ok(Json(jobs.remove_letters_by(&way, Letters::One(LetterId(id))).await?))
+}
+
 /// Remove all messages of a queue that nobody could make sense of, for good.
 #[utoipa::path(delete, path = "/v1/queues/{name}/letters", tag = "queues", params(("name" = String, Path)),
     responses((status = 200, description = "How many.", body = LettersRemoved),

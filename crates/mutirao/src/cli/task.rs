@@ -1,8 +1,10 @@
 //! `mutirao task …`
 
+mod letters;
+
 use clap::{Args, Subcommand, ValueEnum};
 use mutirao_client::{Client, DeadFilter, PageArgs};
-use mutirao_core::job::{LettersRemoved, Retried, TaskState};
+use mutirao_core::job::{Retried, TaskState};
 use mutirao_core::{Clock, JobKey, QueueName, SystemClock, TaskKey};
 
 use super::out::Out;
@@ -78,10 +80,10 @@ struct RetryArgs {
 struct LettersArgs {
     #[command(subcommand)]
     verb: Option<LettersVerb>,
-    /// Of this queue
-    #[arg(long, default_value_t)]
-    queue: QueueName,
-    /// How many
+    /// Of this queue only
+    #[arg(long)]
+    queue: Option<QueueName>,
+    /// How many of each way
     #[arg(long, default_value_t = 100)]
     limit: u32,
 }
@@ -93,12 +95,12 @@ enum LettersVerb {
         /// Letters, by their ids
         #[arg(required_unless_present = "all")]
         ids: Vec<String>,
-        /// All of the queue
+        /// All there are
         #[arg(long, conflicts_with = "ids")]
         all: bool,
-        /// Of this queue
-        #[arg(long, default_value_t)]
-        queue: QueueName,
+        /// Of this queue only
+        #[arg(long)]
+        queue: Option<QueueName>,
     },
 }
 
@@ -147,11 +149,10 @@ pub async fn run(globals: &Globals, args: TaskArgs) -> Result<(), Failure> {
         Verb::Dead(args) => dead(&client, args, out).await,
         Verb::Retry(args) => retry(&client, args, out).await,
         Verb::Letters(LettersArgs { verb: Some(LettersVerb::Rm { ids, all: _, queue }), .. }) => {
-            remove_letters(&client, &queue, ids, out).await
+            letters::remove(&client, queue.as_ref(), ids, out).await
         }
         Verb::Letters(LettersArgs { verb: None, queue, limit }) => {
-            let letters = client.letters(&queue, limit).await?;
-            out.answer(&letters, |letters| show::letters(letters))
+            letters::list(&client, queue.as_ref(), limit, out).await
         }
         Verb::Show { id } => {
             let task = client.task(id).await?;
@@ -174,22 +175,6 @@ async fn dead(client: &Client, args: DeadArgs, out: Out) -> Result<(), Failure> 
         out.note(format!("there are more: add --cursor {cursor}"));
     }
     Ok(())
-}
-
-/// Without ids all of them.
-async fn remove_letters(client: &Client, queue: &QueueName, ids: Vec<String>, out: Out) -> Result<(), Failure> {
-    let mut sum = LettersRemoved::default();
-    if ids.is_empty() {
-        sum = client.remove_letters(queue).await?;
-    }
-    for id in &ids {
-        sum.letters += client.remove_letter(queue, id).await?.letters;
-    }
-    out.answer(&sum, |sum| match sum.letters {
-        0 => "there were no dead letters".into(),
-        1 => "1 dead letter is gone".into(),
-        letters => format!("{letters} dead letters are gone"),
-    })
 }
 
 async fn retry(client: &Client, args: RetryArgs, out: Out) -> Result<(), Failure> {

@@ -120,12 +120,11 @@ fn unreadable(jobs: &[JobView]) -> Option<Finding> {
 fn letters(count: &LetterCount) -> Finding {
     let LetterCount { way, queue, letters } = count;
     let are = if *letters == 1 { "dead letter is" } else { "dead letters are" };
+    let of = queue.as_ref().map(|queue| format!(" --queue {queue}")).unwrap_or_default();
     Finding::warn(
         "letters",
         format!("{letters} {are} in {way}"),
-        format!(
-            "`mutirao task letters --queue {queue}` shows why, `mutirao task letters rm --all --queue {queue}` removes them"
-        ),
+        format!("`mutirao task letters{of}` shows why, `mutirao task letters rm --all{of}` removes them"),
     )
 }
 
