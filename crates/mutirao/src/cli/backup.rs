@@ -69,7 +69,7 @@ pub async fn run(globals: &Globals, args: BackupArgs) -> Result<(), Failure> {
             database::refuse_elsewhere(&settings).map_err(|error| Failure::failed(error.to_string()))?;
             let place = database::place(&settings);
             let stamp = Stamp { program: env!("CARGO_PKG_VERSION").into(), at: SystemClock.now() };
-            let file = chosen(to, stamp.at);
+            let file = chosen(to, stamp.at)?;
             let made = backup::create(&place, &file, &stamp, &bar).await;
             bar.clear();
             let manifest = made?;
@@ -110,12 +110,16 @@ pub async fn run(globals: &Globals, args: BackupArgs) -> Result<(), Failure> {
 }
 
 /// In a folder: a name that sorts by time.
-fn chosen(to: PathBuf, at: Timestamp) -> PathBuf {
-    if !to.is_dir() {
-        return to;
+fn chosen(to: PathBuf, at: Timestamp) -> Result<PathBuf, Failure> {
+    if to.is_dir() {
+        let seconds = at.to_string().split('.').next().unwrap_or_default().replace(':', "-");
+        return Ok(to.join(format!("{seconds}Z.{SUFFIX}")));
     }
-    let seconds = at.to_string().split('.').next().unwrap_or_default().replace(':', "-");
-    to.join(format!("{seconds}Z.{SUFFIX}"))
+    let folder = if to.as_os_str().as_encoded_bytes().ends_with(b"/") { Some(to.as_path()) } else { to.parent() };
+    match folder.filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        Some(folder) => Err(Failure::usage(format!("there is no folder {0}; make it: mkdir -p {0}", folder.display()))),
+        None => Ok(to),
+    }
 }
 
 fn told(manifest: &Manifest) -> String {
@@ -154,9 +158,13 @@ mod tests {
     fn a_folder_gets_a_name_that_sorts_by_time_and_a_file_keeps_its_own() {
         let dir = tempfile::tempdir().unwrap();
         let at = Timestamp(1_700_000_000_123);
-        let named = chosen(dir.path().into(), at);
+        let named = chosen(dir.path().into(), at).unwrap();
         assert_eq!(named, dir.path().join("2023-11-14T22-13-20Z.mutirao-backup"));
         let file = dir.path().join("x");
-        assert_eq!(chosen(file.clone(), at), file);
+        assert_eq!(chosen(file.clone(), at).unwrap(), file);
+        assert_eq!(chosen("x".into(), at).unwrap(), PathBuf::from("x"));
+        for away in [dir.path().join("away/x"), dir.path().join("away/")] {
+            assert!(matches!(chosen(away, at), Err(Failure::Said { code: 2, line }) if line.contains("mkdir -p")));
+        }
     }
 }

@@ -78,7 +78,7 @@ pub async fn run(globals: &Globals, args: ElasticArgs) -> Result<(), Failure> {
             let invitation = client.invite_elastic().await?;
             out.answer(&invitation, |invitation| invitation.token.clone())?;
             out.note(format!("good once, until {}. Where the resource manager runs:", invitation.expires_at));
-            out.note(format!("  mutirao role elastic --url {} --invite …", client.url()));
+            out.note(format!("  MUTIRAO_ENROL_TOKEN=… mutirao role elastic --url {}", client.url()));
             Ok(())
         }
         Verb::Key { verb } => key(&out, &client, verb, now).await,

@@ -37,13 +37,14 @@ pub struct SubmitArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["array", "each_line"])]
     from_json: Option<PathBuf>,
     /// Tries after the first, when a try fails or times out [default: the queue's, else 0]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(..=i64::from(RETRIES_MAX)))]
+    #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(..=i64::from(RETRIES_MAX)))]
     retries: Option<u32>,
     /// Goes first where the queue's policy goes by it, from -1000 to 1000
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
     /// Workers that may die under a task before it is given up; 0: none may [default: the queue's, else 5]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=i64::from(RETRIES_MAX)))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(..=i64::from(RETRIES_MAX)))]
     crash_limit: Option<u32>,
     /// While a job with this key is open, give that one instead of submitting another
     #[arg(long, value_name = "KEY")]
@@ -58,7 +59,7 @@ pub struct SubmitArgs {
     #[arg(long)]
     timeout: Option<Span>,
     /// The cpus each task needs, such as 2, 0.5 or 250m
-    #[arg(long, default_value_t = Cpus::ONE)]
+    #[arg(long, default_value_t = Cpus::ONE, allow_negative_numbers = true)]
     cpus: Cpus,
     /// The memory each task needs and is held to, such as 512M or 2GiB
     #[arg(long, value_name = "SIZE", value_parser = input::memory)]

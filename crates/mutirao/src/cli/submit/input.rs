@@ -20,7 +20,11 @@ const MEMORY_WITHOUT_UNIT_MIN: Bytes = Bytes(1 << 20);
 pub fn indexes(text: &str) -> Result<(u32, u32), String> {
     let wrong = || format!("\"{text}\" is not a range of indexes: write it like 1-100");
     let (first, last) = text.split_once('-').ok_or_else(wrong)?;
-    let range = (first.trim().parse().map_err(|_| wrong())?, last.trim().parse().map_err(|_| wrong())?);
+    let index = |text: &str| match text.trim().parse::<u64>() {
+        Ok(index) => u32::try_from(index).map_err(|_| format!("{index} is too large: indexes go up to {}", u32::MAX)),
+        Err(_) => Err(wrong()),
+    };
+    let range = (index(first)?, index(last)?);
     if range.0 > range.1 { Err(format!("{text} is empty: write the smaller index first")) } else { Ok(range) }
 }
 
@@ -104,7 +108,13 @@ pub fn text_of(flag: &str, file: &Path, bytes_max: usize) -> Result<String, Fail
     } else {
         std::fs::File::open(file).and_then(|opened| opened.take(bytes_max as u64 + 1).read_to_end(&mut bytes))
     };
-    read.map_err(|error| named(error.to_string()))?;
+    read.map_err(|error| {
+        named(match error.kind() {
+            std::io::ErrorKind::NotFound => "there is no such file".into(),
+            std::io::ErrorKind::PermissionDenied => "you may not read it".into(),
+            _ => error.to_string(),
+        })
+    })?;
     if bytes.len() > bytes_max {
         return Err(named(format!("is longer than the {} that are taken", size(bytes_max as u64))));
     }
