@@ -38,6 +38,11 @@ pub enum Going {
     Full,
 }
 
+/// Whether its checks are to be made in one place, and not anywhere: `checks.http.MARK`.
+fn is_of_a_place(queue: &str) -> bool {
+    queue.matches('.').count() >= 2
+}
+
 #[derive(Debug, Default)]
 pub struct Takers(HashMap<Arc<str>, Seen>);
 
@@ -59,10 +64,11 @@ impl Takers {
         seen.full = counts.ready >= READY_MAX;
     }
 
-    /// Those to ask about.
-    fn queues(&mut self, now: Mono) -> Vec<Arc<str>> {
-        self.0.retain(|_, seen| now.since(seen.wanted_at) < FORGOTTEN_AFTER);
-        self.0.keys().cloned().collect()
+    /// Those to ask about, and those that nobody has wanted for long, which are said once.
+    fn queues(&mut self, now: Mono) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
+        let forgotten = self.0.extract_if(|_, seen| now.since(seen.wanted_at) >= FORGOTTEN_AFTER);
+        let forgotten = forgotten.map(|(queue, _)| queue).collect();
+        (self.0.keys().cloned().collect(), forgotten)
     }
 }
 
@@ -70,12 +76,23 @@ impl Takers {
 pub async fn watch(takers: Arc<Mutex<Takers>>, broker: Broker, clock: Arc<dyn Clock>) {
     loop {
         clock.sleep(LOOK_EVERY).await;
-        let queues = takers.lock().queues(clock.monotonic());
+        let (queues, forgotten) = takers.lock().queues(clock.monotonic());
+        remove(&forgotten, &broker).await;
         for queue in queues {
             match broker.counts(&queue).await {
                 Ok(counts) => takers.lock().noted(&queue, counts, clock.monotonic()),
                 Err(error) => tracing::debug!(%queue, %error, "who takes checks is not known for the moment"),
             }
+        }
+    }
+}
+
+/// Places come and go with what people write, and queues that nobody needs would stay in the broker for good. One that
+/// somebody takes from stays; one that is named again comes again.
+async fn remove(forgotten: &[Arc<str>], broker: &Broker) {
+    for queue in forgotten.iter().filter(|queue| is_of_a_place(queue)) {
+        if let Err(error) = broker.delete(queue).await {
+            tracing::debug!(%queue, %error, "a queue of checks that nobody wants could not be removed");
         }
     }
 }
@@ -106,6 +123,27 @@ mod tests {
         assert_eq!(takers.wanted(&queue, at(70)), Going::Out, "it begins anew");
     }
 
+    /// Nobody has wanted them for long: the one of a place is gone, the one of a kind stays, and so does one that is taken from.
+    #[tokio::test]
+    async fn queues_of_places_that_nobody_wants_are_removed() {
+        let broker: Broker = mutirao_broker::Memory::new(None, mutirao_broker::Limits::default());
+        let names = ["checks.http", "checks.http.00ff", "checks.tcp.00ff"];
+        let mut takers = Takers::default();
+        for name in names {
+            broker.publish(name, vec!["x".into()]).await.unwrap();
+            takers.0.insert(name.into(), Seen { wanted_at: at(0), nobody_since: None, full: false });
+        }
+        let _taken_from = broker.consume("checks.tcp.00ff", 1).await.unwrap();
+        let (_, forgotten) = takers.queues(Mono(FORGOTTEN_AFTER));
+        assert_eq!(forgotten.len(), names.len());
+        remove(&forgotten, &broker).await;
+        let mut left = Vec::new();
+        for name in names {
+            left.push(broker.counts(name).await.unwrap().ready + broker.counts(name).await.unwrap().unacked);
+        }
+        assert_eq!(left, [1, 0, 1]);
+    }
+
     #[test]
     fn a_queue_in_which_too_many_wait_gets_no_more_and_one_that_nobody_wants_is_forgotten() {
         let (mut takers, queue) = (Takers::default(), Arc::from("checks.tcp"));
@@ -114,7 +152,8 @@ mod tests {
         assert_eq!(takers.wanted(&queue, at(6)), Going::Full);
         takers.noted(&queue, counts(1, 10), at(10));
         assert_eq!(takers.wanted(&queue, at(11)), Going::Out);
-        assert_eq!(takers.queues(at(100)).len(), 1);
-        assert!(takers.queues(at(200)).is_empty());
+        assert_eq!(takers.queues(at(100)), (vec![queue.clone()], vec![]));
+        assert_eq!(takers.queues(at(200)), (vec![], vec![queue]));
+        assert_eq!(takers.queues(at(201)), (vec![], vec![]), "it is said once");
     }
 }

@@ -1,6 +1,9 @@
 //! Checkers that people start themselves.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use mutirao_testkit::{Installation, wait};
 use rustix::process::{Pid, Signal, kill_process};
@@ -116,4 +119,49 @@ fn a_checker_on_rabbitmq_is_a_user_of_its_own() {
     assert!(!vhost.users().contains(&user), "it still has a user");
     wait::until("nobody to be there", SOON, || state(&up, "shop") == "no_data");
     assert!(up.ok(&["monitor", "show", "shop"]).contains("no data: no checker for http"));
+}
+
+/// Answers well, then badly, then well.
+fn wavering() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for (n, mut stream) in listener.incoming().flatten().enumerate() {
+            let _ = stream.read(&mut [0; 1024]);
+            let status = if n % 2 == 0 { "200 OK" } else { "503 Not Now" };
+            let _ = write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        }
+    });
+    url
+}
+
+/// The least that a reminder may be asked for is a minute.
+#[test]
+fn a_program_is_told_of_reminders_of_flapping_and_of_missing_data() {
+    let up = Installation::setup().workers(0).set("monitors.checker", "none").set("monitors.exec", "allowed").start();
+    let folder = tempfile::tempdir().unwrap();
+    let (told, dir) = (folder.path().join("told"), folder.path().join("c").display().to_string());
+    let file = folder.path().join("all.yaml");
+    let every = "every: 1s\ntimeout: 900ms";
+    let text = format!(
+        "kind: Channel\nname: script\n\
+         exec: {{ command: [ /bin/sh, -c, 'echo $MUTIRAO_ALERT_EVENT $MUTIRAO_ALERT_MONITOR >> {}' ] }}\n---\n\
+         kind: Monitor\nname: gone\n{every}\nhttp: {{ url: 'http://127.0.0.1:1/' }}\nalerts: [ {{ to: script, remind: 1m }} ]\n---\n\
+         kind: Monitor\nname: wavers\n{every}\nhttp: {{ url: '{}' }}\nalerts: [ {{ to: script }} ]\n",
+        told.display(),
+        wavering()
+    );
+    std::fs::write(&file, text).unwrap();
+    up.ok(&["apply", "-f", &file.display().to_string()]);
+    let count = |line: &str| std::fs::read_to_string(&told).unwrap_or_default().lines().filter(|l| *l == line).count();
+    let token = invite(&up, "http");
+    let checker = Checker::start(&up, &dir, Some(&token), &[]);
+    wait::until("the flapping to be told", SOON, || count("flapping wavers") == 1);
+    wait::until("the reminder", Duration::from_secs(180), || count("reminder gone") == 1);
+    assert_eq!((count("opened gone"), count("opened wavers")), (1, 0), "{:?}", std::fs::read_to_string(&told));
+    assert_eq!(checker.stop(), Some(0));
+    wait::until("the missing data to be told", SOON, || count("no_data gone") == 1 && count("no_data wavers") == 1);
+    let _again = Checker::start(&up, &dir, None, &[]);
+    wait::until("both to be heard again", SOON, || count("heard gone") == 1 && count("heard wavers") == 1);
+    assert_eq!((count("flapping wavers"), count("opened gone")), (1, 1), "each is told once");
 }
