@@ -22,6 +22,11 @@ impl Client {
         self.fetch(Call::get(monitor(name))).await
     }
 
+    /// Makes all of them what they are declared to be, or none.
+    pub async fn declare_monitors<T: DeserializeOwned>(&self, all: &impl Serialize) -> Result<Vec<T>, ClientError> {
+        self.fetch(Call::put_json(Target::new("/v1/monitors"), all)?).await
+    }
+
     /// Makes a monitor what the definition says. With a revision, only if nobody has changed it since.
     pub async fn put_monitor<T: DeserializeOwned>(
         &self,

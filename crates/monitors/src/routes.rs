@@ -11,13 +11,14 @@ use mutirao_surface::{Args, Body, OpenApiRouter, Part, Rejection, only};
 use serde::Deserialize;
 
 use crate::rollup::Step;
+use crate::service::declaring::{Declaration, Declared};
 use crate::service::{Based, History, MonitorView, Monitors, PAGE_MAX, Tried};
 use crate::spec::MonitorSpec;
 use crate::store::Put;
 
 pub fn routes() -> OpenApiRouter<Monitors> {
     OpenApiRouter::new()
-        .routes(mutirao_surface::routes!(create, list))
+        .routes(mutirao_surface::routes!(create, list, declare))
         .routes(mutirao_surface::routes!(show, replace, remove))
         .routes(mutirao_surface::routes!(pause))
         .routes(mutirao_surface::routes!(resume))
@@ -44,6 +45,19 @@ async fn create(
 ) -> Result<(StatusCode, Json<MonitorView>), Rejection> {
     let (view, _) = monitors.put(&caller, spec, Based::OnNothing).await?;
     Ok((StatusCode::CREATED, Json(view)))
+}
+
+/// Make many monitors what their definitions say, whether they were there or not: all of them, or none. At most 10,000.
+#[utoipa::path(put, path = "/v1/monitors", tag = "monitors", request_body = Vec<Object>,
+    responses((status = 200, description = "What became of each, in their order.", body = Vec<Declaration>),
+              (status = 409, description = "Some were changed by somebody else; nothing was written.", body = Problem),
+              (status = 422, description = "Some cannot work; each is named.", body = Problem)))]
+async fn declare(
+    State(monitors): State<Monitors>,
+    only::Operator(caller): only::Operator,
+    Body(all): Body<Vec<Declared>>,
+) -> Result<Json<Vec<Declaration>>, Rejection> {
+    Ok(Json(monitors.declare(&caller, all).await?))
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]

@@ -2,6 +2,7 @@
 //! is told of a change at once, and finds it in the store within seconds should it not hear.
 
 pub mod alerts;
+pub mod declaring;
 mod definitions;
 pub mod history;
 mod pool;
@@ -235,6 +236,10 @@ impl Monitors {
     pub async fn page(&self, caller: &Principal, after: &str, rows: u32) -> Result<Vec<MonitorView>, Problem> {
         let rows =
             self.0.store.page(caller.namespace.clone(), after.into(), rows.min(PAGE_MAX)).await.map_err(refused)?;
+        Ok(self.views(rows).await?.into_iter().map(|(_, view)| view).collect())
+    }
+
+    async fn views(&self, rows: Vec<MonitorRow>) -> Result<Vec<(MonitorKey, MonitorView)>, Problem> {
         let keys: Vec<MonitorKey> = rows.iter().map(|row| row.key).collect();
         let mut attentions = self.attentions(keys.clone()).await?;
         let now = self.0.clock.now();
@@ -242,7 +247,7 @@ impl Monitors {
             self.0.store.health(keys).await.map_err(refused)?.into_iter().collect();
         let view = |row: MonitorRow| {
             let attention = attentions.remove(&row.key).unwrap_or_default();
-            view(known.get(&row.key).cloned(), attention, row, now)
+            (row.key, view(known.get(&row.key).cloned(), attention, row, now))
         };
         Ok(rows.into_iter().map(view).collect())
     }

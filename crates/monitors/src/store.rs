@@ -149,9 +149,13 @@ pub struct Recalled {
 #[async_trait]
 pub trait MonitorStore: Send + Sync + 'static {
     async fn put(&self, monitor: Newcomer, expected: Expected, by: By) -> Result<Put, StoreError>;
+    /// All of them or none: where something else is there than was expected, that alone is the answer. Each name once.
+    async fn put_all(&self, all: Vec<(Newcomer, Expected)>, by: By) -> Result<Vec<Put>, StoreError>;
     /// Whether it was there.
     async fn remove(&self, name: String, by: By) -> Result<bool, StoreError>;
     async fn monitor(&self, namespace: String, name: String) -> Result<Option<MonitorRow>, StoreError>;
+    /// Those of these names that are there, in any order.
+    async fn named(&self, namespace: String, names: Vec<String>) -> Result<Vec<MonitorRow>, StoreError>;
     /// By name, those after this one.
     async fn page(&self, namespace: String, after: String, rows: u32) -> Result<Vec<MonitorRow>, StoreError>;
     /// Those changed after this revision, also those removed, in the order of their revisions.

@@ -201,16 +201,21 @@ impl Monitors {
         if rules.is_empty() {
             return Ok(());
         }
-        let there = self.0.alerts.channels(caller.namespace.clone()).await.map_err(refused)?;
+        let there = self.channels_there(caller).await?;
+        Self::unknown_channel(&there, rules).map_or(Ok(()), Err)
+    }
+
+    pub(super) async fn channels_there(&self, caller: &Principal) -> Result<Vec<ChannelRow>, Problem> {
+        self.0.alerts.channels(caller.namespace.clone()).await.map_err(refused)
+    }
+
+    /// What is wrong with the first rule that names a channel that is not there.
+    pub(super) fn unknown_channel(there: &[ChannelRow], rules: &[Rule]) -> Option<Problem> {
         let known = |rule: &Rule| there.iter().any(|row| row.spec.name == rule.to);
-        match rules.iter().enumerate().find(|(_, rule)| !known(rule)) {
-            None => Ok(()),
-            Some((n, rule)) => {
-                let to: String = rule.to.chars().take(100).collect();
-                Err(Problem::invalid(&format!("alerts[{n}].to"), format!("there is no channel \"{to}\""))
-                    .remedy("`mutirao monitor channel list` shows those that are there"))
-            }
-        }
+        let (n, rule) = rules.iter().enumerate().find(|(_, rule)| !known(rule))?;
+        let to: String = rule.to.chars().take(100).collect();
+        let wrong = Problem::invalid(&format!("alerts[{n}].to"), format!("there is no channel \"{to}\""));
+        Some(wrong.remedy("`mutirao monitor channel list` shows those that are there"))
     }
 
     pub(super) async fn attentions(&self, keys: Vec<MonitorKey>) -> Result<HashMap<MonitorKey, Attention>, Problem> {

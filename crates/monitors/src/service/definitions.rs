@@ -76,7 +76,7 @@ impl Monitors {
     }
 
     /// Says that something has changed. Whoever does not hear it finds out by itself, so nobody waits for long.
-    async fn notice(&self, shard: ShardId) {
+    pub(super) async fn notice(&self, shard: ShardId) {
         let body = seal(&Changed { v: Version::default(), shard: shard.0 });
         let said = self.0.clock.timeout(ANSWER_MAX, self.0.broker.announce(CHANGES, body)).await;
         if !matches!(said, Ok(Ok(()))) {
@@ -106,7 +106,7 @@ impl Monitors {
 }
 
 /// Random, and written as uuids are.
-fn new_uuid() -> String {
+pub(super) fn new_uuid() -> String {
     let mut bytes = [0u8; 16];
     os_random(&mut bytes);
     bytes[6] = bytes[6] & 0x0f | 0x40;

@@ -33,52 +33,23 @@ type Answer<T> = Result<T, StoreError>;
 #[async_trait]
 impl MonitorStore for PostgresMonitors {
     async fn put(&self, monitor: Newcomer, expected: Expected, by: By) -> Answer<Put> {
+        let mut written = self.put_all(vec![(monitor, expected)], by).await?;
+        written.pop().ok_or_else(|| unreadable("a monitor that was written is gone"))
+    }
+
+    async fn put_all(&self, all: Vec<(Newcomer, Expected)>, by: By) -> Answer<Vec<Put>> {
         let mut connection = self.0.connection().await?;
         let tx = connection.begin().await?;
-        let revision = next_revision(&tx).await?;
-        let before = locked(&tx, &by.namespace, &monitor.spec.name).await?;
-        if !expected.fits(before.as_ref().map(|row| row.revision)) {
-            return Ok(Put::Unexpected(before));
+        let mut written = Vec::with_capacity(all.len());
+        for (monitor, expected) in &all {
+            match put(&tx, monitor, *expected, &by).await? {
+                // Nothing is committed.
+                unexpected @ Put::Unexpected(_) => return Ok(vec![unexpected]),
+                put => written.push(put),
+            }
         }
-        let definition = text(&monitor.spec)?;
-        let written = match &before {
-            Some(row) => {
-                tx.row(
-                    &format!(
-                        "UPDATE monitors SET definition = $2, revision = $3, changed_at = $4, changed_by = $5
-                         WHERE key = $1 RETURNING {COLUMNS}"
-                    ),
-                    &[&(row.key.0 as i64), &definition, &(revision as i64), &by.at.0, &by.who],
-                )
-                .await?
-            }
-            None => {
-                let shard = i64::from(monitor.shard.0);
-                tx.row(
-                    &format!(
-                        "INSERT INTO monitors (uuid, namespace, name, shard, definition, revision, owner, created_at,
-                                               changed_at, changed_by)
-                         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $7) RETURNING {COLUMNS}"
-                    ),
-                    &[
-                        &monitor.uuid,
-                        &by.namespace,
-                        &monitor.spec.name,
-                        &shard,
-                        &definition,
-                        &(revision as i64),
-                        &by.who,
-                        &by.at.0,
-                    ],
-                )
-                .await?
-            }
-        };
-        let now = row(&written.ok_or_else(|| unreadable("a monitor that was written is gone"))?)?;
-        let what = if before.is_some() { "change" } else { "create" };
-        note(&tx, revision, &by, what, now.key, Some(&definition)).await?;
         tx.commit().await?;
-        Ok(if before.is_some() { Put::Changed(now) } else { Put::Created(now) })
+        Ok(written)
     }
 
     async fn remove(&self, name: String, by: By) -> Answer<bool> {
@@ -99,6 +70,12 @@ impl MonitorStore for PostgresMonitors {
     async fn monitor(&self, namespace: String, name: String) -> Answer<Option<MonitorRow>> {
         let sql = format!("SELECT {COLUMNS} FROM monitors WHERE namespace = $1 AND name = $2 AND removed_at IS NULL");
         self.0.connection().await?.row(&sql, &[&namespace, &name]).await?.as_ref().map(row).transpose()
+    }
+
+    async fn named(&self, namespace: String, names: Vec<String>) -> Answer<Vec<MonitorRow>> {
+        let sql =
+            format!("SELECT {COLUMNS} FROM monitors WHERE namespace = $1 AND name = ANY($2) AND removed_at IS NULL");
+        self.0.connection().await?.rows(&sql, &[&namespace, &names]).await?.iter().map(row).collect()
     }
 
     async fn page(&self, namespace: String, after: String, rows: u32) -> Answer<Vec<MonitorRow>> {
@@ -289,6 +266,52 @@ async fn beliefs(tx: &Transaction<'_>, settlement: &Settlement) -> Answer<()> {
         .await?;
     }
     Ok(())
+}
+
+async fn put(tx: &Transaction<'_>, monitor: &Newcomer, expected: Expected, by: &By) -> Answer<Put> {
+    let revision = next_revision(tx).await?;
+    let before = locked(tx, &by.namespace, &monitor.spec.name).await?;
+    if !expected.fits(before.as_ref().map(|row| row.revision)) {
+        return Ok(Put::Unexpected(before));
+    }
+    let definition = text(&monitor.spec)?;
+    let written = match &before {
+        Some(row) => {
+            tx.row(
+                &format!(
+                    "UPDATE monitors SET definition = $2, revision = $3, changed_at = $4, changed_by = $5
+                     WHERE key = $1 RETURNING {COLUMNS}"
+                ),
+                &[&(row.key.0 as i64), &definition, &(revision as i64), &by.at.0, &by.who],
+            )
+            .await?
+        }
+        None => {
+            let shard = i64::from(monitor.shard.0);
+            tx.row(
+                &format!(
+                    "INSERT INTO monitors (uuid, namespace, name, shard, definition, revision, owner, created_at,
+                                           changed_at, changed_by)
+                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $7) RETURNING {COLUMNS}"
+                ),
+                &[
+                    &monitor.uuid,
+                    &by.namespace,
+                    &monitor.spec.name,
+                    &shard,
+                    &definition,
+                    &(revision as i64),
+                    &by.who,
+                    &by.at.0,
+                ],
+            )
+            .await?
+        }
+    };
+    let now = row(&written.ok_or_else(|| unreadable("a monitor that was written is gone"))?)?;
+    let what = if before.is_some() { "change" } else { "create" };
+    note(tx, revision, by, what, now.key, Some(&definition)).await?;
+    Ok(if before.is_some() { Put::Changed(now) } else { Put::Created(now) })
 }
 
 pub(super) async fn next_revision(tx: &Transaction<'_>) -> Answer<u64> {

@@ -36,12 +36,32 @@ impl MonitorStore for SqliteMonitors {
         self.0.write(move |db| put(db, &monitor, expected, &by)).await
     }
 
+    async fn put_all(&self, all: Vec<(Newcomer, Expected)>, by: By) -> Answer<Vec<Put>> {
+        self.0
+            .write(move |db| {
+                for (monitor, expected) in &all {
+                    let before = find(db, &by.namespace, &monitor.spec.name)?;
+                    if !expected.fits(before.as_ref().map(|row| row.revision)) {
+                        return Ok(vec![Put::Unexpected(before)]);
+                    }
+                }
+                all.iter().map(|(monitor, expected)| put(db, monitor, *expected, &by)).collect()
+            })
+            .await
+    }
+
     async fn remove(&self, name: String, by: By) -> Answer<bool> {
         self.0.write(move |db| remove(db, &name, &by)).await
     }
 
     async fn monitor(&self, namespace: String, name: String) -> Answer<Option<MonitorRow>> {
         self.0.read(move |db| find(db, &namespace, &name)).await
+    }
+
+    async fn named(&self, namespace: String, names: Vec<String>) -> Answer<Vec<MonitorRow>> {
+        let one =
+            move |db: &Connection| names.iter().filter_map(|name| find(db, &namespace, name).transpose()).collect();
+        self.0.read(one).await
     }
 
     async fn page(&self, namespace: String, after: String, rows: u32) -> Answer<Vec<MonitorRow>> {

@@ -9,6 +9,7 @@ use crate::engine::{Engine, on_both};
 on_both!(
     definitions_are_made_changed_and_removed_in_the_order_of_their_revisions,
     a_name_is_free_again_once_its_monitor_is_gone,
+    many_are_written_at_once_or_none_is,
     an_instant_has_one_outcome_however_often_it_is_told,
     whoever_lost_the_shard_writes_nothing,
     an_incident_is_closed_once,
@@ -64,6 +65,26 @@ async fn definitions_are_made_changed_and_removed_in_the_order_of_their_revision
     assert!(store.page("other".into(), String::new(), 10).await.unwrap().is_empty());
     assert_eq!(store.recall(ShardId(0)).await.unwrap().monitors, [second]);
     assert!(store.recall(ShardId(1)).await.unwrap().monitors.is_empty());
+}
+
+async fn many_are_written_at_once_or_none_is(engine: &Engine) {
+    let store = open(&engine.database().await);
+    made(&store, "a").await;
+    let there = store.monitor("default".into(), "a".into()).await.unwrap().unwrap();
+    let all = |based: Expected| vec![(newcomer("b", "20s"), Expected::Absent), (newcomer("a", "20s"), based)];
+    let names = async || -> Vec<(String, u64)> {
+        let rows = store.named("default".into(), vec!["a".into(), "b".into(), "c".into()]).await.unwrap();
+        let mut names: Vec<_> = rows.into_iter().map(|row| (row.spec.name, row.spec.every.0.as_secs())).collect();
+        names.sort();
+        names
+    };
+    let stale = store.put_all(all(Expected::Revision(there.revision + 1)), by(2)).await.unwrap();
+    assert!(matches!(&stale[..], [Put::Unexpected(Some(row))] if row.spec.name == "a"), "{stale:?}");
+    assert_eq!(names().await, [("a".into(), 10)], "nothing was written");
+    let written = store.put_all(all(Expected::Revision(there.revision)), by(2)).await.unwrap();
+    assert!(matches!(&written[..], [Put::Created(_), Put::Changed(_)]), "{written:?}");
+    assert_eq!(names().await, [("a".into(), 20), ("b".into(), 20)]);
+    assert!(store.put_all(Vec::new(), by(3)).await.unwrap().is_empty());
 }
 
 async fn a_name_is_free_again_once_its_monitor_is_gone(engine: &Engine) {

@@ -10,6 +10,7 @@ use mutirao_monitors::MonitorSpec;
 use mutirao_monitors::alerts::channel::ChannelSpec;
 use mutirao_monitors::service::MonitorView;
 use mutirao_monitors::service::alerts::ChannelView;
+use mutirao_monitors::service::declaring::{Became, DECLARED_MAX, Declaration, Declared, Pause};
 use mutirao_queues::{QueueSpec, QueueView};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -34,22 +35,6 @@ enum Thing {
     Queue(Box<QueueSpec>, Pause),
     Monitor(Box<MonitorSpec>, Pause),
     Channel(Box<ChannelSpec>),
-}
-
-/// What a file says about a thing being paused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pause {
-    Said,
-    /// Then whoever paused it by hand is not undone.
-    NotSaid,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Became {
-    Made,
-    Changed,
-    Unchanged,
 }
 
 #[derive(Debug, Serialize)]
@@ -96,14 +81,15 @@ pub async fn run(globals: &Globals, args: ApplyArgs) -> Result<(), Failure> {
     let client = reach::client(&globals.config(vec![])?)?;
     // Monitors may name channels of the same file, wherever they stand in it.
     things.sort_by_key(|thing| !matches!(thing, Thing::Channel(_)));
-    let mut all: Vec<Applied> = Vec::with_capacity(things.len());
+    let (mut all, mut monitors): (Vec<Applied>, _) = (Vec::with_capacity(things.len()), Vec::new());
     for thing in things {
-        all.push(match thing {
-            Thing::Queue(spec, pause) => queue_made_so(&client, *spec, pause).await?,
-            Thing::Monitor(spec, pause) => monitor_made_so(&client, *spec, pause).await?,
-            Thing::Channel(spec) => channel_made_so(&client, *spec).await?,
-        });
+        match thing {
+            Thing::Queue(spec, pause) => all.push(queue_made_so(&client, *spec, pause).await?),
+            Thing::Monitor(spec, pause) => monitors.push(Declared { definition: *spec, pause }),
+            Thing::Channel(spec) => all.push(channel_made_so(&client, *spec).await?),
+        }
     }
+    all.extend(monitors_made_so(&client, &monitors).await?);
     out.answer(&all, |all| {
         let line = |Applied { became, thing }: &Applied| {
             let said = match became {
@@ -143,23 +129,15 @@ async fn queue_made_so(client: &Client, mut spec: QueueSpec, pause: Pause) -> Re
     Ok(applied(Became::Changed, client.put_queue(&spec, Some(there.revision)).await?))
 }
 
-/// The same for a monitor.
-async fn monitor_made_so(client: &Client, mut spec: MonitorSpec, pause: Pause) -> Result<Applied, Failure> {
-    let applied = |became, monitor| Applied { became, thing: Made::Monitor(Box::new(monitor)) };
-    let there: MonitorView = match client.monitor(&spec.name).await {
-        Ok(there) => there,
-        Err(error) if error.status() == Some(404) => {
-            return Ok(applied(Became::Made, client.create_monitor(&spec).await?));
-        }
-        Err(error) => return Err(error.into()),
-    };
-    if pause == Pause::NotSaid {
-        spec.paused = there.definition.paused;
+/// All of them or none, as many at once as are taken.
+async fn monitors_made_so(client: &Client, all: &[Declared]) -> Result<Vec<Applied>, Failure> {
+    let mut made = Vec::with_capacity(all.len());
+    for some in all.chunks(DECLARED_MAX) {
+        let told: Vec<Declaration> = client.declare_monitors(&some).await?;
+        let applied = |Declaration { became, monitor }| Applied { became, thing: Made::Monitor(Box::new(monitor)) };
+        made.extend(told.into_iter().map(applied));
     }
-    if there.definition == spec {
-        return Ok(applied(Became::Unchanged, there));
-    }
-    Ok(applied(Became::Changed, client.put_monitor(&spec.name, &spec, Some(there.revision)).await?))
+    Ok(made)
 }
 
 /// Written in any case: what is secret in it is not shown, so nobody here can tell whether it is the same.
