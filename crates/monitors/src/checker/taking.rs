@@ -8,7 +8,6 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::time::Duration;
 
 use mutirao_broker::{BrokerError, Consumer};
 use mutirao_core::envelope::open;
@@ -17,16 +16,16 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{Shop, Waiting};
+use super::{PAUSE, Shop, Waiting};
 use crate::envelope::{Ask, Checks};
 use crate::grid::MonitorKey;
 
 /// Parcels in hand, of each queue, are at most as many as checks may be under way, within these: each holds one at least.
-const CREDIT: std::ops::RangeInclusive<usize> = 16..=10_000;
-/// Checks taken and not yet begun, for each that may be under way. Past it no more are taken, and what waits then waits in
-/// the broker, for whoever is there first.
+/// Enough that services which hang keep no other parcel away; no more, because what is in hand here is made by nobody else.
+const CREDIT: std::ops::RangeInclusive<usize> = 16..=2_000;
+/// Checks lined up and not yet begun, for each that may be under way. Past it no more are lined up; the credit bounds what
+/// the broker sends on meanwhile.
 const WAITING_EACH: usize = 2;
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// Tags of parcels of one consumer that nobody has anything more to say of. No more than there are in hand.
 #[derive(Debug, Default)]

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::PAUSE;
 use super::taking::Hold;
 use crate::SHARDS;
 use crate::envelope::{OUTCOMES_MAX, Outcomes, Told, outcomes_of};
@@ -21,7 +22,6 @@ use crate::envelope::{OUTCOMES_MAX, Outcomes, Told, outcomes_of};
 const UNTOLD_MAX: usize = 2_000;
 /// How long an outcome waits for company.
 const GATHER: Duration = Duration::from_millis(100);
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// What there is to say of a check.
 pub enum Word {

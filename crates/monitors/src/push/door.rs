@@ -1,7 +1,8 @@
 //! Who may call, how often. Addresses are open to anybody, so: each token has a rate of its own, and those that nobody knows
 //! share one for each peer that they come from, and one for all, which keep whoever guesses from keeping the store busy. A
 //! token that was seen to be good is remembered, and costs its peer nothing, so that guessers do not stand in its way and
-//! thousands may call at once after a restart. Bounded, and pure.
+//! thousands may call in the first seconds after a restart; of those that call in the same moment, the ones past the peer's
+//! burst are told to come again. Bounded, and pure.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -21,6 +22,8 @@ const STRANGERS: Rate = Rate { per_second: 20.0, burst: 100.0 };
 const ALL_STRANGERS: Rate = Rate { per_second: 200.0, burst: 1_000.0 };
 /// Peers that are told apart.
 const PEERS_MAX: usize = 10_000;
+/// Looking through all of them takes a while, in which nobody passes.
+const SWEPT_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
 struct Rate {
@@ -84,11 +87,13 @@ pub struct Door {
     known: HashMap<TokenDigest, Bucket>,
     peers: HashMap<IpAddr, Bucket>,
     strangers: Bucket,
+    swept: Mono,
 }
 
 impl Door {
     pub fn new(now: Mono) -> Self {
-        Self { known: HashMap::new(), peers: HashMap::new(), strangers: Bucket::full(ALL_STRANGERS, now) }
+        let strangers = Bucket::full(ALL_STRANGERS, now);
+        Self { known: HashMap::new(), peers: HashMap::new(), strangers, swept: Mono::default() }
     }
 
     pub fn pass(&mut self, token: TokenDigest, peer: IpAddr, now: Mono) -> Passing {
@@ -100,9 +105,10 @@ impl Door {
     }
 
     fn stranger(&mut self, peer: IpAddr, now: Mono) -> Result<(), Duration> {
-        if self.peers.len() >= PEERS_MAX && !self.peers.contains_key(&peer) {
+        if self.peers.len() >= PEERS_MAX && !self.peers.contains_key(&peer) && now.since(self.swept) >= SWEPT_EVERY {
             // Whoever has been quiet loses nothing by it.
             self.peers.retain(|_, bucket| bucket.filled(STRANGERS, now) < STRANGERS.burst);
+            self.swept = now;
         }
         // Of more peers than that at once all together are slowed down.
         if self.peers.len() < PEERS_MAX || self.peers.contains_key(&peer) {

@@ -30,7 +30,8 @@ impl Post {
                 self.was_heard(&mut heard);
                 let settlement = {
                     let mut owner = self.owner.lock();
-                    let told = owner.judge(&due, &last, now);
+                    // Calls are dated by the wall, which may have been set since this owner began.
+                    let told = owner.judge(&due, &last, clock.now());
                     owner.take(told)
                 };
                 self.bench.series.settled(&settlement, &[]);

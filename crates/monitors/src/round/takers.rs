@@ -64,10 +64,12 @@ impl Takers {
         seen.full = counts.ready >= READY_MAX;
     }
 
-    /// Those to ask about, and those that nobody has wanted for long, which are said once.
+    /// Those to ask about, and those that nobody has wanted here and nobody has taken from for long, which are said once.
+    /// Whoever fires elsewhere has seen by then that nobody takes, and fires no more.
     fn queues(&mut self, now: Mono) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
         let forgotten = self.0.extract_if(|_, seen| now.since(seen.wanted_at) >= FORGOTTEN_AFTER);
-        let forgotten = forgotten.map(|(queue, _)| queue).collect();
+        let deserted = |seen: &Seen| seen.nobody_since.is_some_and(|since| now.since(since) >= NOBODY_FOR);
+        let forgotten = forgotten.filter(|(_, seen)| deserted(seen)).map(|(queue, _)| queue).collect();
         (self.0.keys().cloned().collect(), forgotten)
     }
 }
@@ -127,21 +129,22 @@ mod tests {
     #[tokio::test]
     async fn queues_of_places_that_nobody_wants_are_removed() {
         let broker: Broker = mutirao_broker::Memory::new(None, mutirao_broker::Limits::default());
-        let names = ["checks.http", "checks.http.00ff", "checks.tcp.00ff"];
+        let names = ["checks.http", "checks.http.00ff", "checks.tcp.00ff", "checks.dns.00ff"];
+        let nobody_since = |name| (name != "checks.dns.00ff").then(|| at(1));
         let mut takers = Takers::default();
         for name in names {
             broker.publish(name, vec!["x".into()]).await.unwrap();
-            takers.0.insert(name.into(), Seen { wanted_at: at(0), nobody_since: None, full: false });
+            takers.0.insert(name.into(), Seen { wanted_at: at(0), nobody_since: nobody_since(name), full: false });
         }
         let _taken_from = broker.consume("checks.tcp.00ff", 1).await.unwrap();
         let (_, forgotten) = takers.queues(Mono(FORGOTTEN_AFTER));
-        assert_eq!(forgotten.len(), names.len());
+        assert_eq!(forgotten.len(), names.len() - 1, "of one it is not known that nobody takes from it");
         remove(&forgotten, &broker).await;
         let mut left = Vec::new();
         for name in names {
             left.push(broker.counts(name).await.unwrap().ready + broker.counts(name).await.unwrap().unacked);
         }
-        assert_eq!(left, [1, 0, 1]);
+        assert_eq!(left, [1, 0, 1, 1]);
     }
 
     #[test]
@@ -153,6 +156,7 @@ mod tests {
         takers.noted(&queue, counts(1, 10), at(10));
         assert_eq!(takers.wanted(&queue, at(11)), Going::Out);
         assert_eq!(takers.queues(at(100)), (vec![queue.clone()], vec![]));
+        takers.noted(&queue, counts(0, 10), at(150));
         assert_eq!(takers.queues(at(200)), (vec![], vec![queue]));
         assert_eq!(takers.queues(at(201)), (vec![], vec![]), "it is said once");
     }
