@@ -131,7 +131,7 @@ async fn enter(
                 if elsewhere >= ELSEWHERE_WATCHES {
                     return Err(Failure::failed(line));
                 }
-                others = Others::Unseen;
+                (others, watches) = (unseen.clone(), WATCHES);
             }
             Verdict::Refuse(line) => return Err(Failure::failed(line)),
         }

@@ -80,6 +80,8 @@ pub async fn run(globals: &Globals, args: BackupArgs) -> Result<(), Failure> {
             let settings = globals.config(server.given())?.settings;
             let place = database::place(&settings);
             if take_over {
+                // A slip of the pen must not cost the other one its mark.
+                backup::verify(&file, &bar)?;
                 // Before anything is replaced: whoever is at work there is not to find its database changed.
                 installation::take_over(&settings).await?;
             }

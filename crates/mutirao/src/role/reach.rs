@@ -87,14 +87,21 @@ impl Reach {
                 };
                 lasting(link.state(), why, clock).await
             }
-            Self::Rabbit(rabbit, refusals) => loop {
-                let why = lasting(refusals.clone(), Option::clone, clock).await;
-                // The server may have taken what it had refused, as one that is just starting does.
-                if rabbit.reachable().is_err() {
-                    return why;
+            Self::Rabbit(rabbit, refusals) => {
+                let mut refusals = refusals.clone();
+                loop {
+                    let why = lasting(refusals.clone(), Option::clone, clock).await;
+                    // The server may have taken what it had refused, as one that is just starting does.
+                    if rabbit.reachable().is_err() {
+                        return why;
+                    }
+                    // What the manager said before that is over; an outage later must not bring it up again.
+                    refusals.mark_unchanged();
+                    if refusals.changed().await.is_err() {
+                        return std::future::pending().await;
+                    }
                 }
-                clock.sleep(REFUSED_MAX).await;
-            },
+            }
         }
     }
 
