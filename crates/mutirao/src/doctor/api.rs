@@ -118,13 +118,12 @@ fn unreadable(jobs: &[JobView]) -> Option<Finding> {
 
 /// Letters on one way.
 fn letters(count: &LetterCount) -> Finding {
-    let LetterCount { way, queue, letters } = count;
+    let LetterCount { way, letters, .. } = count;
     let are = if *letters == 1 { "dead letter is" } else { "dead letters are" };
-    let of = queue.as_ref().map(|queue| format!(" --queue {queue}")).unwrap_or_default();
     Finding::warn(
         "letters",
         format!("{letters} {are} in {way}"),
-        format!("`mutirao task letters{of}` shows why, `mutirao task letters rm --all{of}` removes them"),
+        "`mutirao task letters` shows them with the reason of each, `mutirao task letters rm ID` removes one, `--all` all",
     )
 }
 

@@ -6,7 +6,7 @@ use mutirao_core::job::LettersRemoved;
 
 use crate::cli::out::Out;
 use crate::cli::show;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 
 pub async fn list(client: &Client, queue: Option<&QueueName>, limit: u32, out: Out) -> Result<(), Failure> {
     let mut letters = Vec::new();
@@ -37,8 +37,9 @@ pub async fn remove(client: &Client, queue: Option<&QueueName>, ids: Vec<String>
             }
         }
         None => {
+            let ways: Vec<String> = client.letter_counts().await?.into_iter().map(|count| count.way).collect();
             for id in &ids {
-                sum.letters += anywhere(client, id).await?;
+                sum.letters += anywhere(client, &ways, id).await?;
             }
         }
     }
@@ -49,18 +50,19 @@ pub async fn remove(client: &Client, queue: Option<&QueueName>, ids: Vec<String>
     })
 }
 
-/// On whichever ways it lies.
-async fn anywhere(client: &Client, id: &str) -> Result<u64, Failure> {
-    let (mut letters, mut missing) = (0, None);
-    for count in client.letter_counts().await? {
-        match client.remove_letter_by(&count.way, id).await {
+/// On whichever of these ways it lies.
+async fn anywhere(client: &Client, ways: &[String], id: &str) -> Result<u64, Failure> {
+    let mut letters = 0;
+    for way in ways {
+        match client.remove_letter_by(way, id).await {
             Ok(removed) => letters += removed.letters,
-            Err(error) if error.status() == Some(404) => missing = Some(error),
+            Err(error) if error.status() == Some(404) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    match missing {
-        Some(error) if letters == 0 => Err(error.into()),
-        _ => Ok(letters),
+    if letters == 0 {
+        let line = format!("there is no dead letter {id}; `mutirao task letters` shows those that are there");
+        return Err(Failure::new(Exit::NotFound, line));
     }
+    Ok(letters)
 }

@@ -41,7 +41,7 @@ fn a_command_that_makes_no_sense_is_refused_in_a_line_and_harms_nobody() {
     usage(&said(&["frobnicate"]), &["frobnicate"]);
     usage(&said(&["submit", "--frobnicate", "--", "true"]), &["--frobnicate"]);
     usage(&said(&["submit", "--array", "10-1", "--", "true"]), &["--array", "10-1 is empty", "smaller index first"]);
-    usage(&said(&["submit", "--array", "1-99999999999", "--", "true"]), &["--array", "write it like 1-100"]);
+    usage(&said(&["submit", "--array", "1-99999999999", "--", "true"]), &["--array", "99999999999 is too large"]);
     usage(&said(&["submit", "--cpus", "lots", "--", "true"]), &["--cpus", "write it like 2, 0.5 or 250m"]);
     usage(&said(&["submit", "--queue", "../x", "--", "true"]), &["--queue", "is not a queue name"]);
 
