@@ -29,7 +29,7 @@ use mutirao_core::auth::{
 };
 use mutirao_core::limits::NAME_CHARS_MAX;
 use mutirao_core::{Clock, Problem, QueueName, Timestamp, WorkerId};
-use mutirao_store::refused;
+use mutirao_store::{StoreError, refused};
 
 use crate::error::ApiError;
 use cache::Cache;
@@ -105,17 +105,21 @@ impl Auth {
         let believed = match self.tokens.get(id) {
             Ok(believed) if believed.token.secret.matches(&digest) => believed,
             Ok(_) => return Err(unknown()),
-            Err(began) => {
-                let token = self.registry.token(id).await.map_err(refused)?.ok_or_else(unknown)?;
-                if !token.secret.matches(&digest) {
-                    return Err(unknown());
+            Err(began) => match self.registry.token(id).await {
+                Ok(found) => {
+                    let token = found.filter(|token| token.secret.matches(&digest)).ok_or_else(unknown)?;
+                    let token = self.mark_used(token).await;
+                    let (id, principal) = (token.id.clone(), Arc::new(token.principal()));
+                    let believed = Arc::new(Believed { token, principal });
+                    self.tokens.keep(began, id, believed.clone());
+                    believed
                 }
-                let token = self.mark_used(token).await;
-                let (id, principal) = (token.id.clone(), Arc::new(token.principal()));
-                let believed = Arc::new(Believed { token, principal });
-                self.tokens.keep(began, id, believed.clone());
-                believed
-            }
+                Err(error @ StoreError::Unreachable { .. }) => {
+                    let believed = self.tokens.believed_once(id);
+                    believed.filter(|believed| believed.token.secret.matches(&digest)).ok_or_else(|| refused(error))?
+                }
+                Err(error) => return Err(refused(error)),
+            },
         };
         if !believed.token.is_good_at(self.clock.now()) {
             return Err(Problem::unauthenticated("the token is revoked or has expired")

@@ -6,9 +6,11 @@ pub mod direct;
 pub mod queued;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use mutirao_broker::Shared as Broker;
 use mutirao_core::{Clock, Dice, Mono, ShardId, Timestamp};
 use mutirao_shards::{Asked, Fence, Shards};
@@ -89,14 +91,14 @@ pub async fn follow(bench: Bench, feed: Feed, over: CancellationToken) {
                     let given = hands.open(*shard);
                     let producer = bench.dice.u64();
                     tasks.spawn(async move {
-                        direct::Direct::new(applier, producer).run(given).await;
+                        unharmed(at.0, direct::Direct::new(applier, producer).run(given)).await;
                         at
                     });
                 }
                 Feed::Queue { broker, outbox } => {
                     let (broker, outbox) = (broker.clone(), outbox.clone());
                     tasks.spawn(async move {
-                        queued::Queued::new(applier, broker, outbox).run().await;
+                        unharmed(at.0, queued::Queued::new(applier, broker, outbox).run()).await;
                         at
                     });
                 }
@@ -112,6 +114,13 @@ pub async fn follow(bench: Bench, feed: Feed, over: CancellationToken) {
                 bench.shards.release(shard, generation).await;
             }
         }
+    }
+}
+
+/// Whoever panics gives its shard up as others do; else it would be held, and nothing of it applied.
+async fn unharmed(shard: ShardId, run: impl Future<Output = ()>) {
+    if AssertUnwindSafe(run).catch_unwind().await.is_err() {
+        tracing::error!(%shard, "applying writes ended by a fault of this program; the shard is given up and taken anew");
     }
 }
 

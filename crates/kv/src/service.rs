@@ -424,9 +424,9 @@ impl Kv {
                 }
                 (Known::Applied { revision, .. }, _) => return view(WriteState::Applied, Some(revision)),
                 (Known::Conflict, _) => return view(WriteState::Conflict, None),
-                (Known::LongAgo, _) => return view(WriteState::Applied, None),
                 (Known::Never, _) => return view(WriteState::NotMade, None),
-                (Known::Forgotten, _) => return Err(forgotten(write)),
+                // It came, but whether its condition held is not known any more.
+                (Known::LongAgo | Known::Forgotten, _) => return Err(forgotten(write)),
                 (Known::No, _) if over => return Err(unknown(write)),
                 (Known::Coming, Standing::Confirmed) if over => return view(WriteState::Queued, None),
                 (Known::Coming, Standing::InDoubt) if over => return view(WriteState::InDoubt, None),

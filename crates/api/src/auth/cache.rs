@@ -9,6 +9,8 @@ use std::time::Duration;
 use mutirao_core::{Clock, Mono};
 use parking_lot::Mutex;
 
+/// How long what was believed still is while nobody can be asked.
+const IN_AN_OUTAGE: Duration = Duration::from_secs(600);
 /// How long an entry is believed. Also how long a revocation made by another process can go unnoticed here.
 pub const BELIEVED_FOR: Duration = Duration::from_secs(10);
 pub const ENTRIES_MAX: usize = 10_000;
@@ -45,6 +47,18 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
             Some((value, until)) if now < *until => Ok(value.clone()),
             _ => Err(Began(inner.forgotten)),
         }
+    }
+
+    /// What was believed, when nobody can be asked any more: who is known goes on. Nobody can revoke anything then, but by
+    /// a process that still can be asked.
+    pub fn believed_once<Q>(&self, key: &Q) -> Option<V>
+    where
+        K: std::borrow::Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let now = self.clock.monotonic();
+        let inner = self.inner.lock();
+        inner.entries.get(key).filter(|(_, until)| now < until.plus(IN_AN_OUTAGE)).map(|(value, _)| value.clone())
     }
 
     /// A lookup that begins now.
@@ -92,6 +106,12 @@ mod tests {
         assert_eq!(cache.get("a").ok(), Some(1));
         clock.advance(BELIEVED_FOR);
         assert!(cache.get("a").is_err());
+        assert_eq!(cache.believed_once("a"), Some(1));
+        clock.advance(IN_AN_OUTAGE);
+        assert_eq!(cache.believed_once("a"), None);
+        cache.keep(began, "a".to_owned(), 1);
+        cache.forget("a");
+        assert_eq!(cache.believed_once("a"), None, "it was revoked here");
     }
 
     #[test]

@@ -140,7 +140,9 @@ impl KvStore for PostgresKv {
     async fn introduce(&self, producer: Producer, begun: Timestamp, now: Timestamp) -> Answer<()> {
         let sql = "INSERT INTO kv_parcels (shard, producer, number, first, writes, at)
                    SELECT shard, $2::bigint, 0, $3::bigint,
-                          coalesce((SELECT revision FROM kv_shards WHERE kv_shards.shard = made.shard), 0), $4::bigint
+                          CASE WHEN $3::bigint = $4::bigint
+                               THEN coalesce((SELECT revision FROM kv_shards WHERE kv_shards.shard = made.shard), 0)
+                               ELSE 0 END, $4::bigint
                    FROM generate_series(0, $1::bigint) AS made (shard)
                    ON CONFLICT (shard, producer, number) DO UPDATE SET at = EXCLUDED.at";
         let last = i64::from(crate::SHARDS) - 1;

@@ -99,7 +99,8 @@ impl KvStore for SqliteKv {
         let work = move |db: &Connection| {
             let mut row = db.prepare_cached(
                 "INSERT INTO kv_parcels (shard, producer, number, first, writes, at)
-                 VALUES (?1, ?2, 0, ?3, coalesce((SELECT revision FROM kv_shards WHERE shard = ?1), 0), ?4)
+                 VALUES (?1, ?2, 0, ?3, CASE WHEN ?3 = ?4
+                         THEN coalesce((SELECT revision FROM kv_shards WHERE shard = ?1), 0) ELSE 0 END, ?4)
                  ON CONFLICT (shard, producer, number) DO UPDATE SET at = ?4",
             )?;
             let mut each = |shard| row.execute(params![shard, producer.0 as i64, begun.0, now.0]).map(drop);
