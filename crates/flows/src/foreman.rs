@@ -11,7 +11,7 @@
 //! - A run's answer leaves after its end is durable, at least once.
 //!
 //! Everything is bounded: runs ([`Rules::runs_max`]), tasks out ([`Rules::out_max`]), what waits to be written
-//! ([`has_room`](Foreman::has_room)), what a run may hold.
+//! ([`takes_reports`](Foreman::takes_reports)), what a run may hold.
 
 mod clockwork;
 mod hearing;
@@ -113,9 +113,14 @@ impl Foreman {
         foreman
     }
 
-    /// Whether a run, or a report, may be handed in.
-    pub fn has_room(&self) -> bool {
-        self.runs.len() < self.rules.runs_max && self.pending.outcomes.len() < self.rules.pending_max
+    /// Whether a run may be handed in.
+    pub fn takes_runs(&self) -> bool {
+        self.runs.len() < self.rules.runs_max && self.takes_reports()
+    }
+
+    /// Whether a report may be. It may where no run may: runs end by reports.
+    pub fn takes_reports(&self) -> bool {
+        self.pending.outcomes.len() < self.rules.pending_max
     }
 
     /// Runs that have not ended, or whose answer has not left.
