@@ -15,6 +15,11 @@ use mutirao_testkit::services::Service;
 
 use crate::services::{Backend, Backing};
 
+/// Writes that the original has applied.
+const ORIGINAL_ROWS: &str = "SELECT count(*) FROM kv_store";
+/// Every write takes the next revision of its shard.
+const OUR_WRITES: &str = "SELECT coalesce(sum(revision), 0)::bigint FROM kv_shards";
+
 #[derive(Args)]
 pub struct Options {
     /// Clients at once.

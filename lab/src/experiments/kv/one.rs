@@ -3,13 +3,12 @@
 
 use super::load::{self, Address, Kind, Seen};
 use super::original::Original;
-use super::{Options, Ours, siege};
+use super::{ORIGINAL_ROWS, Options, Ours, siege};
 use crate::report::{Goal, Report};
 use crate::services::Backend;
 
 /// Of the document, by `siege`, on its machine.
 const DOCUMENT: f64 = 2_352.0;
-const ORIGINAL_ROWS: &str = "SELECT count(*) FROM kv_store";
 const ORIGINAL_WRONG: &str = "SELECT count(*) FROM kv_store WHERE value <> 'v' || key";
 const OUR_ROWS: &str = "SELECT count(*) FROM kv_entries";
 const OUR_WRONG: &str = "SELECT count(*) FROM kv_entries WHERE value IS DISTINCT FROM convert_to('v' || key, 'UTF8')";

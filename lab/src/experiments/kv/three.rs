@@ -8,14 +8,11 @@ use mutirao_core::{Clock, SystemClock};
 
 use super::load::{self, Kind};
 use super::original::Original;
-use super::{Options, Ours};
+use super::{ORIGINAL_ROWS, OUR_WRITES, Options, Ours};
 use crate::raw;
 use crate::report::{Goal, Report};
 use crate::services::{Backend, Servers};
 
-const ORIGINAL_ROWS: &str = "SELECT count(*) FROM kv_store";
-/// Every write takes the next revision of its shard.
-const OUR_WRITES: &str = "SELECT coalesce(sum(revision), 0)::bigint FROM kv_shards";
 /// Whoever has not drained by then is told by what it did.
 const DRAIN_FOR: Duration = Duration::from_secs(75);
 const RAW_ROWS: i64 = 100_000;

@@ -2,26 +2,37 @@
 
 use super::load::{self, Address, Kind};
 use super::original::Original;
-use super::{Options, Ours};
+use super::{ORIGINAL_ROWS, OUR_WRITES, Options, Ours};
 use crate::report::{Goal, Report};
 
 pub fn run(options: Options) -> anyhow::Result<Report> {
     let mut report = Report::new(options.backend.named("kv-2", "kv-2-distributed"));
     report.note("a thousand keys are read over and over; those that are not there are never asked for twice");
     let original = Original::start()?;
-    let theirs = one(&mut report, "the original", &original.address(), &options)?;
+    let rows = Some((original.servers.postgres.url(), ORIGINAL_ROWS));
+    let theirs = one(&mut report, "the original", &original.address(), &options, rows)?;
     drop(original);
     let ours = Ours::start(options.backend)?;
     let address = ours.address();
-    let did = one(&mut report, "mutirao", &address, &options)?;
+    let rows = ours.backing.postgres_url().map(|postgres| (postgres, OUR_WRITES));
+    let did = one(&mut report, "mutirao", &address, &options, rows)?;
     report.goal("mutirao, keys that are read over and over, as a multiple", did / theirs, "×", Goal::AtLeast(10.0));
     Ok(report)
 }
 
-/// Hits per second.
-fn one(report: &mut Report, who: &str, address: &Address, options: &Options) -> anyhow::Result<f64> {
-    // Brings the keys that are read.
-    load::run(address, Kind::Put, options.clients, 5)?;
+/// Hits per second. `rows`: where, and by what query, writes show that were applied.
+fn one(
+    report: &mut Report,
+    who: &str,
+    address: &Address,
+    options: &Options,
+    rows: Option<(&str, &str)>,
+) -> anyhow::Result<f64> {
+    // Brings the keys that are read. Nobody is to be asked while it still applies them.
+    let put = load::run(address, Kind::Put, options.clients, 1)?;
+    if let Some((postgres, query)) = rows {
+        load::until(postgres, query, put.good())?;
+    }
     load::run(address, Kind::Hit, options.clients, 5)?;
     let hit = load::run(address, Kind::Hit, options.clients, options.seconds)?;
     anyhow::ensure!(hit.good() == hit.requests, "{who} did not know {} keys that were written", hit.refused);
