@@ -1,6 +1,8 @@
 //! What ties jobs to each other and to themselves: keys that one open job has, jobs that begin after others, and tasks that
 //! outlive no more workers than they may.
 
+use std::sync::Arc;
+
 use mutirao_core::auth::DEFAULT_NAMESPACE;
 use mutirao_core::id::{JobKey, WorkerId};
 use mutirao_core::job::{JobSpec, JobState, Spread, TaskState};
@@ -234,7 +236,7 @@ async fn next(
 }
 
 async fn everything(house: &House, after: Option<&str>) -> axum::body::BodyDataStream {
-    let request = axum::http::Request::get("/v1/events").extension(ana());
+    let request = axum::http::Request::get("/v1/events").extension(Arc::new(ana()));
     let request = match after {
         Some(id) => request.header("last-event-id", id),
         None => request,

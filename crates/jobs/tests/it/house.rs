@@ -108,7 +108,7 @@ pub fn ana() -> Principal {
 
 /// What a manager answers over HTTP, had it let the caller in.
 pub async fn get(jobs: Jobs, path: String) -> Bytes {
-    let request = Request::get(path).extension(ana()).body(Body::empty()).unwrap();
+    let request = Request::get(path).extension(Arc::new(ana())).body(Body::empty()).unwrap();
     let answer = jobs.capability().router.oneshot(request).await.unwrap();
     assert_eq!(answer.status(), 200);
     to_bytes(answer.into_body(), 64 << 20).await.unwrap()

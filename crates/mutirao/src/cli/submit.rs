@@ -320,7 +320,7 @@ mod tests {
             (&["--env", "NOTHERE", "--", "true"], "--env NOTHERE=VALUE"),
             (&["--label", "x", "--", "true"], "NAME=VALUE"),
             (&["--each-line", "-", "--stdin", "-", "--", "true"], "cannot both be -"),
-            (&["--each-line", "/no/such", "--", "true"], "No such file"),
+            (&["--each-line", "/no/such", "--", "true"], "there is no such file"),
             (&["true"], "-- "),
             (&[], "<CMD>"),
         ] {
