@@ -197,13 +197,18 @@ impl Checks {
         if out as usize != line {
             h.ground.oracle.fail(|| format!("{out} tasks of {queue} are out, and its line counts {line}"));
         }
-        // What a session has beyond its share fills nobody else's place.
+        // What a session has beyond its share fills nobody else's place. The window reckons the share more closely than this
+        // does, and rounds it up for each session: whatever the one leaves out of account, it is no more than one a session.
         let share = (most - slots.min(most)).div_ceil(sessions.max(1));
-        let due =
-            |s: &Session| if s.draining || s.resting { 0 } else { s.capacity.cpus.milli as usize / 1_000 + share };
-        let of_queue = desk.sessions().map(|(_, session)| session).filter(|session| session.queue == *queue);
-        let hoarded: usize = of_queue.map(|session| session.held.len().saturating_sub(due(session))).sum();
-        let occupied = desk.occupied(queue).saturating_sub(hoarded);
+        let due = |s: &Session, share| match s.known_to_store && !s.draining && !s.resting {
+            true => s.capacity.cpus.milli as usize / 1_000 + share,
+            false => 0,
+        };
+        let of_queue = || desk.sessions().map(|(_, session)| session).filter(|session| session.queue == *queue);
+        let over = |session: &Session, share| session.held.len().saturating_sub(due(session, share));
+        let hoarded: usize = of_queue().map(|session| over(session, share)).sum();
+        let rounded = if of_queue().any(|session| over(session, 0) > 0) { sessions } else { 0 };
+        let occupied = desk.occupied(queue).saturating_sub(hoarded + rounded);
         if occupied > most {
             h.ground.oracle.fail(|| {
                 format!("{occupied} tasks of {queue} are out, {most} may be with {slots} slots of {sessions} sessions")
