@@ -1,7 +1,8 @@
 //! Expressions that people write, in CEL: compiled within bounds, asked what they speak of, evaluated on JSON.
 //!
 //! The parser goes one level of its stack deeper for each bracket and each operator, and its levels are large: what is
-//! deeper than it can be trusted with is refused before it sees it, and it runs on a stack of its own.
+//! deeper than it can be trusted with is refused before it sees it, and it runs on a stack of its own. How deep a text is
+//! can only be counted where it is plain what is quoted: comments, raw and triple quotes are refused.
 //!
 //! ```
 //! use mutirao_expression::{Expression, value_of};
@@ -19,8 +20,8 @@ use std::fmt;
 use cel::{Context, Program, Value};
 
 pub const CHARS_MAX: usize = 1_000;
-const NESTED_MAX: usize = 12;
-const SIGNS_MAX: usize = 50;
+pub const NESTED_MAX: usize = 12;
+pub const SIGNS_MAX: usize = 50;
 /// Ten times what twelve brackets were seen to need without optimisation.
 const PARSER_STACK_BYTES: usize = 32 << 20;
 /// Of a reason, this much is kept.
@@ -33,6 +34,8 @@ pub enum Flaw {
     Long,
     #[error("it has more than {NESTED_MAX} brackets in each other, or {SIGNS_MAX} operators")]
     Deep,
+    #[error("it has a comment, or a raw or triple quote; write it without")]
+    Veiled,
     #[error("{text} does not compile: {why}")]
     Unparsable { text: String, why: String },
 }
@@ -47,6 +50,9 @@ impl Expression {
     pub fn compile(text: &str) -> Result<Self, Flaw> {
         if text.chars().count() > CHARS_MAX {
             return Err(Flaw::Long);
+        }
+        if is_veiled(text) {
+            return Err(Flaw::Veiled);
         }
         if is_deep(text) {
             return Err(Flaw::Deep);
@@ -71,14 +77,21 @@ impl Expression {
         members::of(self.program.expression(), name)
     }
 
+    /// What it comes to where `context` says what it speaks of. Why it cannot be, in a line.
+    pub fn value_in(&self, context: &Context<'_, '_>) -> Result<Value, String> {
+        self.program.execute(context).map_err(|error| short(&error.to_string()))
+    }
+
     /// Why it cannot be, in a line.
     pub fn evaluate<'n>(&self, seen: impl IntoIterator<Item = (&'n str, Value)>) -> Result<serde_json::Value, String> {
         let mut context = Context::default();
         seen.into_iter().for_each(|(name, value)| context.add_variable_from_value(name, value));
-        let short = |why: String| why.chars().take(REASON_CHARS_MAX).collect::<String>();
-        let value = self.program.execute(&context).map_err(|error| short(error.to_string()))?;
-        value.json().map_err(|error| short(error.to_string()))
+        self.value_in(&context)?.json().map_err(|error| short(&error.to_string()))
     }
+}
+
+fn short(why: &str) -> String {
+    why.chars().take(REASON_CHARS_MAX).collect()
 }
 
 impl fmt::Debug for Expression {
@@ -113,6 +126,30 @@ fn parse(text: &str) -> Result<Program, String> {
     });
     let parsed = parsed.map_err(|error| error.to_string())?.join();
     parsed.unwrap_or_else(|_| Err("the parser cannot read it".into()))
+}
+
+/// Whether something in it makes it hard to tell what is quoted.
+fn is_veiled(text: &str) -> bool {
+    let (mut before, mut quote) = (' ', None);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(_), '\\') => drop(chars.next()),
+            (Some(open), _) => {
+                quote = (c != open).then_some(open);
+                // Two quotes and a third: an empty text, and then another.
+                if quote.is_none() && chars.peek() == Some(&open) {
+                    return true;
+                }
+            }
+            (None, '"' | '\'') if matches!(before, 'r' | 'R') => return true,
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '/') if chars.peek() == Some(&'/') => return true,
+            _ => {}
+        }
+        before = c;
+    }
+    false
 }
 
 /// Whether it is deeper than the parser can be trusted with. Counted from the text, quoted parts left out.
@@ -154,6 +191,17 @@ mod tests {
         assert_eq!(evaluated("{'a': input.b, 'n': null}", json!({"b": "x"})), Ok(json!({"a": "x", "n": null})));
         assert_eq!(evaluated("input", json!({"f": 1.5, "t": true})), Ok(json!({"f": 1.5, "t": true})));
         assert_eq!(evaluated("input.big", json!({"big": u64::MAX})), Ok(json!(u64::MAX)));
+    }
+
+    #[test]
+    fn what_hides_how_deep_it_is_is_refused() {
+        let deep = "(".repeat(400);
+        for veiled in [format!("//'\n{deep}"), format!("r'\\' + {deep}"), format!("'''a'b''' + {deep}")] {
+            assert_eq!(Expression::compile(&veiled).err(), Some(Flaw::Veiled), "{veiled}");
+        }
+        for plain in ["'https://a/b' == \"it's\"", "input.r == 'x'", "'' + \"\"", "4 / 2", r"'a\'//b'"] {
+            assert!(Expression::compile(plain).is_ok(), "{plain}");
+        }
     }
 
     #[test]

@@ -19,33 +19,15 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use cel::{Context, Program, Value};
+use cel::{Context, Value};
 use mutirao_core::Problem;
+use mutirao_expression::{Expression, Flaw};
 use mutirao_probes::{Check, Observation, Phase};
 
 pub const CONDITIONS_MAX: usize = 32;
-pub const CONDITION_CHARS_MAX: usize = 1_000;
-/// The parser goes one level of its stack deeper for each bracket and for each operator, and its levels are large.
-const NESTED_MAX: usize = 12;
-const SIGNS_MAX: usize = 50;
-/// What the parser is given for that: ten times what twelve brackets were seen to need without optimisation.
-const PARSER_STACK_BYTES: usize = 32 << 20;
-/// Of a reason, this much is kept.
-const REASON_CHARS_MAX: usize = 300;
 
 #[derive(Debug)]
-pub struct Conditions(Vec<Condition>);
-
-struct Condition {
-    text: String,
-    program: Program,
-}
-
-impl fmt::Debug for Condition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
+pub struct Conditions(Vec<Expression>);
 
 /// A condition that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,22 +56,19 @@ impl Conditions {
         let names = names_of(check);
         let compile = |(n, text): (usize, &String)| {
             let field = format!("when[{n}]");
-            if text.chars().count() > CONDITION_CHARS_MAX {
-                let detail = format!("it has more than {CONDITION_CHARS_MAX} characters");
-                return Err(Problem::invalid(&field, detail).remedy("write several shorter ones"));
-            }
-            if is_deep(text) {
-                let detail = format!("it has more than {NESTED_MAX} brackets in each other, or {SIGNS_MAX} operators");
-                return Err(Problem::invalid(&field, detail).remedy("write several simpler ones"));
-            }
-            let program = parse(text).map_err(|why| {
-                Problem::invalid(&field, format!("{text} does not compile: {why}"))
-                    .remedy("conditions are CEL, like status == 200 && body.contains('ok')")
+            let expression = Expression::compile(text).map_err(|flaw| {
+                let remedy = match flaw {
+                    Flaw::Long => "write several shorter ones",
+                    Flaw::Deep => "write several simpler ones",
+                    Flaw::Veiled | Flaw::Unparsable { .. } => {
+                        "conditions are CEL, like status == 200 && body.contains('ok')"
+                    }
+                };
+                Problem::invalid(&field, flaw.to_string()).remedy(remedy)
             })?;
-            let unknown =
-                program.references().variables().into_iter().find(|name| !names.contains(name)).map(str::to_owned);
+            let unknown = expression.names().iter().find(|name| !names.contains(&name.as_str())).cloned();
             match unknown {
-                None => Ok(Condition { text: text.clone(), program }),
+                None => Ok(expression),
                 Some(name) => {
                     Err(Problem::invalid(&field, format!("a check of kind {} has no \"{name}\"", check.word()))
                         .remedy(format!("it has {}", names.join(", "))))
@@ -109,51 +88,17 @@ impl Conditions {
             return Vec::new();
         }
         let context = context_of(seen);
-        let judge = |Condition { text, program }: &Condition| {
-            let why = match program.execute(&context) {
+        let judge = |expression: &Expression| {
+            let why = match expression.value_in(&context) {
                 Ok(Value::Bool(true)) => return None,
                 Ok(Value::Bool(false)) => None,
                 Ok(other) => Some(format!("it is {}, which is neither true nor false", other.type_of())),
-                Err(error) => Some(error.to_string()),
+                Err(why) => Some(why),
             };
-            let why = why.map(|why| why.chars().take(REASON_CHARS_MAX).collect());
-            Some(Unmet { condition: text.clone(), why })
+            Some(Unmet { condition: expression.text().into(), why })
         };
         self.0.iter().filter_map(judge).collect()
     }
-}
-
-/// On a stack of its own: the parser's need is far beyond what a thread of the runtime has.
-fn parse(text: &str) -> Result<Program, String> {
-    let owned = text.to_owned();
-    let parsed = std::thread::Builder::new().stack_size(PARSER_STACK_BYTES).spawn(move || {
-        let first = |errors: cel::ParseErrors| errors.to_string().lines().next().unwrap_or_default().trim().to_owned();
-        Program::compile(&owned).map_err(first)
-    });
-    let parsed = parsed.map_err(|error| error.to_string())?.join();
-    parsed.unwrap_or_else(|_| Err("the parser cannot read it".into()))
-}
-
-/// Whether it is deeper than the parser can be trusted with. Counted from the text, quoted parts left out.
-fn is_deep(text: &str) -> bool {
-    let (mut nested, mut deepest, mut signs, mut quote) = (0usize, 0, 0, None);
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match (quote, c) {
-            (Some(_), '\\') => drop(chars.next()),
-            (Some(open), _) => quote = (c != open).then_some(open),
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '(' | '[' | '{') => {
-                nested += 1;
-                deepest = deepest.max(nested);
-                signs += 1;
-            }
-            (None, ')' | ']' | '}') => nested = nested.saturating_sub(1),
-            (None, '+' | '-' | '*' | '/' | '%' | '!' | '?' | '.' | '<' | '>' | '=' | '&' | '|') => signs += 1,
-            _ => {}
-        }
-    }
-    deepest > NESTED_MAX || signs > SIGNS_MAX
 }
 
 fn names_of(check: &Check) -> &'static [&'static str] {
@@ -214,6 +159,8 @@ mod tests {
     use mutirao_core::Timestamp;
     use mutirao_probes::observation::{Certificate, Seen};
     use mutirao_probes::{Ended, Timings};
+
+    use mutirao_expression::{NESTED_MAX, SIGNS_MAX};
 
     use super::*;
 
@@ -290,6 +237,8 @@ mod tests {
             format!("1{}", "+1".repeat(450)),
             format!("status{}", ".x".repeat(450)),
             format!("status{}", "[0]".repeat(300)),
+            format!("//'\n{}", "(".repeat(400)),
+            format!(r"r'\' == '{}'", "(".repeat(400)),
         ] {
             assert!(Conditions::compile(&[text], &http()).is_err());
         }
@@ -307,6 +256,7 @@ mod tests {
             let conditions = conditions.unwrap_or_else(|problem| panic!("{text}: {}", problem.line()));
             let _ = conditions.unmet(&answer("{}"));
         }
-        assert!(!is_deep(&format!("body.contains('{}')", "(".repeat(500))), "what is quoted is no depth");
+        let quoted = format!("body.contains('{}')", "(".repeat(500));
+        assert!(Conditions::compile(&[quoted], &http()).is_ok(), "what is quoted is no depth");
     }
 }
