@@ -12,11 +12,13 @@
 //! | [`breaker`] | which nodes are spared because they fail |
 //! | [`preference`] | which protocol is tried first for a node |
 //! | [`routing`] | which node gets a task |
+//! | [`errand`] | nothing: the seam to whoever has tasks |
 //!
 //! Not here: sockets, stores, and flows. Only tests drive these so far.
 
 pub mod breaker;
 pub mod enrolment;
+pub mod errand;
 pub mod names;
 pub mod preference;
 pub mod pulse;
