@@ -103,6 +103,26 @@ impl fmt::Display for Bytes {
     }
 }
 
+impl Bytes {
+    /// For people: to one decimal where it needs one, `2GiB`, `1.5GiB`. Read back, it may be another number.
+    pub fn rough(self) -> String {
+        let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        match units.iter().find(|(unit, _)| self.0 >= *unit) {
+            Some((unit, name)) => {
+                let number = format!("{:.1}", self.0 as f64 / *unit as f64);
+                format!("{}{name}", number.strip_suffix(".0").unwrap_or(&number))
+            }
+            None => self.to_string(),
+        }
+    }
+
+    /// This and another, for people; exact where they would look the same and are not.
+    pub fn beside(self, other: Self) -> (String, String) {
+        let (one, another) = (self.rough(), other.rough());
+        if one == another { (self.to_string(), other.to_string()) } else { (one, another) }
+    }
+}
+
 /// A span of time, written `1h 30m`, `5s` or `200ms`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub Duration);
@@ -192,6 +212,19 @@ mod tests {
         fn no_text_panics(text in "\\PC{0,12}") {
             let _ = (text.parse::<Cpus>(), text.parse::<Bytes>(), text.parse::<Span>());
         }
+    }
+
+    #[test]
+    fn a_size_is_short_for_people_and_told_apart_from_one_that_is_nearly_the_same() {
+        assert_eq!(
+            [1_536, 10, 3 << 29, 12_341_208 << 10].map(|n| Bytes(n).rough()),
+            ["1.5KiB", "10B", "1.5GiB", "11.8GiB"]
+        );
+        assert_eq!(Bytes(64 << 30).beside(Bytes(12_341_208 << 10)), ("64GiB".into(), "11.8GiB".into()));
+        assert_eq!(
+            Bytes(12_341_209 << 10).beside(Bytes(12_341_208 << 10)),
+            ("12341209KiB".into(), "12341208KiB".into())
+        );
     }
 
     #[test]

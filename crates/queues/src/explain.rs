@@ -264,7 +264,10 @@ fn nobody(spec: &QueueSpec, facts: &QueueFacts) -> Option<Reason> {
             larger(spec, "cpus"),
         )),
         (Some(needs), Some(most)) if needs.memory > most.memory => Some(because(
-            format!("the next task needs {} of memory, the largest worker has {}", needs.memory, most.memory),
+            {
+                let (needs, most) = needs.memory.beside(most.memory);
+                format!("the next task needs {needs} of memory, the largest worker has {most}")
+            },
             larger(spec, "memory"),
         )),
         _ => None,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use mutirao_core::auth::Principal;
 use mutirao_core::envelope::shard_of;
-use mutirao_core::id::{JobKey, QueueName};
-use mutirao_core::job::{Counts, JobSpec, JobState, JobView};
+use mutirao_core::id::JobKey;
+use mutirao_core::job::{Counts, JobSpec, JobState, JobView, Spread};
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 use mutirao_core::task::{Needs, Retry, TaskSpec};
 use mutirao_core::{Problem, Timestamp};
@@ -75,7 +75,7 @@ impl Jobs {
         let rank = Rank { priority: spec.priority, owner: owner.name.clone(), labels: spec.labels.clone() };
         let shard = shard_of(&queue);
         let (fit, source) = self.room_for(Coming::Job, u64::from(total), &definition).await?;
-        can_ever_run(&queue, needs, fit.largest, &workers)?;
+        can_ever_run(&spec, fit.largest, &workers)?;
         let first = spec.spread.first();
         let created_at = self.0.clock.now();
         let new = as_accepted(&spec, owner, trace.clone(), created_at);
@@ -129,7 +129,8 @@ impl Jobs {
 }
 
 /// `largest` is the most that a worker has, `workers` what one would be given where there is none.
-fn can_ever_run(queue: &QueueName, needs: Needs, largest: Option<Needs>, workers: &Workers) -> Result<(), Problem> {
+fn can_ever_run(spec: &JobSpec, largest: Option<Needs>, workers: &Workers) -> Result<(), Problem> {
+    let queue = &spec.queue;
     let (most, who) = match largest {
         Some(largest) => (largest, format!("the largest worker of queue {queue} has")),
         None => {
@@ -138,17 +139,29 @@ fn can_ever_run(queue: &QueueName, needs: Needs, largest: Option<Needs>, workers
             (Needs { cpus, memory }, format!("queue {queue} is defined to give its workers"))
         }
     };
-    if needs.cpus > most.cpus {
+    if let Some((place, needs)) = first_with(spec, |needs| needs.cpus > most.cpus) {
         let why = format!("needs {} cpus, {who} {}", needs.cpus, most.cpus);
         let remedy = "ask for fewer, start larger workers (worker.cpus), or edit the queue";
-        return Err(Problem::invalid("task.needs.cpus", why).remedy(remedy));
+        return Err(Problem::invalid(&format!("{place}.needs.cpus"), why).remedy(remedy));
     }
-    if needs.memory > most.memory {
-        let why = format!("needs {} of memory, {who} {}", needs.memory, most.memory);
+    if let Some((place, needs)) = first_with(spec, |needs| needs.memory > most.memory) {
+        let (needs, most) = needs.memory.beside(most.memory);
+        let why = format!("needs {needs} of memory, {who} {most}");
         let remedy = "ask for less, start larger workers (worker.memory), or edit the queue";
-        return Err(Problem::invalid("task.needs.memory", why).remedy(remedy));
+        return Err(Problem::invalid(&format!("{place}.needs.memory"), why).remedy(remedy));
     }
     Ok(())
+}
+
+/// What needs so much, and where the job says it: for all tasks, or for one of its own.
+fn first_with(spec: &JobSpec, so_much: impl Fn(&Needs) -> bool) -> Option<(String, Needs)> {
+    if let Spread::Tasks(tasks) = &spec.spread {
+        let own = tasks.iter().enumerate().find_map(|(i, task)| Some((i, task.needs.filter(&so_much)?)));
+        if let Some((i, needs)) = own {
+            return Some((format!("spread.tasks[{i}]"), needs));
+        }
+    }
+    so_much(&spec.task.needs).then(|| ("task".into(), spec.task.needs))
 }
 
 /// What the job says, else its queue.

@@ -227,6 +227,18 @@ async fn a_job_that_can_never_run_is_refused_at_once() {
     greedy.task.needs.cpus = Cpus { milli: 64_000 };
     let refusal = house.jobs.submit(&owner, greedy, None, String::new()).await.err().unwrap();
     assert!(refusal.line().contains("needs 64 cpus, the largest worker of queue default has 4"), "{refusal}");
+    let own = |memory: u64| Variation {
+        command: vec!["true".into()],
+        needs: (memory > 0).then_some(Needs { cpus: Cpus { milli: 1 }, memory: Size(memory) }),
+        ..Variation::default()
+    };
+    let some = JobSpec {
+        spread: Spread::Tasks(vec![own(0), own(1 << 20), own((1 << 50) + 1)]),
+        ..JobSpec::new(TaskSpec::new(Action::Exec(Exec::default())))
+    };
+    let refusal = house.jobs.submit(&owner, some, None, String::new()).await.err().unwrap();
+    assert_eq!(refusal.field.as_deref(), Some("spread.tasks[2].needs.memory"), "{refusal}");
+    assert!(refusal.line().contains("needs 1024TiB of memory"), "{refusal}");
     let mut lost = noop(Spread::Single);
     lost.queue = "nowhere".parse().unwrap();
     assert_eq!(

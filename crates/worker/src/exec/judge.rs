@@ -36,7 +36,9 @@ pub(crate) fn outcome(
         Some(_) => None,
         None if verdict == Verdict::Failed => {
             let killed = group.filter(|group| group.oom_kills() > 0);
-            series.named(killed.map(|_| format!("killed: used more than its {} of memory", task.spec.needs.memory)))
+            series.named(
+                killed.map(|_| format!("killed: used more than its {} of memory", task.spec.needs.memory.rough())),
+            )
         }
         None => None,
     };
