@@ -2,6 +2,7 @@
 //! no clock, no threads: whoever calls says what time it is, and carries out what is decided.
 
 mod cancelled;
+mod heap;
 mod outbox;
 mod pace;
 mod spare;
@@ -18,6 +19,7 @@ use crate::config::Limits;
 use crate::exec::{Halt, HaltReason};
 use crate::room::{self, Line};
 use cancelled::Cancelled;
+pub(crate) use heap::{FLUSH_REPORTS, GATHER, Heap};
 use outbox::{Outbox, Report};
 use spare::Spare;
 pub use task::Try;
@@ -210,6 +212,11 @@ impl Desk {
         self.outbox.len()
     }
 
+    /// What there is to report, and whether there is other work meanwhile.
+    pub fn heap(&self) -> Heap {
+        Heap { reports: self.unreported(), idle: self.is_idle(), busy: self.has_waiting() }
+    }
+
     /// How many tasks are the worker's to answer for.
     pub fn held_count(&self) -> usize {
         self.waiting.len() + self.running.len() + self.outbox.unconfirmed().count()
@@ -291,7 +298,8 @@ impl Desk {
             return Some(format!("it needs {} cpus, and its worker has {}", needs.cpus, whole.cpus));
         }
         if needs.memory > whole.memory {
-            return Some(format!("it needs {} of memory, and its worker has {}", needs.memory, whole.memory));
+            let (needs, whole) = needs.memory.beside(whole.memory);
+            return Some(format!("it needs {needs} of memory, and its worker has {whole}"));
         }
         None
     }

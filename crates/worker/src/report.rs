@@ -1,8 +1,6 @@
 //! Telling the manager: outcomes in batches, in order, each confirmed before the next leaves; and the heartbeat, which
 //! travels in the same order, so that it never says less than what was said before it.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use mutirao_broker::BrokerError;
 use mutirao_core::Mono;
@@ -10,13 +8,11 @@ use mutirao_core::clock::ClockExt;
 use mutirao_core::envelope::{Beat, RESULTS_FORMER, results_of, seal};
 use std::sync::Arc;
 
+use crate::desk::GATHER;
 use crate::patience::Patience;
-use crate::run::{FLUSH_REPORTS, Shop, WorkerError};
+use crate::run::{Shop, WorkerError};
 use crate::stop::{Stop, Urgency};
 use crate::traces;
-
-/// How long reports gather while there is other work; an idle worker reports at once.
-const GATHER: Duration = Duration::from_millis(5);
 
 /// Reports until everything has been taken that will ever be, and all of it is reported; then says goodbye.
 pub(crate) async fn report(shop: Arc<Shop>, all_taken: Stop) -> Result<(), WorkerError> {
@@ -49,12 +45,15 @@ pub(crate) async fn report(shop: Arc<Shop>, all_taken: Stop) -> Result<(), Worke
     }
 }
 
+/// Until it is time that what is there leaves, or until there is so much, or so little to do, that it should at once.
 async fn gather(shop: &Shop) {
-    let worth_it = {
-        let desk = shop.desk();
-        desk.unreported() >= FLUSH_REPORTS || desk.is_idle()
-    };
-    if !worth_it {
+    let began = shop.clock.monotonic();
+    let mut before = None;
+    loop {
+        let heap = shop.desk().heap();
+        if heap.leaves(before.replace(heap), shop.clock.monotonic().since(began)) {
+            return;
+        }
         let _ = shop.clock.timeout(GATHER, shop.bells.full.notified()).await;
     }
 }

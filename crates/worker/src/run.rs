@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::cgroup::{self, Cgroups};
 use crate::config::Config;
-use crate::desk::{Desk, Run};
+use crate::desk::{Desk, FLUSH_REPORTS, Run};
 use crate::exec::{Bench, Ending, Runner, Surroundings, Threads, Uploads};
 use crate::footprint::Gauge;
 use crate::stop::{self, Stop, Stopper, Urgency};
@@ -63,9 +63,6 @@ pub(crate) struct Bells {
     /// The manager must hear of this at once.
     pub beat: Notify,
 }
-
-/// Reports that are worth a message of their own.
-pub(crate) const FLUSH_REPORTS: usize = 256;
 
 /// Between two looks whether everything has stopped.
 const STOPPED_LOOK: Duration = Duration::from_millis(50);
