@@ -78,7 +78,7 @@ async fn tidy(store: &Shared, floor: &dyn Floor, identities: &dyn Identities, al
     if gone.is_empty() {
         return;
     }
-    if let Err(error) = store.undrain(gone, By { who: "retention".into(), at: now }).await {
+    if let Err(error) = store.undrain(gone, By { who: "retention".into(), name: "retention".into(), at: now }).await {
         tracing::debug!(%error, "drained workers that are gone could not be forgotten; the next round will");
     }
 }

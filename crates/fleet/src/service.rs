@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mutirao_core::auth::Principal;
 use mutirao_core::limits::NAME_CHARS_MAX;
 use mutirao_core::{Clock, Mono, Problem, QueueName, Timestamp, WorkerId};
 use mutirao_elastic::fleet::Member;
@@ -211,8 +212,11 @@ impl Fleets {
     }
 
     pub(crate) fn by(&self, who: &str) -> By {
-        let who = who.chars().filter(|c| *c != '\0').take(NAME_CHARS_MAX).collect();
-        By { who, at: self.now() }
+        By { who: kept(who), name: kept(who), at: self.now() }
+    }
+
+    pub(crate) fn by_person(&self, caller: &Principal) -> By {
+        By { name: kept(&caller.name), ..self.by(&caller.id) }
     }
 
     pub(crate) fn parts(&self) -> &Inner {
@@ -247,4 +251,9 @@ fn check_name(field: &str, name: &str) -> Result<(), Problem> {
 /// Of what somebody sent, as much as belongs into an answer.
 pub(crate) fn short(text: &str) -> String {
     text.chars().take(64).collect()
+}
+
+/// As much of an id or a name as is kept.
+fn kept(name: &str) -> String {
+    name.chars().filter(|c| *c != '\0').take(NAME_CHARS_MAX).collect()
 }

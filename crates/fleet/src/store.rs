@@ -52,7 +52,10 @@ pub enum Written<T> {
 /// Who changes something, and when.
 #[derive(Clone, Debug)]
 pub struct By {
+    /// The id, for the audit.
     pub who: String,
+    /// What people call them, for people.
+    pub name: String,
     pub at: Timestamp,
 }
 

@@ -35,7 +35,7 @@ pub async fn cordon(
     only::Operator(caller): only::Operator,
     Part(node): Part<String>,
 ) -> Result<Json<NodeView>, Rejection> {
-    Ok(Json(fleets.wish(&NodeName(node), Wish::Cordoned, &caller.id).await?))
+    Ok(Json(fleets.wish(&NodeName(node), Wish::Cordoned, &caller).await?))
 }
 
 /// Let it take workers again. Role: operator.
@@ -46,7 +46,7 @@ pub async fn uncordon(
     only::Operator(caller): only::Operator,
     Part(node): Part<String>,
 ) -> Result<Json<NodeView>, Rejection> {
-    Ok(Json(fleets.wish(&NodeName(node), Wish::Open, &caller.id).await?))
+    Ok(Json(fleets.wish(&NodeName(node), Wish::Open, &caller).await?))
 }
 
 /// Put no new workers on it, and have those it has drained and replaced elsewhere. Role: operator.
@@ -57,5 +57,5 @@ pub async fn drain(
     only::Operator(caller): only::Operator,
     Part(node): Part<String>,
 ) -> Result<Json<NodeView>, Rejection> {
-    Ok(Json(fleets.wish(&NodeName(node), Wish::Drained, &caller.id).await?))
+    Ok(Json(fleets.wish(&NodeName(node), Wish::Drained, &caller).await?))
 }

@@ -42,7 +42,7 @@ pub async fn drain(
     only::Operator(caller): only::Operator,
     Part(worker): Part<String>,
 ) -> Result<Json<WorkerDetail>, Rejection> {
-    Ok(Json(fleets.drain(&WorkerId(worker), &caller.id).await?))
+    Ok(Json(fleets.drain(&WorkerId(worker), &caller).await?))
 }
 
 /// Let it be handed tasks again, from its next start on. Role: operator.
@@ -54,5 +54,5 @@ pub async fn resume(
     only::Operator(caller): only::Operator,
     Part(worker): Part<String>,
 ) -> Result<Json<WorkerDetail>, Rejection> {
-    Ok(Json(fleets.resume(&WorkerId(worker), &caller.id).await?))
+    Ok(Json(fleets.resume(&WorkerId(worker), &caller).await?))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mutirao_core::auth::Principal;
 use mutirao_core::job::{WorkerState, WorkerView};
 use mutirao_core::{Problem, QueueName, ShardId, Timestamp, WorkerId};
 use mutirao_elastic::Elastic;
@@ -142,8 +143,8 @@ impl Fleets {
     }
 
     /// What people want of a node. A resource manager sees to it with its next pass.
-    pub async fn wish(&self, name: &NodeName, wish: Wish, by: &str) -> Result<NodeView, Problem> {
-        match self.parts().store.wish(name, wish, self.by(by)).await.map_err(refused)? {
+    pub async fn wish(&self, name: &NodeName, wish: Wish, by: &Principal) -> Result<NodeView, Problem> {
+        match self.parts().store.wish(name, wish, self.by_person(by)).await.map_err(refused)? {
             true => self.node(name).await,
             false => Err(no_node(name)),
         }
@@ -194,22 +195,22 @@ impl Fleets {
     }
 
     /// Hands a worker nothing more, whoever started it.
-    pub async fn drain(&self, worker: &WorkerId, by: &str) -> Result<WorkerDetail, Problem> {
+    pub async fn drain(&self, worker: &WorkerId, by: &Principal) -> Result<WorkerDetail, Problem> {
         let queue = self.worker(worker).await?.queue;
-        unfenced(self.parts().store.drain(None, worker.clone(), queue.clone(), self.by(by)).await)?;
+        unfenced(self.parts().store.drain(None, worker.clone(), queue.clone(), self.by_person(by)).await)?;
         self.tell_draining(&queue).await;
         self.worker(worker).await
     }
 
     /// Lets a worker that people drained be handed tasks again. It begins with its next process: one that has drained stays
     /// so.
-    pub async fn resume(&self, worker: &WorkerId, by: &str) -> Result<WorkerDetail, Problem> {
+    pub async fn resume(&self, worker: &WorkerId, by: &Principal) -> Result<WorkerDetail, Problem> {
         let detail = self.worker(worker).await?;
         if detail.record.is_some() {
             return Err(Problem::conflict("a worker that a resource manager started and drained does not come back")
                 .remedy("another takes its place when one is wanted"));
         }
-        self.parts().store.undrain(vec![worker.clone()], self.by(by)).await.map_err(refused)?;
+        self.parts().store.undrain(vec![worker.clone()], self.by_person(by)).await.map_err(refused)?;
         self.tell_draining(&detail.queue).await;
         self.worker(worker).await
     }

@@ -136,7 +136,7 @@ impl FleetStore for Postgres {
         }
         let insert = "INSERT INTO fleet_draining (worker, queue, since, who) VALUES ($1, $2, $3, $4)
                       ON CONFLICT (worker) DO NOTHING";
-        if tx.run(insert, &[&worker, &queue.as_str(), &by.at.0, &by.who]).await? > 0 {
+        if tx.run(insert, &[&worker, &queue.as_str(), &by.at.0, &by.name]).await? > 0 {
             let advance = "UPDATE fleet_members SET life = $2, since = $3
                            WHERE worker = $1 AND life IN ('asked', 'launching', 'reported')";
             tx.run(advance, &[&worker, &word(&Life::Draining), &by.at.0]).await?;

@@ -175,7 +175,7 @@ impl FleetStore for Sqlite {
                     "INSERT INTO fleet_draining (worker, queue, since, who) VALUES (?1, ?2, ?3, ?4)
                      ON CONFLICT DO NOTHING",
                 )?
-                .execute(params![worker.0, queue.as_str(), by.at.0, by.who])?;
+                .execute(params![worker.0, queue.as_str(), by.at.0, by.name])?;
             if new > 0 {
                 sql.prepare_cached(
                     "UPDATE fleet_members SET life = ?2, since = ?3

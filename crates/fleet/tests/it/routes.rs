@@ -252,7 +252,7 @@ async fn draining_is_told_to_the_owner_at_once_and_shown() {
     assert_eq!(*house.neighbours.drained.lock(), told);
     house.neighbours.enrolled.lock().insert(WorkerId("own".into()), gpu);
     let (status, shown) = house.ask(Role::Operator, "POST", "/v1/workers/own/drain", Value::Null).await;
-    assert_eq!((status, shown["draining"]["by"].as_str()), (200, Some("e1")), "{shown}");
+    assert_eq!((status, shown["draining"]["by"].as_str()), (200, Some("somebody")), "{shown}");
     assert_eq!(house.neighbours.drained.lock().0.len(), 2, "also one that no resource manager started");
     assert_eq!(house.ask(Role::Operator, "POST", "/v1/workers/nobody/drain", Value::Null).await.0, 404);
 

@@ -31,7 +31,7 @@ pub async fn run(store: &dyn FleetStore, leases: &Shared) {
 }
 
 fn by(at: i64) -> By {
-    By { who: "e1".into(), at: Timestamp(at) }
+    By { who: "e1".into(), name: "the resource manager".into(), at: Timestamp(at) }
 }
 
 fn queue() -> QueueName {

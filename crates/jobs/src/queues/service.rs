@@ -162,7 +162,7 @@ impl Jobs {
         if self.0.store.queue(name.clone()).await.map_err(refused)?.is_some() {
             return Ok(());
         }
-        let by = By { who: "up".into(), at: self.0.clock.now() };
+        let by = By { who: "up".into(), name: "up".into(), at: self.0.clock.now() };
         let put = self.0.store.put_queue(QueueSpec::new(name), Expected::Absent, by).await.map_err(refused)?;
         if let Put::Created(row) = put {
             let shard = shard_of(&row.spec.name);
@@ -176,7 +176,7 @@ impl Jobs {
     }
 
     fn by(&self, caller: &Principal) -> By {
-        let who: String = caller.id.chars().filter(|c| *c != '\0').take(limits::NAME_CHARS_MAX).collect();
-        By { who, at: self.0.clock.now() }
+        let short = |text: &str| text.chars().filter(|c| *c != '\0').take(limits::NAME_CHARS_MAX).collect();
+        By { who: short(&caller.id), name: short(&caller.name), at: self.0.clock.now() }
     }
 }

@@ -32,7 +32,7 @@ on_both! {
 }
 
 fn by(at: i64) -> By {
-    By { who: "ana".into(), at: Timestamp(at) }
+    By { who: "t1".into(), name: "ana".into(), at: Timestamp(at) }
 }
 
 fn name(text: &str) -> QueueName {

@@ -63,7 +63,7 @@ pub fn new_job(total: u32) -> NewJob {
 }
 
 async fn define(store: &Shared, queue: &QueueName) {
-    let by = By { who: "ana".into(), at: Timestamp(1) };
+    let by = By { who: "t1".into(), name: "ana".into(), at: Timestamp(1) };
     store.put_queue(QueueSpec::new(queue.clone()), Expected::Absent, by).await.unwrap();
 }
 

@@ -94,7 +94,7 @@ const NEWER_POLICY: &str = "UPDATE queues SET definition = '{\"policy\":{\"lotte
 
 async fn a_definition_that_cannot_be_read_is_replaced_and_deleted_like_any_other(engine: &Engine) {
     let (store, night) = (engine.open().await, "night".parse::<QueueName>().unwrap());
-    let by = || By { who: "ana".into(), at: Timestamp(7) };
+    let by = || By { who: "t1".into(), name: "ana".into(), at: Timestamp(7) };
     let spec = QueueSpec::new(night.clone());
     let Put::Created(made) = store.put_queue(spec.clone(), Expected::Absent, by()).await.unwrap() else { panic!() };
     engine.tamper(NEWER_POLICY).await;

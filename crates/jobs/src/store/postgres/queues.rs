@@ -52,13 +52,13 @@ impl QueueStore for PostgresJobs {
             "INSERT INTO queues (name, definition, revision, created_at, changed_at, changed_by)
              VALUES ($1, $2, $3, $4, $5, $6)
              ON CONFLICT (name) DO UPDATE SET definition = $2, revision = $3, changed_at = $5, changed_by = $6",
-            &[&spec.name.as_str(), &definition, &(revision as i64), &created_at.0, &by.at.0, &by.who],
+            &[&spec.name.as_str(), &definition, &(revision as i64), &created_at.0, &by.at.0, &by.name],
         )
         .await?;
         let what = if before.is_some() { "change" } else { "create" };
         note(&tx, revision, &by, what, &spec.name, Some(&definition)).await?;
         tx.commit().await?;
-        let now = QueueRow { spec, revision, created_at, changed_at: by.at, changed_by: by.who, unreadable: None };
+        let now = QueueRow { spec, revision, created_at, changed_at: by.at, changed_by: by.name, unreadable: None };
         Ok(if before.is_some() { Put::Changed(now) } else { Put::Created(now) })
     }
 

@@ -99,8 +99,8 @@ fn put(db: &Connection, spec: &QueueSpec, expected: Expected, by: &By) -> Result
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)
          ON CONFLICT DO UPDATE SET definition = ?2, revision = ?3, changed_at = ?5, changed_by = ?6",
     )?
-    .execute(params![spec.name.as_str(), definition, revision as i64, created_at.0, by.at.0, by.who])?;
-    let (spec, changed_by) = (spec.clone(), by.who.clone());
+    .execute(params![spec.name.as_str(), definition, revision as i64, created_at.0, by.at.0, by.name])?;
+    let (spec, changed_by) = (spec.clone(), by.name.clone());
     let now = QueueRow { spec, revision, created_at, changed_at: by.at, changed_by, unreadable: None };
     Ok(if before.is_some() { Put::Changed(now) } else { Put::Created(now) })
 }
