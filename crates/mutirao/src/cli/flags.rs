@@ -30,6 +30,8 @@ const FLAGS: &[(&str, &str)] = &[
     ("limits.waiting", "--waiting-max"),
     ("workers.cpus", "--worker-cpus"),
     ("workers.memory", "--worker-mem"),
+    ("workers.labels", "--worker-label"),
+    ("workers.layer", "--worker-layer"),
     ("defaults.timeout", "--timeout"),
     ("policy.fair_share.half_life", "--half-life"),
     ("policy.fair_share.by", "--share-by"),

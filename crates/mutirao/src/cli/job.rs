@@ -8,7 +8,7 @@ use mutirao_core::{Clock, JobKey, QueueName, SystemClock, TaskKey};
 
 use super::logs::{self, Streams};
 use super::out::{Out, Shape};
-use super::{Globals, merged, reach, show, submit, wait, watch};
+use super::{Globals, merged, reach, show, submit, task, wait, watch};
 use crate::failure::Failure;
 
 #[derive(Debug, Args)]
@@ -119,8 +119,11 @@ pub async fn run(globals: &Globals, args: JobArgs) -> Result<u8, Failure> {
         Verb::Logs(args) => logs_of(&client, args, out).await.map(|()| 0),
         Verb::Retry { id } => {
             let retried = client.retry_job(id).await?;
+            if retried.tasks == 0 {
+                let why = format!("no task of job {id} failed, timed out, was lost or given up");
+                return Err(task::nothing_to_retry(out, &retried, &why));
+            }
             out.answer(&retried, |retried| match retried.tasks {
-                0 => format!("job {id} has no task to try anew"),
                 1 => format!("1 task of job {id} is tried anew"),
                 tasks => format!("{tasks} tasks of job {id} are tried anew"),
             })?;

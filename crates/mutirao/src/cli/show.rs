@@ -8,11 +8,11 @@ mod queue;
 use std::time::Duration;
 
 use comfy_table::{ContentArrangement, Row, Table, presets};
-use mutirao_core::Timestamp;
 use mutirao_core::auth::{KeyView, TokenView};
 use mutirao_core::job::{TaskState, TaskView};
 use mutirao_core::quantity::Bytes;
 use mutirao_core::shard::ShardView;
+use mutirao_core::{Attempt, Timestamp};
 
 pub use dead::{dead_tasks, letters};
 pub use job::{counts, job, jobs};
@@ -120,7 +120,7 @@ pub fn task(task: &TaskView, now: Timestamp) -> String {
         ("state", state(task.state).into()),
         ("exit", ending(task)),
         ("reason", or_dash(task.reason.as_deref().map(one_line))),
-        ("attempt", or_dash(task.attempt)),
+        ("attempt", or_dash(task.attempt.map(attempt))),
         ("failures", task.failures.to_string()),
         ("losses", task.losses.to_string()),
         ("next try", or_dash(next)),
@@ -131,6 +131,11 @@ pub fn task(task: &TaskView, now: Timestamp) -> String {
         ("cpu", or_dash(cpu)),
         ("memory", or_dash(memory)),
     ])
+}
+
+/// Attempts are numbered by who hands them out: a manager that takes the queue over begins a new count.
+fn attempt(attempt: Attempt) -> String {
+    format!("{attempt} (number {} by generation {} of the queue's owner)", attempt.n, attempt.generation)
 }
 
 pub fn shards(shards: &[ShardView]) -> String {
@@ -176,16 +181,8 @@ pub fn worker_keys(keys: &[KeyView], now: Timestamp) -> String {
     table(["WORKER", "NAME", "QUEUE", "STATE", "AGE"], keys.iter().map(row))
 }
 
-/// A size to one decimal where it needs one: `2GiB`, `1.5GiB`. Written as sizes are read everywhere.
 pub fn size(bytes: u64) -> String {
-    let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    match units.iter().find(|(unit, _)| bytes >= *unit) {
-        Some((unit, name)) => {
-            let number = format!("{:.1}", bytes as f64 / *unit as f64);
-            format!("{}{name}", number.strip_suffix(".0").unwrap_or(&number))
-        }
-        None => Bytes(bytes).to_string(),
-    }
+    Bytes(bytes).rough()
 }
 
 /// What people wrote, made fit for one cell: no line breaks, nothing that steers a terminal.

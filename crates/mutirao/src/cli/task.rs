@@ -7,9 +7,9 @@ use mutirao_client::{Client, DeadFilter, PageArgs};
 use mutirao_core::job::{Retried, TaskState};
 use mutirao_core::{Clock, JobKey, QueueName, SystemClock, TaskKey};
 
-use super::out::Out;
+use super::out::{Out, Shape};
 use super::{Globals, reach, show};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 
 #[derive(Debug, Args)]
 pub struct TaskArgs {
@@ -186,9 +186,21 @@ async fn retry(client: &Client, args: RetryArgs, out: Out) -> Result<(), Failure
         let one = client.retry_task(id).await?;
         sum = Retried { tasks: sum.tasks + one.tasks, jobs: sum.jobs + one.jobs };
     }
+    if sum.tasks == 0 {
+        return Err(nothing_to_retry(out, &sum, "no such task failed, timed out, was lost or given up"));
+    }
     out.answer(&sum, |sum| match sum.tasks {
-        0 => "there is no such task to try anew".into(),
         1 => "1 task is tried anew".into(),
         tasks => format!("{tasks} tasks are tried anew"),
     })
+}
+
+/// Nothing was there to be tried anew. A program is given the count all the same.
+pub(super) fn nothing_to_retry(out: Out, retried: &Retried, why: &str) -> Failure {
+    if out.shape == Shape::Json
+        && let Err(failure) = out.answer(retried, |_| String::new())
+    {
+        return failure;
+    }
+    Failure::new(Exit::NotFound, format!("nothing is tried anew: {why}; `mutirao task dead` shows what could be"))
 }

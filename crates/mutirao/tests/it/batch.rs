@@ -23,8 +23,14 @@ fn what_failed_is_listed_over_all_jobs_and_tried_anew() {
     let ended = said(&["job", "wait", &id]);
     assert!(ended.code == Some(0) && ended.err.contains("3 ok"), "{ended:?}");
     assert!(up.ok(&["task", "dead"]).contains("no such tasks"));
-    assert!(up.ok(&["job", "retry", &id]).contains("no task to try anew"));
-    assert!(up.ok(&["task", "retry", &format!("{id}.1")]).contains("no such task to try anew"));
+    for nothing in [
+        vec!["job", "retry", &id],
+        vec!["task", "retry", &format!("{id}.1")],
+        vec!["task", "retry", "--queue", "default"],
+    ] {
+        let said = said(&nothing);
+        assert!(said.code == Some(3) && said.err.contains("nothing is tried anew"), "{nothing:?}: {said:?}");
+    }
     assert_eq!(up.ok(&["task", "letters"]).trim(), "no dead letters");
 }
 

@@ -7,6 +7,7 @@ use mutirao_core::limits::RETRIES_MAX;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 use mutirao_core::task::Retry;
 use mutirao_elastic::Preset;
+use mutirao_elastic::packing::Layer;
 use mutirao_queues::{By, FairShare, Policy, QueueSpec};
 
 use crate::cli::flags;
@@ -47,6 +48,12 @@ pub struct Changes {
     /// The memory each of its workers gets
     #[arg(long, value_name = "SIZE")]
     worker_mem: Option<Bytes>,
+    /// A label that the nodes of its workers must have, or none for no labels at all; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = label)]
+    worker_label: Vec<Limit<(String, String)>>,
+    /// The layer that the nodes of its workers must be in: edge, fog or cloud, or none for any
+    #[arg(long, value_name = "LAYER", value_parser = layer)]
+    worker_layer: Option<Limit<Layer>>,
     /// Workers come and go with the load, by these settings, or none: see docs/elastic.md
     #[arg(long, value_name = "PRESET", value_parser = limit::<Preset>)]
     elastic_preset: Option<Limit<Preset>>,
@@ -88,6 +95,24 @@ fn limit<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<Lim
     match text {
         "none" => Ok(Limit::None),
         _ => text.parse().map(Limit::At).map_err(|error: T::Err| format!("{error}; or write none for no limit")),
+    }
+}
+
+fn label(text: &str) -> Result<Limit<(String, String)>, String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok(Limit::At((name.into(), value.into()))),
+        None if text == "none" => Ok(Limit::None),
+        _ => Err("write it like disk=ssd, or none for no labels at all".into()),
+    }
+}
+
+fn layer(text: &str) -> Result<Limit<Layer>, String> {
+    match text {
+        "edge" => Ok(Limit::At(Layer::Edge)),
+        "fog" => Ok(Limit::At(Layer::Fog)),
+        "cloud" => Ok(Limit::At(Layer::Cloud)),
+        "none" => Ok(Limit::None),
+        _ => Err("write edge, fog or cloud; or none for any".into()),
     }
 }
 
@@ -144,6 +169,15 @@ impl Changes {
         }
         spec.workers.cpus = self.worker_cpus.or(spec.workers.cpus);
         spec.workers.memory = self.worker_mem.or(spec.workers.memory);
+        for label in self.worker_label {
+            match label {
+                Limit::None => spec.workers.labels.clear(),
+                Limit::At((name, value)) => drop(spec.workers.labels.insert(name, value)),
+            }
+        }
+        if let Some(layer) = self.worker_layer {
+            spec.workers.layer = layer.into_option();
+        }
         if let Some(preset) = self.elastic_preset {
             spec.elastic = preset.into_option().map(Preset::elastic);
         }
@@ -210,6 +244,17 @@ mod tests {
     }
 
     #[test]
+    fn where_its_workers_may_be_is_said_and_taken_back() {
+        let first = ["--worker-label", "disk=ssd", "--worker-label", "zone=a=1", "--worker-layer", "fog"];
+        let spec = made(&first, plain()).unwrap();
+        assert_eq!(spec.workers.labels, [("disk".into(), "ssd".into()), ("zone".into(), "a=1".into())].into());
+        assert_eq!(spec.workers.layer, Some(Layer::Fog));
+        let then = ["--worker-label", "none", "--worker-label", "gpu=yes", "--worker-layer", "none"];
+        let spec = made(&then, spec).unwrap();
+        assert_eq!((spec.workers.labels, spec.workers.layer), ([("gpu".into(), "yes".into())].into(), None));
+    }
+
+    #[test]
     fn slips_are_told_with_how_to_write_it() {
         for (args, said) in [
             (&["--share", "physics"][..], "physics=3"),
@@ -220,6 +265,8 @@ mod tests {
             (&["--policy", "lifo"], "fair-share"),
             (&["--workers-max", "3"], "--elastic-preset arrebol"),
             (&["--elastic-preset", "magic"], "sentryweb-workers"),
+            (&["--worker-label", "ssd"], "disk=ssd"),
+            (&["--worker-layer", "sky"], "edge, fog or cloud"),
             (&["--worker-mem", "4"], "--worker-mem: 4B is too little"),
         ] {
             let error = made(args, plain()).unwrap_err();
