@@ -1,9 +1,10 @@
-//! A worker's life: what its loops share, and the order in which they start and end.
+//! A worker's life: what its loops share, and the order in which they start. How it ends: [`ending`].
+
+mod ending;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use mutirao_broker::{BrokerError, Shared};
 use mutirao_core::blobs::Blobs;
@@ -16,7 +17,7 @@ use crate::config::Config;
 use crate::desk::{Desk, FLUSH_REPORTS, Run};
 use crate::exec::{Bench, Ending, Runner, Surroundings, Threads, Uploads};
 use crate::footprint::Gauge;
-use crate::stop::{self, Stop, Stopper, Urgency};
+use crate::stop::{self, Stop};
 use crate::{control, report, take};
 
 /// Why a worker ended before it was asked to, or without having said all it had to say.
@@ -63,13 +64,6 @@ pub(crate) struct Bells {
     /// The manager must hear of this at once.
     pub beat: Notify,
 }
-
-/// Between two looks whether everything has stopped.
-const STOPPED_LOOK: Duration = Duration::from_millis(50);
-/// How long outcomes may still take of a worker that nobody seemed to hear: whoever was away may just be coming back.
-const LAST_REPORT_MAX: Duration = Duration::from_secs(2);
-/// How often within the time after which an idle worker ends it is looked whether it is idle.
-const IDLE_LOOKS: u32 = 8;
 
 /// Runs a worker until it is told to stop and everything it held is reported.
 pub async fn run(
@@ -148,108 +142,11 @@ impl Shop {
         }
     }
 
-    /// Carries out what is asked until the last report should have left. Ends only when that takes too long, or when
-    /// something broke.
-    async fn end(
-        self: &Arc<Self>,
-        asked: &mut Stop,
-        stopper: Stopper,
-        mut stop: Stop,
-        mut taking: Loop,
-        last_word: Stopper,
-    ) -> Result<(), WorkerError> {
-        tokio::select! {
-            () = asked.reached(Urgency::Drain) => stopper.drain(),
-            () = stop.reached(Urgency::Drain) => {}
-            () = self.idle_for_long() => {
-                tracing::info!("nothing to do for long: ending");
-                stopper.drain();
-            }
-            result = taking.result() => result?,
-        }
-        tracing::info!(held = self.desk().held_count(), "draining");
-        self.with_desk(|desk| desk.drain(self.clock.now()));
-        self.bells.beat.notify_one();
-        // Now means now, also when the broker does not answer.
-        tokio::select! {
-            result = taking.result() => result?,
-            () = asked.reached(Urgency::Now) => {}
-        }
-        drop(taking);
-        last_word.drain();
-        self.bells.outgoing.notify_one();
-        tokio::select! {
-            () = asked.reached(Urgency::Now) => {}
-            () = self.goodbye_unheard() => {
-                tracing::warn!("left without a goodbye: nobody took it in time, and nothing else was left to say");
-                return Ok(());
-            }
-        }
-        self.with_desk(|desk| desk.halt(self.clock.now()));
-        let limits = &self.config.limits;
-        tokio::select! {
-            () = self.clock.sleep(limits.stop_grace_max + limits.upload_wait_max + limits.goodbye_wait_max) => {
-                Err(WorkerError::Unreported { tasks: self.desk().held_count() })
-            }
-            () = self.stopped_unheard(asked) => Ok(()),
-        }
-    }
-
-    /// Ends when nobody would take a report, and nothing runs any more. What ended is reported nonetheless if somebody
-    /// takes it within a moment; otherwise it is run again, which is as good as saying so.
-    async fn stopped_unheard(&self, asked: &mut Stop) {
-        asked.reached(Urgency::Unheard).await;
-        while !self.desk().is_idle() {
-            self.clock.sleep(STOPPED_LOOK).await;
-        }
-        let until = self.clock.monotonic().plus(LAST_REPORT_MAX);
-        while self.desk().held_count() > 0 {
-            if self.clock.monotonic() >= until {
-                let tasks = self.desk().held_count();
-                tracing::warn!(tasks, "left with outcomes that nobody took; their tasks will run again");
-                return;
-            }
-            self.clock.sleep(STOPPED_LOOK).await;
-        }
-    }
-
-    /// Ends when there has been no task for as long as the settings say; without such a time, never.
-    async fn idle_for_long(&self) {
-        let Some(span) = self.config.idle_end else { return std::future::pending().await };
-        let (mut taken, mut since) = (self.desk().parcels_taken(), self.clock.monotonic());
-        loop {
-            self.clock.sleep(span / IDLE_LOOKS).await;
-            let now = self.clock.monotonic();
-            let desk = self.desk();
-            if !desk.is_idle() || desk.parcels_taken() != taken {
-                (taken, since) = (desk.parcels_taken(), now);
-            } else if now.since(since) >= span {
-                return;
-            }
-        }
-    }
-
     /// Nothing more is taken: gives back what has not begun, and says so.
     pub fn rest(self: &Arc<Self>) {
         tracing::info!(held = self.desk().held_count(), "resting: nothing new is taken");
         self.with_desk(|desk| desk.drain(self.clock.now()));
         self.bells.beat.notify_one();
-    }
-
-    /// Ends when nothing has been held or unreported for as long as a goodbye may take. The session's lease says the
-    /// rest to the manager, should it ever come back.
-    async fn goodbye_unheard(&self) {
-        let idle = || {
-            let desk = self.desk();
-            desk.is_idle() && desk.unreported() == 0
-        };
-        loop {
-            let was_idle = idle();
-            self.clock.sleep(self.config.limits.goodbye_wait_max).await;
-            if was_idle && idle() {
-                return;
-            }
-        }
     }
 
     pub fn desk(&self) -> MutexGuard<'_, Desk> {

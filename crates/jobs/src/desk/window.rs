@@ -65,7 +65,7 @@ impl Window {
         let target = (seats.slots + in_hand + ahead).min(OUT_MAX);
         let room = target.saturating_sub(out.saturating_sub(hoarded)).min(OUT_MAX.saturating_sub(out));
         // Refill in lumps when there is much out: a parcel costs the same whether it holds one task or fifty.
-        if room * 8 < ahead { 0 } else { room }
+        if room * 4 < ahead { 0 } else { room }
     }
 
     /// What each session may have beyond what it can run at once.
@@ -142,6 +142,18 @@ mod tests {
         assert_eq!(window.room(TWO, 21, hoarded, at(10_000)), 0, "the other has one");
         assert_eq!(window.room(TWO, 20, hoarded, at(10_000)), 1, "the other has none");
         assert_eq!(window.room(TWO, OUT_MAX, OUT_MAX, at(10_000)), 0, "there is an end to it");
+    }
+
+    #[test]
+    fn what_ends_quickly_is_followed_in_lumps_and_most_of_the_window_stays_out() {
+        let mut window = Window::default();
+        for ms in 1..=1_000 {
+            window.completed(Verdict::Ok, at(ms));
+        }
+        let whole = window.room(TWO, 0, 0, at(1_000));
+        let refilled = (1..whole).rev().find(|out| window.room(TWO, *out, 0, at(1_000)) > 0).unwrap();
+        assert!((whole * 2 / 3..whole * 4 / 5).contains(&refilled), "at {refilled} of {whole}");
+        assert_eq!(window.room(TWO, refilled, 0, at(1_000)), whole - refilled);
     }
 
     #[test]
