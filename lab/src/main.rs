@@ -5,6 +5,7 @@
 //! `cargo run --release -p lab -- list`
 
 mod experiments;
+mod ledger;
 mod machine;
 mod peers;
 mod plot;

@@ -42,6 +42,10 @@ impl Backing {
         self.0.as_ref().map(|servers| servers.postgres.url())
     }
 
+    pub fn servers(&self) -> Option<&Servers> {
+        self.0.as_ref()
+    }
+
     pub fn postgres_mut(&mut self) -> Option<&mut Service> {
         self.0.as_mut().map(|servers| &mut servers.postgres)
     }

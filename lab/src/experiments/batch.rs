@@ -9,13 +9,10 @@ mod million;
 mod nothing;
 mod processes;
 
-use std::path::Path;
-
-use clap::Args;
+use clap::{Args, ValueEnum};
 use mutirao_testkit::Installation;
 
 use super::overhead::wait_for_workers;
-use crate::peers::Peers;
 use crate::report::Report;
 use crate::services::{Backend, Servers};
 
@@ -35,12 +32,30 @@ pub struct Options {
     /// Also run that many processes once on each backend, which takes a quarter of an hour each.
     #[arg(long)]
     many_processes: bool,
+    /// Measure only this; may be repeated.
+    #[arg(long, value_enum)]
+    only: Vec<Part>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// `/bin/true`.
+    Processes,
+    /// No-op tasks.
+    Nothing,
+    /// What is about many tasks.
+    Million,
+}
+
+impl Options {
+    fn want(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
 }
 
 /// Our own installations on both backends, made anew for each measurement.
 struct Ground {
     servers: Servers,
-    peers: Peers,
     cores: usize,
 }
 
@@ -67,17 +82,19 @@ fn on(backend: Backend) -> &'static str {
 }
 
 pub fn run(options: Options) -> anyhow::Result<Report> {
-    let ground = Ground {
-        servers: Servers::start()?,
-        peers: Peers::prepare(Path::new(crate::peers::FOLDER))?,
-        cores: std::thread::available_parallelism()?.get(),
-    };
+    let ground = Ground { servers: Servers::start()?, cores: std::thread::available_parallelism()?.get() };
     let mut report = Report::new("batch");
     report.note("ours: timed from before the submission until the last end is durable, outputs captured");
     report.note("raw, xargs and HyperQueue keep neither output nor record here; GNU parallel keeps output only");
-    processes::measure(&options, &ground, &mut report)?;
-    nothing::measure(&options, &ground, &mut report)?;
-    million::measure(&options, &ground, &mut report)?;
+    if options.want(Part::Processes) {
+        processes::measure(&options, &ground, &mut report)?;
+    }
+    if options.want(Part::Nothing) {
+        nothing::measure(&options, &ground, &mut report)?;
+    }
+    if options.want(Part::Million) {
+        million::measure(&options, &ground, &mut report)?;
+    }
     if options.many_processes {
         processes::measure_many(&options, &ground, &mut report)?;
     }

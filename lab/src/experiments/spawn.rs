@@ -11,6 +11,7 @@ use mutirao_core::{Clock, SystemClock};
 use mutirao_testkit::Installation;
 
 use super::overhead::{run_job, wait_for_workers};
+use crate::ledger::Ledger;
 use crate::report::{Goal, Report};
 use crate::services::Backend;
 
@@ -34,10 +35,13 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     let backing = options.backend.start()?;
     let up = backing.fit(Installation::setup().workers(2).env("MUTIRAO_LOG", "warn")).start();
     wait_for_workers(&up, 2)?;
+    let mut spent = Ledger::default();
     let (mut raw, mut ours, mut xargs, mut shares) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..options.runs {
         let limit = raw_rate(cores, options.tasks / cores as u32)?;
+        let before = Ledger::now(&up, backing.servers());
         let rate = run_job(&up, &true_job(options.tasks))?;
+        spent = spent.plus(Ledger::now(&up, backing.servers()).since(&before));
         shares.push(rate / limit * 100.0);
         raw.push(limit);
         ours.push(rate);
@@ -46,6 +50,7 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     let middle = super::overhead::middle;
     report.row(format!("raw posix_spawn and wait, {cores} threads"), middle(raw), "tasks/s");
     report.row("mutirao, 2 workers", middle(ours), "tasks/s");
+    spent.tell(f64::from(options.tasks) * options.runs as f64, &mut report);
     report.row(format!("xargs -P{cores}, output not captured"), middle(xargs), "tasks/s");
     report.goal("mutirao's share of raw", middle(shares), "%", Goal::AtLeast(65.0));
     Ok(report)

@@ -21,8 +21,11 @@ const DISTINCT_S: Goal = Goal::AtMost(20.0);
 /// Flat, but for noise.
 const FLAT: Goal = Goal::AtMost(1.2);
 const FEW_WAITING: u32 = 1_000;
-/// Enough to cost seconds of CPU.
-const HANDED_OUT: u32 = 100_000;
+/// Tasks that go first; enough to cost seconds of CPU.
+const FIRST: u32 = 400_000;
+/// Between these many of their ends it is measured: while everything runs, before and after.
+const MEASURED: std::ops::Range<u64> = FIRST as u64 / 10..FIRST as u64 / 10 * 8;
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 const DISTINCT_PER_JOB: u32 = 100_000;
 
 pub fn measure(options: &Options, ground: &Ground, report: &mut Report) -> anyhow::Result<()> {
@@ -42,10 +45,13 @@ pub fn measure(options: &Options, ground: &Ground, report: &mut Report) -> anyho
             down(up);
             Ok(cost)
         };
-        let costs = |waiting: u32| -> anyhow::Result<f64> {
-            Ok(middle((0..options.runs).map(|_| cost(waiting)).collect::<anyhow::Result<_>>()?))
-        };
-        let (few, many) = (costs(FEW_WAITING)?, costs(options.many)?);
+        // In turn, so that a drift of the machine hits both alike.
+        let (mut few, mut many) = (Vec::new(), Vec::new());
+        for _ in 0..options.runs {
+            few.push(cost(FEW_WAITING)?);
+            many.push(cost(options.many)?);
+        }
+        let (few, many) = (middle(few), middle(many));
         report.row(format!("manager's CPU a task, {FEW_WAITING} wait behind it, {on}"), few, "µs");
         report.row(format!("manager's CPU a task, {} wait behind it, {on}", options.many), many, "µs");
         report.goal(format!("the second to the first, {on}"), many / few, "×", FLAT);
@@ -78,23 +84,40 @@ fn distinct_jobs(tasks: u32) -> Vec<JobSpec> {
     starts.map(job).collect()
 }
 
-/// CPU time of the manager for each task of a job that goes first while `waiting` others wait in the same queue.
+/// CPU time of the manager for each task that is handed out and ends, while a job goes first and `waiting` others wait behind
+/// it in the same queue. Those count as well as soon as they end: the window is filled with them before the first job is over,
+/// and with a million behind it far more of them go out than with a thousand.
 async fn dispatch_cost_us(up: &Installation, waiting: u32) -> anyhow::Result<f64> {
     let client = client(up)?;
     let queue = QueueName::default();
     let mut spec = QueueSpec { policy: Policy::Priority, ..QueueSpec::new(queue.clone()) };
     spec.paused = true;
     client.put_queue(&spec, None).await?;
-    let behind = client.submit(&noop_job(waiting)).await?;
-    let first = client.submit(&JobSpec { priority: 1, ..noop_job(HANDED_OUT) }).await?;
-    let before = proc::cpu(up.pid());
+    let behind = client.submit(&noop_job(waiting)).await?.id;
+    let first = client.submit(&JobSpec { priority: 1, ..noop_job(FIRST) }).await?.id;
     client.resume_queue(&queue).await?;
-    let ended = end_of(&client, first.id).await?;
-    let spent = proc::cpu(up.pid()) - before;
-    anyhow::ensure!(ended.counts.ok == u64::from(HANDED_OUT), "not every task ended ok: {:?}", ended.counts);
-    client.cancel_job(behind.id).await?;
-    end_of(&client, behind.id).await?;
-    Ok(spent.as_secs_f64() * 1e6 / f64::from(HANDED_OUT))
+    let mut looks = Vec::new();
+    for least in [MEASURED.start, MEASURED.end] {
+        let ended = ended_of(&client, first, least).await? + client.job(behind).await?.counts.ended();
+        looks.push((ended, proc::cpu(up.pid())));
+    }
+    let ended = end_of(&client, first).await?;
+    anyhow::ensure!(ended.counts.ok == u64::from(FIRST), "not every task ended ok: {:?}", ended.counts);
+    client.cancel_job(behind).await?;
+    end_of(&client, behind).await?;
+    let [(begin, before), (end, after)] = looks[..] else { anyhow::bail!("there are two looks") };
+    Ok((after - before).as_secs_f64() * 1e6 / (end - begin) as f64)
+}
+
+/// How many of a job's tasks have ended, once they are at least so many.
+async fn ended_of(client: &Client, job: JobKey, least: u64) -> anyhow::Result<u64> {
+    loop {
+        let ended = client.job(job).await?.counts.ended();
+        if ended >= least {
+            return Ok(ended);
+        }
+        SystemClock.sleep(LOOK_EVERY).await;
+    }
 }
 
 async fn end_of(client: &Client, job: JobKey) -> anyhow::Result<JobView> {
@@ -103,6 +126,6 @@ async fn end_of(client: &Client, job: JobKey) -> anyhow::Result<JobView> {
         if view.finished_at.is_some() {
             return Ok(view);
         }
-        SystemClock.sleep(Duration::from_millis(10)).await;
+        SystemClock.sleep(LOOK_EVERY).await;
     }
 }

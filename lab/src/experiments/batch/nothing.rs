@@ -1,8 +1,10 @@
 //! Tasks that do nothing: what is left is what carrying them costs.
 
+use std::path::Path;
+
 use super::{Ground, Options, WORKERS, down, on};
 use crate::experiments::overhead::{middle, one_run};
-use crate::peers::Peer;
+use crate::peers::{self, Peer, Peers};
 use crate::report::{Goal, Report};
 use crate::services::Backend;
 
@@ -11,6 +13,7 @@ const OURS: u32 = 10;
 const TIMES_CELERY: Goal = Goal::AtLeast(8.0);
 
 pub fn measure(options: &Options, ground: &Ground, report: &mut Report) -> anyhow::Result<()> {
+    let peers = Peers::prepare(Path::new(peers::FOLDER))?;
     let mut distributed = 0.0;
     for backend in [Backend::Embedded, Backend::Distributed] {
         let up = ground.up(backend, WORKERS)?;
@@ -23,7 +26,7 @@ pub fn measure(options: &Options, ground: &Ground, report: &mut Report) -> anyho
         }
     }
     for peer in Peer::ALL {
-        let run = |_| ground.peers.rate(peer, ground.servers.rabbitmq.url(), options.tasks, WORKERS as usize);
+        let run = |_| peers.rate(peer, ground.servers.rabbitmq.url(), options.tasks, WORKERS as usize);
         let rate = middle((0..options.runs).map(run).collect::<anyhow::Result<_>>()?);
         report.row(format!("no-op, {}", peer.name()), rate, "tasks/s");
         if matches!(peer, Peer::Celery) {

@@ -1,5 +1,6 @@
 //! `/bin/true`, many times.
 
+use std::path::Path;
 use std::process::Command;
 
 use mutirao_core::{Clock, SystemClock};
@@ -7,6 +8,7 @@ use mutirao_core::{Clock, SystemClock};
 use super::{Ground, Options, WORKERS, down, on};
 use crate::experiments::overhead::{middle, run_job};
 use crate::experiments::spawn::{raw_rate, true_job, xargs_rate};
+use crate::peers::{self, Peers};
 use crate::report::{Goal, Report};
 use crate::services::Backend;
 
@@ -14,6 +16,7 @@ const SHARE_OF_RAW: Goal = Goal::AtLeast(65.0);
 const TIMES_HYPERQUEUE: Goal = Goal::AtLeast(2.5);
 
 pub fn measure(options: &Options, ground: &Ground, report: &mut Report) -> anyhow::Result<()> {
+    let peers = Peers::prepare(Path::new(peers::FOLDER))?;
     let Options { tasks, runs, .. } = *options;
     let cores = ground.cores;
     let embedded = ground.up(Backend::Embedded, WORKERS)?;
@@ -27,7 +30,7 @@ pub fn measure(options: &Options, ground: &Ground, report: &mut Report) -> anyho
             run_job(&distributed, &true_job(tasks))?,
             xargs_rate(cores, tasks)?,
             parallel_rate(cores, tasks)?,
-            ground.peers.hyperqueue_rate(tasks, cores)?,
+            peers.hyperqueue_rate(tasks, cores)?,
         ];
         for (all, one) in rates.iter_mut().zip(round) {
             all.push(one);

@@ -1,14 +1,13 @@
 //! The same on RabbitMQ and PostgreSQL, beside the peers on the same broker and the raw limits of both services.
 
 use std::path::Path;
-use std::time::Duration;
 
 use mutirao_testkit::Installation;
 
 use super::process::{one_run, wait_for_workers};
 use super::{OVER_RABBITMQ, Options, middle};
+use crate::ledger::Ledger;
 use crate::peers::{self, Peer, Peers};
-use crate::proc;
 use crate::raw;
 use crate::report::Report;
 use crate::services::Servers;
@@ -40,38 +39,18 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// What the CPU time of a run went to.
-#[derive(Clone, Copy, Default)]
-struct Ledger([Duration; 4]);
-
-const LEDGER: [&str; 4] = ["manager process", "both worker processes", "RabbitMQ", "PostgreSQL"];
-
-impl Ledger {
-    fn now(up: &Installation, servers: &Servers) -> Self {
-        let workers = up.worker_pids().iter().map(|pid| proc::cpu(*pid)).sum();
-        let family = |pid: Option<u32>| pid.map_or(Duration::ZERO, proc::cpu_of_family);
-        Self([proc::cpu(up.pid()), workers, family(servers.rabbitmq.pid()), family(servers.postgres.pid())])
-    }
-}
-
 pub fn measure(options: &Options, servers: &Servers, report: &mut Report) -> anyhow::Result<()> {
-    let (mut rates, mut spent) = (Vec::new(), [0.0; 4]);
-    let all_tasks = f64::from(options.tasks) * options.runs as f64;
+    let (mut rates, mut spent) = (Vec::new(), Ledger::default());
     for _ in 0..options.runs {
         let mut up = servers.fit(Installation::setup().workers(WORKERS).env("MUTIRAO_LOG", "warn")).start();
         wait_for_workers(&up, WORKERS as usize)?;
-        let before = Ledger::now(&up, servers);
+        let before = Ledger::now(&up, Some(servers));
         rates.push(one_run(&up, options.tasks)?);
-        let after = Ledger::now(&up, servers);
-        for (sum, (after, before)) in spent.iter_mut().zip(after.0.iter().zip(before.0)) {
-            *sum += (*after - before).as_secs_f64() * 1e6 / all_tasks;
-        }
+        spent = spent.plus(Ledger::now(&up, Some(servers)).since(&before));
         // In order, or whoever comes next to these servers waits for the leases of the dead.
         up.terminate();
     }
     report.goal("worker processes over RabbitMQ", middle(rates), "tasks/s", OVER_RABBITMQ);
-    for (who, cost) in LEDGER.iter().zip(spent) {
-        report.row(format!("  CPU, {who}"), cost, "µs/task");
-    }
+    spent.tell(f64::from(options.tasks) * options.runs as f64, report);
     Ok(())
 }

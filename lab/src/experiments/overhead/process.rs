@@ -14,6 +14,10 @@ use super::{LOGGING, MEMORY, OVER_LINK, Options, middle, noop_job};
 use crate::proc;
 use crate::report::Report;
 
+/// Between two looks whether a job has ended.
+const LOOK_FIRST: Duration = Duration::from_millis(5);
+const LOOK_LAST: Duration = Duration::from_millis(100);
+
 pub fn measure_link(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     let mut rates = Vec::new();
     let mut ledger = [0.0, 0.0];
@@ -114,7 +118,9 @@ pub fn run_job(up: &Installation, spec: &JobSpec) -> anyhow::Result<f64> {
                 anyhow::ensure!(view.counts.ok == view.tasks, "not every task ended ok: {:?}", view.counts);
                 return Ok(view.tasks as f64 / SystemClock.monotonic().since(begin).as_secs_f64());
             }
-            SystemClock.sleep(Duration::from_millis(10)).await;
+            // To look is work for the manager as well: the longer it takes, the more seldom, and never too late to matter.
+            let looks_apart = SystemClock.monotonic().since(begin) / 100;
+            SystemClock.sleep(looks_apart.clamp(LOOK_FIRST, LOOK_LAST)).await;
         }
     })
 }
