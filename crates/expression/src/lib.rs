@@ -4,6 +4,9 @@
 //! deeper than it can be trusted with is refused before it sees it, and it runs on a stack of its own. How deep a text is
 //! can only be counted where it is plain what is quoted: comments, raw and triple quotes are refused.
 //!
+//! What an evaluation may cost is bounded too ([`toll`]): loops in loops over long lists, and texts that are doubled again and
+//! again, end with a line that says so.
+//!
 //! ```
 //! use mutirao_expression::{Expression, value_of};
 //! let sum = Expression::compile("input.a + input.b").unwrap();
@@ -13,10 +16,12 @@
 //! ```
 
 mod members;
+pub mod toll;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
+use cel::common::ast::IdedExpr;
 use cel::{Context, Program, Value};
 
 pub const CHARS_MAX: usize = 1_000;
@@ -43,6 +48,8 @@ pub enum Flaw {
 pub struct Expression {
     text: String,
     program: Program,
+    /// The same, which pays for what it does.
+    levied: IdedExpr,
     names: BTreeSet<String>,
 }
 
@@ -59,7 +66,8 @@ impl Expression {
         }
         let program = parse(text).map_err(|why| Flaw::Unparsable { text: text.into(), why })?;
         let names = program.references().variables().into_iter().map(str::to_owned).collect();
-        Ok(Self { text: text.into(), program, names })
+        let levied = toll::levied(program.expression());
+        Ok(Self { text: text.into(), program, levied, names })
     }
 
     pub fn text(&self) -> &str {
@@ -77,17 +85,25 @@ impl Expression {
         members::of(self.program.expression(), name)
     }
 
-    /// What it comes to where `context` says what it speaks of. Why it cannot be, in a line.
+    /// What it comes to where `context`, one that [`context`] made, says what it speaks of. Why it cannot be, in a line.
     pub fn value_in(&self, context: &Context<'_, '_>) -> Result<Value, String> {
-        self.program.execute(context).map_err(|error| short(&error.to_string()))
+        match toll::within_budget(|| Value::resolve(&self.levied, context)) {
+            Some(value) => value.map_err(|error| short(&error.to_string())),
+            None => Err("it does too much: shorten its lists, or split it".into()),
+        }
     }
 
     /// Why it cannot be, in a line.
     pub fn evaluate<'n>(&self, seen: impl IntoIterator<Item = (&'n str, Value)>) -> Result<serde_json::Value, String> {
-        let mut context = Context::default();
+        let mut context = context();
         seen.into_iter().for_each(|(name, value)| context.add_variable_from_value(name, value));
         self.value_in(&context)?.json().map_err(|error| short(&error.to_string()))
     }
+}
+
+/// Where expressions are evaluated: what they speak of is to be added.
+pub fn context<'v>() -> Context<'static, 'v> {
+    Context::with_env(toll::ENV.clone())
 }
 
 fn short(why: &str) -> String {
@@ -218,6 +234,59 @@ mod tests {
         assert_eq!(Expression::compile(&"a".repeat(1_001)).unwrap_err(), Flaw::Long);
         assert!(Expression::compile("1 +").unwrap_err().to_string().starts_with("1 + does not compile: "));
         assert!(!is_deep(&format!("body.contains('{}')", "(".repeat(500))), "what is quoted is no depth");
+    }
+
+    #[test]
+    fn what_would_keep_a_machine_busy_ends_when_its_budget_is_spent() {
+        let list: Vec<u32> = (0..10_000).collect();
+        let input = json!({"l": list, "s": "x".repeat(200_000)});
+        let doubled = format!("[input.s]{}", ".map(a, a + a)".repeat(15));
+        let copied = format!("[[1]]{}", ".map(a, [a,a,a,a,a,a,a,a,a,a])".repeat(15));
+        for text in [
+            "input.l.map(a, input.l.map(b, a * b))",
+            "input.l.map(a, input.l.filter(b, a == b).map(c, c))",
+            "input.l.exists(a, input.l.exists(b, a + b < 0))",
+            "input.l.all(a, a in input.l)",
+            "input.l.map(a, input.l)",
+            "input.l.map(a, {'k': input.l})",
+            "input.l.exists(a, input.s.contains('y'))",
+            "input.l.exists(a, 'abc'.matches('(a{50}){50}'))",
+            "input.l.exists(a, input.s.matches('y'))",
+            "input.l.all(a, input.s == input.s + 'a' || true)",
+            doubled.as_str(),
+            copied.as_str(),
+        ] {
+            let ended = evaluated(text, input.clone());
+            assert_eq!(ended, Err("it does too much: shorten its lists, or split it".into()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_people_write_is_within_budget_and_means_what_it_did() {
+        let list: Vec<u32> = (0..10_000).collect();
+        let input = json!({"l": list, "s": "x".repeat(200_000), "rows": [{"n": 1, "t": "a"}, {"n": 2, "t": "b"}]});
+        for (text, value) in [
+            ("input.l.filter(x, x % 2 == 0).map(x, x * 2).size()", json!(5_000)),
+            ("input.l.all(x, x >= 0)", json!(true)),
+            ("input.rows.map(r, input.rows.exists(q, q.n > r.n))", json!([true, false])),
+            ("input.rows.exists_one(r, r.t.matches('^[ab]$') && r.n == 2)", json!(true)),
+            ("input.s.size() + input.l[9999]", json!(209_999)),
+            ("has(input.rows[0].t) ? {'a': [input.rows[1].t + 'c']} : {}", json!({"a": ["bc"]})),
+            ("optional.of(input.rows[0].n).orValue(7)", json!(1)),
+            ("2 in [1, 2] && !('z' in input)", json!(true)),
+        ] {
+            assert_eq!(evaluated(text, input.clone()), Ok(value), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_deepest_that_is_taken_is_evaluated_on_a_small_stack() {
+        let sum = format!("1{}", "+1".repeat(SIGNS_MAX));
+        let lists = format!("{}1{}", "[".repeat(NESTED_MAX), "]".repeat(NESTED_MAX));
+        let loops = format!("[1]{}{}", ".map(x, [x]".repeat(NESTED_MAX / 2), ")".repeat(NESTED_MAX / 2));
+        let run = move || [sum, lists, loops].iter().all(|text| evaluated(text, json!({})).is_ok());
+        let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap();
+        assert!(thread.join().unwrap());
     }
 
     #[test]

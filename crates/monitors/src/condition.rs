@@ -113,7 +113,7 @@ fn names_of(check: &Check) -> &'static [&'static str] {
 
 /// Everything that was seen. What was not is left out, so that a condition on it cannot be evaluated and does not hold.
 fn context_of(seen: &Observation) -> Context<'static, 'static> {
-    let mut context = Context::default();
+    let mut context = mutirao_expression::context();
     let found = &seen.seen;
     if let Some(status) = found.status {
         context.add_variable_from_value("status", i64::from(status));
