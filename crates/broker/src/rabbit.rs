@@ -108,6 +108,17 @@ pub enum Part {
     Worker,
 }
 
+/// A single connection, for whoever speaks AMQP in words of their own, as nodes do. It does not come back by itself.
+pub async fn dial(
+    url: &str,
+    trust: &Trust,
+    purpose: &str,
+    clock: Arc<dyn Clock>,
+    dice: Arc<Dice>,
+) -> Result<lapin::Connection, BrokerError> {
+    Dial::new(url, trust, None, clock, dice)?.dial(purpose).await
+}
+
 /// A broker on RabbitMQ.
 pub struct Rabbit(Arc<Inner>);
 

@@ -30,6 +30,12 @@ pub use keeper::Keeper;
 pub use run::{WorkerError, run};
 pub use stop::{Stop, Stopper, stop};
 
+/// What programs see of this process's environment: a few variables, never its secrets. With the mark of a session, by which its
+/// [`Keeper`] finds them wherever they have gone.
+pub fn surroundings(session: &mutirao_core::SessionId) -> std::collections::BTreeMap<String, std::ffi::OsString> {
+    exec::Surroundings::of_this_process().marked(session)
+}
+
 /// What this machine cannot do for tasks, in words for a person: for `doctor`, and logged once when a worker starts.
 ///
 /// ```

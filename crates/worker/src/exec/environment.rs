@@ -36,6 +36,13 @@ impl Surroundings {
         Self(inherited)
     }
 
+    /// For programs that are no tasks, with the mark by which a keeper finds them.
+    pub fn marked(self, session: &SessionId) -> Variables {
+        let mut variables = self.0;
+        variables.insert(SESSION_VAR.into(), session.0.clone().into());
+        variables
+    }
+
     pub fn variables(&self, session: &SessionId, task: &Task, exec: &Exec, dice: &Dice) -> Variables {
         let mut variables = self.0.clone();
         variables.extend(exec.env.iter().chain(&task.env).map(|(name, value)| (name.clone(), value.into())));

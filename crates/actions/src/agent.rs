@@ -1,0 +1,227 @@
+//! A node on a machine or a device's neighbour: registers, takes messages, runs their actions, and sends what came of them
+//! until somebody has it. What it speaks, a [`Line`] knows; here is everything that is the same over all of them.
+//!
+//! A message is acknowledged once its result is on disk ([`spool`]), so a power cut loses neither: what was not finished comes
+//! again, what was finished is sent after the start. A message that comes twice is run once ([`Answers`]).
+//!
+//! What is *not* here: which manager it talks to, and what it may do ([`Table`]).
+
+pub mod amqp;
+pub mod mqtt;
+mod registering;
+mod results;
+pub mod spool;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use mutirao_core::clock::ClockExt;
+use mutirao_core::{Clock, Dice};
+use mutirao_nodes::enrolment::Event;
+use mutirao_nodes::wire::{Ack, Heartbeat, Message, Register, Word};
+use mutirao_nodes::{ActionName, Layer, Namespace, NodeId, Offer};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+use crate::Table;
+use crate::answers::{Answers, Known};
+use registering::Registering;
+use results::Results;
+use spool::Spool;
+
+/// Messages in hand, those that wait for a slot included. Whoever sends more is left waiting.
+const IN_HAND_MAX: usize = 256;
+const TICK: Duration = Duration::from_secs(1);
+/// How long running tasks, and then their results, may take when the node is asked to stop.
+const STOP_MAX: Duration = Duration::from_secs(15);
+
+/// How a node speaks with its managers.
+#[async_trait]
+pub trait Line: Send + Sync {
+    async fn register(&self, text: String) -> Result<(), String>;
+    /// Ok once it is safe with somebody else. Why not, in a line.
+    async fn result(&self, text: String) -> Result<(), String>;
+}
+
+/// What comes over a line.
+pub enum Heard {
+    Connected,
+    Disconnected,
+    ManagerUp,
+    ManagerDown,
+    Beat(Bytes),
+    Ack(Bytes),
+    /// And what to call once it need not come again.
+    Message(Bytes, Accept),
+}
+
+pub type Accept = Box<dyn FnOnce() + Send>;
+
+/// Who a node is.
+#[derive(Clone, Debug)]
+pub struct Me {
+    pub node: NodeId,
+    pub layer: Layer,
+    pub namespace: Namespace,
+    /// Where it answers HTTP; empty if it does not.
+    pub endpoint: String,
+    pub labels: BTreeMap<String, String>,
+    /// Tasks that it runs at once.
+    pub slots: usize,
+}
+
+impl Me {
+    pub fn register(&self, offers: &[Offer]) -> Register {
+        Register {
+            endpoint: self.endpoint.clone(),
+            layer: self.layer,
+            kind: "mutirao".into(),
+            node: self.node.clone(),
+            force_register: true,
+            actions: offers.iter().map(Offer::to_string).collect(),
+            labels: self.labels.clone(),
+            slots: u32::try_from(self.slots).ok(),
+        }
+    }
+}
+
+pub struct Agent {
+    me: Me,
+    table: Arc<Table>,
+    clock: Arc<dyn Clock>,
+    line: Arc<dyn Line>,
+    slots: Semaphore,
+    answers: Mutex<Answers>,
+    results: Results,
+}
+
+impl Agent {
+    pub fn new(
+        me: Me,
+        table: Arc<Table>,
+        line: Arc<dyn Line>,
+        spool: Spool,
+        clock: Arc<dyn Clock>,
+        dice: Arc<Dice>,
+    ) -> Arc<Self> {
+        let mut answers = Answers::default();
+        for (_, text) in spool.waiting() {
+            if let Ok(message) = Message::read(text.as_bytes()) {
+                answers.answered(&key_of(&message), text.to_owned());
+            }
+        }
+        let results = Results::new(spool, line.clone(), clock.clone(), dice);
+        let slots = Semaphore::new(me.slots.max(1));
+        Arc::new(Self { me, table, clock, line, slots, answers: Mutex::new(answers), results })
+    }
+
+    /// Works until `stop`, then finishes what it has, within a while.
+    pub async fn run(self: Arc<Self>, mut heard: mpsc::Receiver<Heard>, stop: impl Future<Output = ()>) {
+        let mut registering = Registering::new(self.me.clone(), self.table.clone(), self.line.clone());
+        let mut tasks = JoinSet::new();
+        self.replay(&mut tasks);
+        let mut offers = self.table.changes();
+        let mut tick = self.clock.sleep(TICK);
+        tokio::pin!(stop);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                () = &mut tick => {
+                    tick = self.clock.sleep(TICK);
+                    registering.hear(Event::Tick, self.clock.monotonic());
+                }
+                Ok(()) = offers.changed() => registering.offers_changed(),
+                Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
+                said = heard.recv(), if tasks.len() < IN_HAND_MAX => match said {
+                    None => break,
+                    Some(Heard::Message(bytes, accept)) => self.clone().take(&bytes, accept, &mut tasks),
+                    Some(other) => if let Some(event) = event_of(other) {
+                        registering.hear(event, self.clock.monotonic());
+                    },
+                },
+            }
+        }
+        let finish = async { while tasks.join_next().await.is_some() {} };
+        if self.clock.timeout(STOP_MAX, finish).await.is_err() {
+            tracing::warn!(
+                "stopped with tasks running; they come again, and results that were not sent are sent at the next start"
+            );
+        }
+    }
+
+    fn take(self: Arc<Self>, bytes: &[u8], accept: Accept, tasks: &mut JoinSet<()>) {
+        let read = Message::read(bytes).map_err(|rubbish| rubbish.to_string()).and_then(|message| {
+            // With a version, or without.
+            let offer: Offer =
+                message.action.parse().map_err(|error: mutirao_nodes::names::BadName| error.to_string())?;
+            Ok((message, offer.action))
+        });
+        let (message, action) = match read {
+            Ok(read) => read,
+            Err(why) => {
+                tracing::warn!("a message is left: {why}");
+                return accept();
+            }
+        };
+        match self.answers.lock().ask(&key_of(&message)) {
+            // Its answer will be on its way; this one has nothing to add.
+            Known::Underway => accept(),
+            Known::Answered(text) => {
+                accept();
+                let this = self.clone();
+                tasks.spawn(async move { this.results.say_again(text).await });
+            }
+            Known::New => {
+                let this = self.clone();
+                tasks.spawn(async move { this.work(message, action, accept).await });
+            }
+        }
+    }
+
+    async fn work(&self, message: Message, action: ActionName, accept: Accept) {
+        let (text, kept) = {
+            let Ok(_slot) = self.slots.acquire().await else { return };
+            self.results.room().await;
+            let end = self.table.run(&action, &message.data).await;
+            let text = results::written(&message, end);
+            (text.clone(), self.results.keep(text).await)
+        };
+        self.answers.lock().answered(&key_of(&message), text.clone());
+        match kept {
+            Some(number) => {
+                accept();
+                self.results.send(number, text).await;
+            }
+            // The disk does not take it: it is safe only once somebody else has it.
+            None => {
+                self.results.say(text).await;
+                accept();
+            }
+        }
+    }
+}
+
+/// A request may go through several actions of one node.
+fn key_of(message: &Message) -> String {
+    format!("{}\n{}", message.request, message.action)
+}
+
+fn event_of(heard: Heard) -> Option<Event> {
+    Some(match heard {
+        Heard::Connected => Event::Connected,
+        Heard::Disconnected => Event::Disconnected,
+        Heard::ManagerUp => Event::ManagerUp,
+        Heard::ManagerDown => Event::ManagerDown,
+        Heard::Beat(bytes) => Event::Beat(read::<Heartbeat>(&bytes)?),
+        Heard::Ack(bytes) => Event::Acknowledged(read::<Ack>(&bytes)?),
+        Heard::Message(..) => return None,
+    })
+}
+
+fn read<T: Word>(bytes: &[u8]) -> Option<T> {
+    T::read(bytes).map_err(|rubbish| tracing::debug!("{rubbish}")).ok()
+}

@@ -1,0 +1,206 @@
+//! A node that speaks AMQP: it declares its own queue, durable and bound by its id, and hears beats and acknowledgements on the
+//! topic exchange. Results are persistent and confirmed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use lapin::message::Delivery;
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions,
+    ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Confirmation, Connection, Consumer, ExchangeKind};
+use mutirao_core::clock::ClockExt;
+use mutirao_core::{Clock, Dice};
+use mutirao_nodes::wire::places::{Kind, MATCH_ALL, NODE_HEADER, PREFETCH, Places, TOPIC_EXCHANGE};
+use mutirao_nodes::{Namespace, NodeId};
+use mutirao_tls::Trust;
+use tokio::sync::{mpsc, watch};
+
+use super::{Heard, Line};
+use crate::builtin::Publish;
+
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+const CONFIRM_MAX: Duration = Duration::from_secs(30);
+const HEARD_MAX: usize = 16;
+const PERSISTENT: u8 = 2;
+
+/// Where to, and as whom.
+#[derive(Clone)]
+pub struct Options {
+    /// `amqp://user:password@host:5672/vhost`
+    pub url: String,
+    pub trust: Trust,
+    pub namespace: Namespace,
+    pub node: NodeId,
+    pub clock: Arc<dyn Clock>,
+    pub dice: Arc<Dice>,
+}
+
+pub struct Amqp {
+    places: Places,
+    /// To publish on, while there is a connection.
+    channel: watch::Receiver<Option<Channel>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Amqp {
+    /// Connects, and goes on connecting for as long as somebody listens.
+    pub fn start(options: Options) -> (Self, mpsc::Receiver<Heard>) {
+        let (tell, heard) = mpsc::channel(HEARD_MAX);
+        let (opened, channel) = watch::channel(None);
+        let (places, clock) = (Places(options.namespace.clone()), options.clock.clone());
+        tokio::spawn(stay(options, opened, tell));
+        (Self { places, channel, clock }, heard)
+    }
+
+    async fn say(&self, key: &str, text: String) -> Result<(), String> {
+        let Some(channel) = self.channel.borrow().clone() else { return Err("there is no connection".into()) };
+        let properties =
+            BasicProperties::default().with_delivery_mode(PERSISTENT).with_content_type("application/json".into());
+        let said = async {
+            let options = BasicPublishOptions::default();
+            let sent = channel.basic_publish(TOPIC_EXCHANGE.into(), key.into(), options, text.as_bytes(), properties);
+            sent.await?.await
+        };
+        match self.clock.timeout(CONFIRM_MAX, said).await {
+            Ok(Ok(Confirmation::Ack(None))) => Ok(()),
+            Ok(Ok(_)) => Err("the server did not take it".into()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("the server did not confirm it in time".into()),
+        }
+    }
+}
+
+#[async_trait]
+impl Line for Amqp {
+    async fn register(&self, text: String) -> Result<(), String> {
+        self.say(&self.places.register(), text).await
+    }
+
+    async fn result(&self, text: String) -> Result<(), String> {
+        self.say(&self.places.results(), text).await
+    }
+}
+
+#[async_trait]
+impl Publish for Amqp {
+    async fn publish(&self, to: &str, text: String) -> Result<(), String> {
+        self.say(to, text).await
+    }
+}
+
+async fn stay(options: Options, opened: watch::Sender<Option<Channel>>, tell: mpsc::Sender<Heard>) {
+    let mut pause = PAUSE_MIN;
+    loop {
+        let (clock, dice) = (options.clock.clone(), options.dice.clone());
+        match mutirao_broker::rabbit::dial(&options.url, &options.trust, "node", clock, dice).await {
+            Ok(connection) => match Session::open(connection, &options).await {
+                Ok(session) => {
+                    pause = PAUSE_MIN;
+                    opened.send_replace(Some(session.saying.clone()));
+                    if tell.send(Heard::Connected).await.is_err() || session.listen(&tell).await == Over::NobodyListens
+                    {
+                        return;
+                    }
+                    opened.send_replace(None);
+                    if tell.send(Heard::Disconnected).await.is_err() {
+                        return;
+                    }
+                }
+                Err(error) => tracing::warn!("the node's queue cannot be used: {error}"),
+            },
+            Err(error) => tracing::warn!("{error}"),
+        }
+        tokio::select! {
+            () = options.clock.sleep(options.dice.jitter(pause)) => {}
+            () = tell.closed() => return,
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Over {
+    Broke,
+    NobodyListens,
+}
+
+struct Session {
+    /// Kept: it closes when it is dropped.
+    _connection: Connection,
+    saying: Channel,
+    messages: Consumer,
+    news: Consumer,
+    places: Places,
+}
+
+impl Session {
+    async fn open(connection: Connection, options: &Options) -> lapin::Result<Self> {
+        let places = Places(options.namespace.clone());
+        let saying = connection.create_channel().await?;
+        saying.confirm_select(ConfirmSelectOptions::default()).await?;
+        let hearing = connection.create_channel().await?;
+        hearing.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
+        let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
+        let none = FieldTable::default;
+        hearing.exchange_declare(places.unicast().into(), ExchangeKind::Headers, durable, none()).await?;
+        let own = places.unicast_queue(&options.node);
+        let durable = QueueDeclareOptions { durable: true, ..Default::default() };
+        hearing.queue_declare(own.as_str().into(), durable, none()).await?;
+        let mut binding = none();
+        binding.insert(MATCH_ALL.0.into(), AMQPValue::LongString(MATCH_ALL.1.into()));
+        binding.insert(NODE_HEADER.into(), AMQPValue::LongString(options.node.as_str().into()));
+        let bound = QueueBindOptions::default;
+        hearing.queue_bind(own.as_str().into(), places.unicast().into(), "".into(), bound(), binding).await?;
+        let exclusive = QueueDeclareOptions { exclusive: true, auto_delete: true, ..Default::default() };
+        let news = hearing.queue_declare("".into(), exclusive, none()).await?.name().clone();
+        for key in [places.ack(), places.beats()] {
+            hearing.queue_bind(news.clone(), TOPIC_EXCHANGE.into(), key.into(), bound(), none()).await?;
+        }
+        let consume = BasicConsumeOptions::default;
+        let no_ack = BasicConsumeOptions { no_ack: true, ..Default::default() };
+        let messages = hearing.basic_consume(own.as_str().into(), "".into(), consume(), none()).await?;
+        let news = hearing.basic_consume(news, "".into(), no_ack, none()).await?;
+        Ok(Self { _connection: connection, saying, messages, news, places })
+    }
+
+    async fn listen(mut self, tell: &mpsc::Sender<Heard>) -> Over {
+        loop {
+            let heard = tokio::select! {
+                delivery = self.messages.next() => match delivery {
+                    Some(Ok(delivery)) => Some(message(delivery)),
+                    _ => return Over::Broke,
+                },
+                delivery = self.news.next() => match delivery {
+                    Some(Ok(delivery)) => match self.places.kind_of(delivery.routing_key.as_str()) {
+                        Some(Kind::Ack) => Some(Heard::Ack(delivery.data.into())),
+                        Some(Kind::Beat) => Some(Heard::Beat(delivery.data.into())),
+                        _ => None,
+                    },
+                    _ => return Over::Broke,
+                },
+                () = tell.closed() => return Over::NobodyListens,
+            };
+            if let Some(heard) = heard
+                && tell.send(heard).await.is_err()
+            {
+                return Over::NobodyListens;
+            }
+        }
+    }
+}
+
+fn message(delivery: Delivery) -> Heard {
+    let Delivery { data, acker, .. } = delivery;
+    let accept = move || {
+        // On a connection that broke it comes again, and is known.
+        tokio::spawn(async move { acker.ack(BasicAckOptions::default()).await });
+    };
+    Heard::Message(Bytes::from(data), Box::new(accept))
+}

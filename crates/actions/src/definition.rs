@@ -1,0 +1,166 @@
+//! An action of one's own, as people write it:
+//!
+//! ```yaml
+//! kind: Action
+//! name: actions.power_factor     # in the installation's namespace; or the whole URN
+//! version: 2                     # raise it when it does something else
+//! command: [ ./power_factor.py ] # found in the folder of this file, else in PATH
+//! mode: lines                    # one process that stays; `once` starts one for each task
+//! at_once: 4                     # tasks that it is given at the same time
+//! timeout: 10s
+//! memory: 64MiB                  # of address space, for each process
+//! output_max: 64KiB
+//! env: { UNIT: volt }
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mutirao_core::quantity::{Bytes, Span};
+use mutirao_nodes::{ActionName, Namespace, Offer};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::table::TIMEOUT;
+use crate::{OUTPUT_BYTES, OUTPUT_BYTES_MAX};
+
+/// Below the half hour after which RabbitMQ takes a message back that was not acknowledged.
+const TIMEOUT_MAX: Duration = Duration::from_secs(20 * 60);
+const AT_ONCE_MAX: u32 = 64;
+const COMMAND_BYTES_MAX: usize = 16 << 10;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// A process for each task: input on stdin, output on stdout.
+    #[default]
+    Once,
+    /// A process that stays: a line of JSON in, a line of JSON out.
+    Lines,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Definition {
+    pub offer: Offer,
+    pub command: Vec<String>,
+    pub mode: Mode,
+    /// Tasks that a process that stays is given at once.
+    pub at_once: usize,
+    pub timeout: Duration,
+    pub memory: Option<Bytes>,
+    pub output_bytes_max: usize,
+    pub env: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    kind: String,
+    name: String,
+    #[serde(default)]
+    version: u32,
+    command: Vec<String>,
+    #[serde(default)]
+    mode: Mode,
+    #[serde(default)]
+    at_once: Option<u32>,
+    #[serde(default)]
+    timeout: Option<Span>,
+    #[serde(default)]
+    memory: Option<Bytes>,
+    #[serde(default)]
+    output_max: Option<Bytes>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+}
+
+impl Definition {
+    /// Why it is none, in a line.
+    pub fn read(value: Value, namespace: &Namespace) -> Result<Self, String> {
+        let written: Written = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        if written.kind != "Action" {
+            return Err(format!("kind is {}: only kind: Action belongs in a folder of actions", written.kind));
+        }
+        let action = ActionName::within(namespace, &written.name).map_err(|error| format!("name: {error}"))?;
+        if action.namespace() != namespace.as_str() {
+            return Err(format!("name: {action} is not of the namespace {namespace}"));
+        }
+        if action.short().starts_with("builtin.") {
+            return Err(format!("name: {} begins with builtin., which is kept for actions built in", action.short()));
+        }
+        let sent: usize =
+            written.command.iter().chain(written.env.keys()).chain(written.env.values()).map(String::len).sum();
+        if written.command.first().is_none_or(String::is_empty) {
+            return Err("command: there is no program to run; write it like [ ./program, argument ]".into());
+        }
+        if sent > COMMAND_BYTES_MAX {
+            return Err(format!("command: with env it has {sent} bytes, the most is {COMMAND_BYTES_MAX}"));
+        }
+        let broken = |text: &String| text.contains('\0');
+        if written.command.iter().chain(written.env.values()).any(broken)
+            || written.env.keys().any(|name| name.is_empty() || broken(name) || name.contains('='))
+        {
+            return Err("command: no argument or variable may have a zero byte, nor a variable's name a =".into());
+        }
+        let timeout = written.timeout.map_or(TIMEOUT, |span| span.0);
+        if timeout.is_zero() || timeout > TIMEOUT_MAX {
+            return Err("timeout: it must be above 0 and at most 20m".into());
+        }
+        let output = written.output_max.map_or(OUTPUT_BYTES as u64, |bytes| bytes.0);
+        if output == 0 || output > OUTPUT_BYTES_MAX as u64 {
+            return Err(format!("output_max: it must be above 0 and at most {}", Bytes(OUTPUT_BYTES_MAX as u64)));
+        }
+        let at_once = written.at_once.unwrap_or(1);
+        if at_once == 0 || at_once > AT_ONCE_MAX {
+            return Err(format!("at_once: it must be 1 to {AT_ONCE_MAX}"));
+        }
+        if written.at_once.is_some() && written.mode == Mode::Once {
+            return Err("at_once: it is for mode: lines; with once each task has a process of its own".into());
+        }
+        Ok(Self {
+            offer: Offer { action, version: written.version },
+            command: written.command,
+            mode: written.mode,
+            at_once: at_once as usize,
+            timeout,
+            memory: written.memory.filter(|memory| memory.0 > 0),
+            output_bytes_max: output as usize,
+            env: written.env,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_definition_is_read_and_what_is_wrong_names_its_place() {
+        let namespace = Namespace::default();
+        let whole = json!({"kind": "Action", "name": "actions.pf", "version": 2, "command": ["./pf.py"], "mode": "lines",
+            "at_once": 4, "timeout": "10s", "memory": "64MiB", "output_max": "2KiB", "env": {"UNIT": "volt"}});
+        let read = Definition::read(whole.clone(), &namespace).unwrap();
+        assert_eq!(read.offer.to_string(), "urn:mutirao:Action:actions.pf@2");
+        assert_eq!((read.at_once, read.output_bytes_max, read.mode), (4, 2_048, Mode::Lines));
+        for (field, value, words) in [
+            ("kind", json!("Queue"), "kind is Queue"),
+            ("name", json!("a/b"), "name: "),
+            ("name", json!("urn:other:Action:a"), "not of the namespace mutirao"),
+            ("name", json!("builtin.http"), "kept for actions built in"),
+            ("command", json!([]), "command: there is no program"),
+            ("command", json!(["a\u{0}"]), "zero byte"),
+            ("timeout", json!("0s"), "timeout: "),
+            ("output_max", json!("1GiB"), "output_max: "),
+            ("at_once", json!(0), "at_once: "),
+            ("mode", json!("once"), "at_once: it is for mode: lines"),
+            ("tiemout", json!("1s"), "unknown field `tiemout`"),
+        ] {
+            let mut broken = whole.clone();
+            broken[field] = value;
+            let why = Definition::read(broken, &namespace).unwrap_err();
+            assert!(why.contains(words), "{why}");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Actions as a node runs them: real programs, a real folder, real requests.
+
+mod agent;
+mod amqp;
+mod builtins;
+mod devices;
+mod folder;
+mod programs;
+mod stage;

@@ -1,0 +1,152 @@
+//! Programs: one for each task, and ones that stay.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::stage::{Stage, eventually, ok, why};
+
+#[tokio::test]
+async fn a_program_is_given_its_input_and_what_it_writes_is_the_output() {
+    let stage = Stage::new();
+    stage.write("double.sh", "#!/bin/sh\nread n\necho $((n * 2))\n");
+    stage.define(json!({"kind": "Action", "name": "double", "command": ["./double.sh"]}));
+    assert_eq!(stage.run("double", "21\n").await, ok("42"));
+    stage.define(json!({"kind": "Action", "name": "quiet", "command": ["true"]}));
+    assert_eq!(stage.run("quiet", &"x".repeat(200_000)).await, ok("null"), "who does not read its input may end");
+}
+
+#[tokio::test]
+async fn a_program_that_fails_says_why_in_its_last_line() {
+    let stage = Stage::new();
+    stage.write("bad.sh", "#!/bin/sh\necho first >&2\necho 'no sensor on pin 4' >&2\nexit 3\n");
+    stage.define(json!({"kind": "Action", "name": "bad", "command": ["bad.sh"]}));
+    assert_eq!(why(stage.run("bad", "{}").await), "no sensor on pin 4");
+    stage.define(json!({"kind": "Action", "name": "mute", "command": ["sh", "-c", "exit 7"]}));
+    assert!(why(stage.run("mute", "{}").await).contains('7'));
+    stage.define(json!({"kind": "Action", "name": "none", "command": ["./nothing"]}));
+    assert!(why(stage.run("none", "{}").await).contains("there is no such program"));
+    stage.define(json!({"kind": "Action", "name": "long", "command": ["sh", "-c", "yes"], "output_max": "1KiB"}));
+    assert_eq!(why(stage.run("long", "{}").await), "it gave back more than 1024 bytes");
+}
+
+#[tokio::test]
+async fn nothing_of_the_node_s_environment_is_seen_but_what_was_given() {
+    let stage = Stage::new();
+    let command = ["sh", "-c", "env | grep -v -e ^PWD= -e ^_= -e ^SHLVL= -e ^OLDPWD= | sort | tr '\\n' ' '"];
+    stage.define(json!({"kind": "Action", "name": "env", "command": command, "env": {"UNIT": "volt"}}));
+    assert!(std::env::var("CARGO_MANIFEST_DIR").is_ok(), "there would be something to see");
+    assert_eq!(stage.run("env", "{}").await, ok("PATH=/usr/local/bin:/usr/bin:/bin UNIT=volt"));
+}
+
+#[tokio::test]
+async fn at_its_deadline_a_program_goes_with_all_that_it_started() {
+    let stage = Stage::new();
+    let file = stage.folder.path().join("beats");
+    let beat = format!("(while :; do echo x >> {}; sleep 0.05; done) & wait", file.display());
+    stage.define(json!({"kind": "Action", "name": "hang", "command": ["sh", "-c", beat], "timeout": "1s"}));
+    assert_eq!(why(stage.run("hang", "{}").await), "it took longer than 1000ms");
+    let size = || std::fs::metadata(&file).map_or(0, |about| about.len());
+    let mut last = u64::MAX;
+    eventually("silence", async || {
+        let now = size();
+        mutirao_core::Clock::sleep(&mutirao_core::SystemClock, std::time::Duration::from_millis(300)).await;
+        std::mem::replace(&mut last, now) == now
+    })
+    .await;
+    assert!(last > 0, "it never ran");
+}
+
+#[tokio::test]
+async fn memory_is_bounded_where_asked_for() {
+    let stage = Stage::new();
+    let command = ["python3", "-c", "x = bytearray(400 << 20); print(len(x))"];
+    stage.define(json!({"kind": "Action", "name": "free", "command": command}));
+    assert_eq!(stage.run("free", "{}").await, ok(&(400 << 20).to_string()));
+    stage.define(json!({"kind": "Action", "name": "bounded", "command": command, "memory": "200MiB"}));
+    assert!(why(stage.run("bounded", "{}").await).contains("MemoryError"));
+}
+
+const STAYS: &str = r#"#!/usr/bin/env python3
+import json, os, sys
+n = 0
+for line in sys.stdin:
+    asked = json.loads(line)
+    what = asked["input"]
+    n += 1
+    if what == "die":
+        print("out of luck", file=sys.stderr, flush=True)
+        sys.exit(1)
+    if what == "hang":
+        import time
+        time.sleep(3600)
+    if what == "bad":
+        said = {"id": asked["id"], "error": "not this"}
+    else:
+        said = {"id": asked["id"], "output": {"n": n, "pid": os.getpid(), "got": what}}
+    print(json.dumps(said), flush=True)
+"#;
+
+fn stays(stage: &Stage, at_once: u32, timeout: &str) {
+    stage.write("stays.py", STAYS);
+    let command = ["./stays.py"];
+    stage.define(json!({"kind": "Action", "name": "stays", "command": command, "mode": "lines", "at_once": at_once,
+        "timeout": timeout}));
+}
+
+fn read(end: mutirao_nodes::errand::End) -> serde_json::Value {
+    match end {
+        mutirao_nodes::errand::End::Ok(output) => serde_json::from_str(&output).unwrap(),
+        mutirao_nodes::errand::End::Failed(why) => panic!("{why}"),
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_stays_answers_many_and_comes_back_when_it_dies() {
+    let stage = Stage::new();
+    stays(&stage, 1, "30s");
+    let first = read(stage.run("stays", r#"{"a":[1]}"#).await);
+    assert_eq!((first["n"].clone(), first["got"].clone()), (json!(1), json!({"a": [1]})));
+    let second = read(stage.run("stays", "not json").await);
+    assert_eq!((&second["n"], &second["pid"], &second["got"]), (&json!(2), &first["pid"], &json!("not json")));
+    assert_eq!(why(stage.run("stays", r#""bad""#).await), "not this");
+    assert_eq!(why(stage.run("stays", r#""die""#).await), "the program ended: out of luck");
+    let third = read(stage.run("stays", "1").await);
+    assert!(third["n"] == json!(1) && third["pid"] != first["pid"], "a new one, from its beginning: {third}");
+}
+
+#[tokio::test]
+async fn one_that_hangs_is_ended_and_the_next_task_has_a_new_one() {
+    let stage = Stage::new();
+    stays(&stage, 1, "2s");
+    let first = read(stage.run("stays", "1").await);
+    assert!(why(stage.run("stays", r#""hang""#).await).starts_with("it took longer"));
+    let mut next = None;
+    eventually("a new process", async || {
+        next = match stage.run("stays", "2").await {
+            mutirao_nodes::errand::End::Ok(output) => serde_json::from_str::<serde_json::Value>(&output).ok(),
+            mutirao_nodes::errand::End::Failed(_) => None,
+        };
+        next.is_some()
+    })
+    .await;
+    assert_ne!(next.unwrap()["pid"], first["pid"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_on_a_program_that_stays_finish_when_it_is_replaced() {
+    let stage = Arc::new(Stage::new());
+    stage.write("slow.py", "#!/usr/bin/env python3\nimport json, os, sys, time\nfor line in sys.stdin:\n    a = json.loads(line)\n    open('begun', 'w').close()\n    while not os.path.exists('go'): time.sleep(0.02)\n    print(json.dumps({'id': a['id'], 'output': 'old'}), flush=True)\nopen('left', 'w').close()\n");
+    stage.define(json!({"kind": "Action", "name": "a", "version": 1, "command": ["./slow.py"], "mode": "lines"}));
+    let running = tokio::spawn({
+        let stage = stage.clone();
+        async move { stage.run("a", "1").await }
+    });
+    let there = |name: &str| stage.folder.path().join(name).exists();
+    eventually("it began", async || there("begun")).await;
+    stage.define(json!({"kind": "Action", "name": "a", "version": 2, "command": ["echo", "\"new\""]}));
+    assert_eq!(stage.run("a", "1").await, ok("\"new\""));
+    std::fs::write(stage.folder.path().join("go"), "").unwrap();
+    assert_eq!(running.await.unwrap(), ok("\"old\""));
+    eventually("the old one leaves", async || there("left")).await;
+}
