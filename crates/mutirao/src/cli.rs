@@ -39,6 +39,7 @@ use crate::config::{Config, ConfigError, FromFlags, Given};
 use crate::failure::{EXIT_CODES, Failure};
 use crate::{doctor, role, up};
 
+pub use apply::documents;
 pub use flags::named as in_flags;
 pub use misuse::misuse;
 pub use out::{Out, Paint, Shape};

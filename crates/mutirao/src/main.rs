@@ -72,9 +72,14 @@ fn answer(error: &clap::Error) -> u8 {
     error.exit_code() as u8
 }
 
-/// Commands start fast on one thread; what serves uses every cpu.
+/// Commands start fast on one thread; what serves uses every cpu, but for a node on a small machine.
 fn runtime(noun: &Noun) -> std::io::Result<tokio::runtime::Runtime> {
     let mut builder = match noun {
+        Noun::Role(role) if role.is_small() => {
+            let mut one = tokio::runtime::Builder::new_current_thread();
+            one.max_blocking_threads(4);
+            one
+        }
         Noun::Up(_) | Noun::Role(_) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };

@@ -31,12 +31,18 @@ enum Role {
     Checker(checker::CheckerArgs),
     /// The resource manager: has workers of elastic queues come and go
     Elastic(elastic::ElasticArgs),
-    /// A node: launches workers on this machine; the resource manager starts it itself
-    #[command(hide = true)]
-    Node(node::NodeArgs),
+    /// A node: runs actions for flows, over MQTT or AMQP
+    Node(Box<node::NodeArgs>),
     /// Ends the tasks of a worker that was killed; workers start it themselves
     #[command(hide = true)]
     Keeper { session: String },
+}
+
+impl RoleArgs {
+    /// Whether it is for machines that have little: one thread, few buffers.
+    pub fn is_small(&self) -> bool {
+        matches!(&self.role, Role::Node(args) if args.is_small())
+    }
 }
 
 pub async fn run(globals: &Globals, args: RoleArgs) -> Result<(), Failure> {
@@ -45,7 +51,7 @@ pub async fn run(globals: &Globals, args: RoleArgs) -> Result<(), Failure> {
         Role::Worker(args) => worker::run(globals, args).await,
         Role::Checker(args) => checker::run(globals, args).await,
         Role::Elastic(args) => elastic::run(globals, args).await,
-        Role::Node(args) => node::run(globals, args).await,
+        Role::Node(args) => node::run(globals, *args).await,
         Role::Keeper { session } => {
             let session = SessionId(session);
             let kept = tokio::task::spawn_blocking(move || mutirao_worker::keeper::main(&session));

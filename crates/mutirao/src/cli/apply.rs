@@ -1,6 +1,6 @@
 //! `mutirao apply -f FILE`: what the files say, is made so. Everything is read and checked before anything is done.
 
-mod documents;
+pub mod documents;
 
 use std::path::PathBuf;
 

@@ -130,7 +130,9 @@ pub fn from_env(env: impl IntoIterator<Item = (String, String)>) -> (Vec<Given>,
 /// Variables that tasks, workers and tests find in their environment.
 fn is_ours_but_no_setting(name: &str) -> bool {
     const NAMES: [&str; 8] = ["SESSION", "JOB_ID", "TASK_ID", "TASK_INDEX", "ENTRY", "ATTEMPT", "ENROL_TOKEN", "BIN"];
-    name.strip_prefix("MUTIRAO_").is_some_and(|rest| NAMES.contains(&rest) || rest.starts_with("TEST_"))
+    const NODES: [&str; 2] = ["NODE_SERVER", "NODE_PASSWORD"];
+    name.strip_prefix("MUTIRAO_")
+        .is_some_and(|rest| NAMES.contains(&rest) || NODES.contains(&rest) || rest.starts_with("TEST_"))
 }
 
 #[cfg(test)]

@@ -1,84 +1,86 @@
-//! `mutirao role node`: a node of this machine, as the resource manager starts it. Asked to stop, it sends its workers home;
-//! asked again, or after a while, or when nobody leads it any more, it hurries them. What is to take its time is asked for by
-//! `mutirao node drain`.
+//! `mutirao role node`: a machine, or a share of it. There are two kinds, told apart by `--transport`: without it, a node that
+//! workers are put on, as the resource manager starts it ([`workers`]); with it, one that runs actions for flows and speaks what
+//! devices speak ([`actions`]).
+
+mod actions;
+mod line;
+mod workers;
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use mutirao_core::quantity::{Bytes, Cpus};
-use mutirao_core::{Clock, SystemClock};
-use mutirao_elastic::packing::{Amounts, NodeName};
-use mutirao_resource::local::wire::Words;
-use mutirao_resource::local::{Agent, Haste};
+use mutirao_nodes::{Namespace, NodeId};
 
 use crate::cli::Globals;
 use crate::config::{InLayer, Labels};
 use crate::failure::Failure;
-use crate::signals::Asked;
-use crate::{logs, machine};
-
-/// How long workers may take to finish when the node is asked to stop, and then to stop what they run.
-const DRAIN_MAX: Duration = Duration::from_secs(30);
-const NOW_MAX: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Args)]
 pub struct NodeArgs {
-    /// A folder of its own
-    #[arg(long)]
-    dir: PathBuf,
-    /// What it is called [default: the machine's name]
-    #[arg(long)]
+    /// What it speaks with its managers
+    #[arg(long, value_enum)]
+    transport: Option<Transport>,
+    /// Its id, by which managers know it [default: the machine's name]
+    #[arg(long, requires = "transport")]
+    id: Option<NodeId>,
+    /// Where its managers are: mqtt://HOST:1883, mqtts://…, amqp://USER:PASSWORD@HOST/VHOST, amqps://…
+    #[arg(long, value_name = "URL", env = "MUTIRAO_NODE_SERVER", hide_env_values = true)]
+    server: Option<String>,
+    /// As whom it connects by MQTT; the password is read from MUTIRAO_NODE_PASSWORD or --password-file
+    #[arg(long, requires = "transport", value_name = "NAME")]
+    user: Option<String>,
+    /// A file with the password, of which only its owner should be able to read
+    #[arg(long, requires = "user", value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// What names on the wire begin with
+    #[arg(long, requires = "transport", default_value_t)]
+    namespace: Namespace,
+    /// A folder of definitions of actions (kind: Action), which is looked at again and again
+    #[arg(long, requires = "transport", value_name = "DIR")]
+    actions: Option<PathBuf>,
+    /// Tasks that it runs at once
+    #[arg(long, requires = "transport", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
+    slots: u32,
+    /// A folder of its own [default: ./mutirao-node]
+    #[arg(long, required_unless_present = "transport")]
+    dir: Option<PathBuf>,
+    /// What the resource manager calls it [default: the machine's name]
+    #[arg(long, hide = true, conflicts_with = "transport")]
     name: Option<String>,
     /// The cpus it gives to workers [default: all]
-    #[arg(long)]
+    #[arg(long, hide = true, conflicts_with = "transport")]
     cpus: Option<Cpus>,
     /// The memory it gives to workers [default: all]
-    #[arg(long)]
+    #[arg(long, hide = true, conflicts_with = "transport")]
     memory: Option<Bytes>,
     /// A label, as key=value; may be given again
-    #[arg(long = "label", value_name = "KEY=VALUE")]
+    #[arg(long = "label", alias = "labels", value_name = "KEY=VALUE")]
     labels: Vec<Labels>,
     /// edge, fog or cloud
     #[arg(long, default_value = "cloud")]
     layer: InLayer,
 }
 
-pub async fn run(globals: &Globals, args: NodeArgs) -> Result<(), Failure> {
-    let settings = globals.config(vec![])?.settings;
-    logs::start(&settings);
-    let mut asked = Asked::listen()?;
-    let cpus = args.cpus.unwrap_or(Cpus { milli: machine::cpus().saturating_mul(1_000) });
-    let memory = args.memory.unwrap_or_else(|| Bytes(machine::memory()));
-    let words = Words {
-        name: NodeName(args.name.unwrap_or_else(machine::host_name)),
-        capacity: Amounts::of(cpus, memory),
-        labels: args.labels.into_iter().flat_map(|labels| labels.0).collect(),
-        layer: args.layer.0,
-    };
-    let dir = std::path::absolute(&args.dir)?;
-    let agent = Agent::open(dir, words, SystemClock::shared()).map_err(|error| Failure::failed(error.to_string()))?;
-    let agent = Arc::new(agent);
-    let heeding = async {
-        asked.next().await;
-        agent.leave(Haste::Drain);
-        tokio::select! {
-            () = asked.next() => {}
-            () = SystemClock.sleep(DRAIN_MAX) => {}
-            () = agent.alone() => {}
-        }
-        agent.leave(Haste::Now);
-        tokio::select! {
-            () = asked.next() => {}
-            () = SystemClock.sleep(NOW_MAX) => {}
-        }
-        agent.leave(Haste::Kill);
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        () = agent.clone().serve() => {}
-        () = heeding => {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Transport {
+    Mqtt,
+    Amqp,
+}
+
+impl NodeArgs {
+    /// Whether it has to do with little memory.
+    pub fn is_small(&self) -> bool {
+        self.transport.is_some()
     }
-    Ok(())
+}
+
+pub async fn run(globals: &Globals, args: NodeArgs) -> Result<(), Failure> {
+    match (args.transport, args.dir.clone()) {
+        (Some(transport), _) => actions::run(globals, args, transport).await,
+        (None, Some(dir)) => workers::run(globals, args, &dir).await,
+        (None, None) => {
+            Err(Failure::usage("--dir is missing; for a node that runs actions give --transport mqtt or amqp"))
+        }
+    }
 }

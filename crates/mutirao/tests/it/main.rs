@@ -1,5 +1,6 @@
 //! The real binary, driven through its command line against a real installation: what a user types is what is tested.
 
+mod acting;
 mod answers;
 mod attending;
 mod autoscaling;

@@ -1,0 +1,157 @@
+//! `mutirao role node --transport mqtt`, the process itself, at a real listener.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mutirao_core::{Dice, SystemClock};
+use mutirao_mqtt::{
+    Config, Gate, Guest, Inbox, Knock, Limits, Listener, Qos, Refusal, Rights, Standing, TopicFilter, TopicName,
+};
+use mutirao_nodes::wire::{Message, Register, Word, written};
+use mutirao_testkit::wait;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use crate::said::{SOON, mutirao, refused, run};
+
+/// Lets in who knows the password.
+struct Doorman;
+
+#[async_trait]
+impl Gate for Doorman {
+    async fn admit(&self, knock: &Knock) -> Result<Guest, Refusal> {
+        let all = || vec![TopicFilter::new("#").unwrap()];
+        let rights = Rights { publish: all(), subscribe: all() };
+        match (knock.user.as_deref(), knock.password.as_deref()) {
+            (Some("gate"), Some(b"s3cret")) => {
+                Ok(Guest { who: "gate".into(), standing: Standing::Known, rights, sessions_max: 4 })
+            }
+            _ => Err(Refusal::BadCredentials),
+        }
+    }
+}
+
+struct House {
+    listener: Listener,
+    inbox: Inbox,
+}
+
+impl House {
+    async fn open() -> (Self, SocketAddr) {
+        let config = Config {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            limits: Limits::default(),
+            tls: None,
+            gate: Arc::new(Doorman),
+            clock: SystemClock::shared(),
+            dice: Arc::new(Dice::seeded(1)),
+        };
+        let listener = Listener::start(config).await.unwrap();
+        let filters = ["lab.nodes.register", "lab.task.handler.saida"].map(|one| TopicFilter::new(one).unwrap());
+        let (address, inbox) = (listener.address(), listener.port().subscribe(filters.into(), 16));
+        (Self { listener, inbox }, address)
+    }
+
+    async fn next(&mut self, topic: &str) -> String {
+        loop {
+            let delivery = self.inbox.next().await.unwrap();
+            let (heard, text) = (delivery.message.topic.clone(), delivery.message.payload.to_vec());
+            delivery.accept();
+            if heard.as_str() == topic {
+                return String::from_utf8(text).unwrap();
+            }
+        }
+    }
+
+    async fn ask(&mut self, request: &str, action: &str, data: &str) -> String {
+        let message =
+            Message { action: format!("urn:lab:Action:{action}"), request: request.into(), data: data.into() };
+        let topic = TopicName::new("lab/node/gate-7/in").unwrap();
+        self.listener.port().publish(topic, written(&message).into(), Qos::AtLeastOnce);
+        let result = Message::read(self.next("lab.task.handler.saida").await.as_bytes()).unwrap();
+        assert_eq!(result.request, request);
+        result.data
+    }
+}
+
+struct Node(Child);
+
+impl Node {
+    fn start(folder: &Path, address: SocketAddr) -> Self {
+        let (server, dir) = (format!("mqtt://{address}"), folder.join("node").display().to_string());
+        let actions = folder.join("actions").display().to_string();
+        let args = ["role", "node", "--id", "gate-7", "--layer", "edge", "--transport", "mqtt", "--namespace", "lab"];
+        let more =
+            ["--server", &server, "--user", "gate", "--dir", &dir, "--actions", &actions, "--label", "zone=north"];
+        let mut command = mutirao(&[&args[..], &more[..]].concat());
+        command.env("MUTIRAO_NODE_PASSWORD", "s3cret").stdout(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn put(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_runs_the_programs_of_its_folder_shows_them_no_secret_and_takes_them_along_when_it_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let stays = "#!/usr/bin/env python3\nimport json, os, sys\nfor line in sys.stdin:\n    a = json.loads(line)\n    \
+                 seen = [name for name in os.environ if 'NODE' in name]\n    \
+                 print(json.dumps({'id': a['id'], 'output': {'pid': os.getpid(), 'seen': seen}}), flush=True)\n";
+    put(&folder.path().join("actions/stays.py"), stays);
+    put(
+        &folder.path().join("actions/all.yaml"),
+        "kind: Action\nname: stays\nversion: 1\nmode: lines\ncommand: [ ./stays.py ]\n---\n\
+         kind: Action\nname: upper\ncommand: [ tr, a-z, A-Z ]\n",
+    );
+    let (mut house, address) = House::open().await;
+    let mut node = Node::start(folder.path(), address);
+    let register = Register::read(house.next("lab.nodes.register").await.as_bytes()).unwrap();
+    for action in ["stays@1", "upper", "builtin.http", "builtin.cel", "builtin.aggregate", "builtin.publish"] {
+        assert!(register.actions.contains(&format!("urn:lab:Action:{action}")), "{:?}", register.actions);
+    }
+    assert_eq!(house.ask("r1", "upper", r#""abc""#).await, r#""ABC""#);
+    assert_eq!(house.ask("r2", "builtin.cel", r#"{"expression":"input+1","input":41}"#).await, "42");
+    let said: serde_json::Value = serde_json::from_str(&house.ask("r3", "stays", "{}").await).unwrap();
+    assert_eq!(said["seen"], serde_json::json!([]));
+    let program = Pid::from_raw(said["pid"].as_i64().unwrap() as i32).unwrap();
+    assert!(test_kill_process(program).is_ok());
+    kill_process(node.pid(), Signal::KILL).unwrap();
+    node.0.wait().unwrap();
+    wait::until("its program to go", SOON, || test_kill_process(program).is_err());
+
+    let mut node = Node::start(folder.path(), address);
+    house.next("lab.nodes.register").await;
+    assert_eq!(house.ask("r4", "upper", r#""d""#).await, r#""D""#);
+    kill_process(node.pid(), Signal::TERM).unwrap();
+    assert_eq!(node.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_a_node_cannot_be_is_said_in_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("n").display().to_string();
+    let said = |more: &[&str]| run(mutirao(&[&["role", "node", "--dir", &dir], more].concat()));
+    refused(&said(&["--transport", "mqtt", "--server", "http://x"]), 2, &["--server", "mqtt://HOST:1883"]);
+    refused(&said(&["--transport", "mqtt", "--user", "a"]), 2, &["MUTIRAO_NODE_PASSWORD"]);
+    refused(&said(&["--transport", "amqp", "--server", "mqtt://x"]), 2, &["--server", "amqp://user:password@host"]);
+    refused(&said(&["--transport", "mqtt", "--id", "a.b"]), 2, &["a node's id"]);
+    refused(&said(&["--transport", "mqtt", "--actions", "/no/such"]), 2, &["there is no folder /no/such"]);
+}
