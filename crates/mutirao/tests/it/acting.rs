@@ -12,7 +12,7 @@ use mutirao_mqtt::{
     Config, Gate, Guest, Inbox, Knock, Limits, Listener, Qos, Refusal, Rights, Standing, TopicFilter, TopicName,
 };
 use mutirao_nodes::wire::{Message, Register, Word, written};
-use mutirao_testkit::wait;
+use mutirao_testkit::{Installation, wait};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::said::{SOON, mutirao, refused, run};
@@ -81,13 +81,17 @@ struct Node(Child);
 
 impl Node {
     fn start(folder: &Path, address: SocketAddr) -> Self {
+        Self::start_with(folder, address, &[])
+    }
+
+    fn start_with(folder: &Path, address: SocketAddr, env: &[(&str, String)]) -> Self {
         let (server, dir) = (format!("mqtt://{address}"), folder.join("node").display().to_string());
         let actions = folder.join("actions").display().to_string();
         let args = ["role", "node", "--id", "gate-7", "--layer", "edge", "--transport", "mqtt", "--namespace", "lab"];
         let more =
             ["--server", &server, "--user", "gate", "--dir", &dir, "--actions", &actions, "--label", "zone=north"];
         let mut command = mutirao(&[&args[..], &more[..]].concat());
-        command.env("MUTIRAO_NODE_PASSWORD", "s3cret").stdout(Stdio::null());
+        command.env("MUTIRAO_NODE_PASSWORD", "s3cret").envs(env.iter().cloned()).stdout(Stdio::null());
         Self(command.spawn().unwrap())
     }
 
@@ -142,6 +146,30 @@ async fn a_node_runs_the_programs_of_its_folder_shows_them_no_secret_and_takes_t
     assert_eq!(house.ask("r4", "upper", r#""d""#).await, r#""D""#);
     kill_process(node.pid(), Signal::TERM).unwrap();
     assert_eq!(node.0.wait().unwrap().code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_told_of_the_api_reads_and_writes_keys_there() {
+    let up = tokio::task::spawn_blocking(|| Installation::setup().workers(0).start()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("actions")).unwrap();
+    let (mut house, address) = House::open().await;
+    let env = [("MUTIRAO_URL", up.url()), ("MUTIRAO_TOKEN", up.token())];
+    let _node = Node::start_with(folder.path(), address, &env);
+    house.next("lab.nodes.register").await;
+    let mut asked = 0;
+    let mut kv = async |action: &str, data: &str| {
+        asked += 1;
+        let said = house.ask(&format!("r{asked}"), action, data).await;
+        serde_json::from_str::<serde_json::Value>(&said).unwrap()
+    };
+    assert_eq!(kv("builtin.kv_get", r#"{"key":"lamp"}"#).await, serde_json::json!({"key": "lamp", "found": false}));
+    let put = kv("builtin.kv_put", r#"{"key":"lamp","value":{"on":true},"revision":0}"#).await;
+    assert!(put["key"] == "lamp" && put.get("error").is_none(), "{put}");
+    let read = kv("builtin.kv_get", r#"{"key":"lamp"}"#).await;
+    assert_eq!((&read["found"], &read["value"]["on"]), (&true.into(), &true.into()), "{read}");
+    let again = kv("builtin.kv_put", r#"{"key":"lamp","value":1,"revision":0}"#).await;
+    assert!(again["error"].as_str().is_some(), "it is there already: {again}");
 }
 
 #[test]
