@@ -62,7 +62,7 @@ impl Manager {
     }
 
     fn say(&self, topic: &str, text: String, qos: Qos) {
-        self.port.publish(TopicName::new(topic).unwrap(), text.into(), qos);
+        let _ = self.port.publish(TopicName::new(topic).unwrap(), text.into(), qos);
     }
 
     fn ask(&self, request: &str, action: &str, data: &str) {
@@ -273,7 +273,7 @@ async fn no_more_run_at_once_than_there_are_slots_and_a_forced_beat_registers_an
     let beating = async {
         for ts in 1.. {
             let beat = Heartbeat { available: true, force_register: true, ts, schema: Heartbeat::SCHEMA };
-            manager.port.publish(
+            let _ = manager.port.publish(
                 TopicName::new("mutirao/manager/available").unwrap(),
                 written(&beat).into(),
                 Qos::AtMostOnce,

@@ -70,7 +70,7 @@ impl House {
         let message =
             Message { action: format!("urn:lab:Action:{action}"), request: request.into(), data: data.into() };
         let topic = TopicName::new("lab/node/gate-7/in").unwrap();
-        self.listener.port().publish(topic, written(&message).into(), Qos::AtLeastOnce);
+        let _ = self.listener.port().publish(topic, written(&message).into(), Qos::AtLeastOnce);
         let result = Message::read(self.next("lab.task.handler.saida").await.as_bytes()).unwrap();
         assert_eq!(result.request, request);
         result.data
