@@ -3,6 +3,7 @@
 //! the same client (`wrk`), on the same servers.
 
 pub mod load;
+pub mod logging;
 pub mod one;
 pub mod original;
 pub mod siege;
@@ -45,9 +46,13 @@ struct Ours {
 
 impl Ours {
     fn start(backend: Backend) -> anyhow::Result<Self> {
+        Self::start_logging(backend, "warn")
+    }
+
+    fn start_logging(backend: Backend, level: &str) -> anyhow::Result<Self> {
         let backing = backend.start()?;
         // All of wrk is one caller.
-        let setup = Installation::setup().workers(0).env("MUTIRAO_LOG", "warn").env("MUTIRAO_API_RATE", "1000000");
+        let setup = Installation::setup().workers(0).env("MUTIRAO_LOG", level).env("MUTIRAO_API_RATE", "1000000");
         let setup = setup.env("MUTIRAO_KV_LEGACY_ROUTES", "on");
         let mut setup = backing.fit(setup);
         let mut redis = None;

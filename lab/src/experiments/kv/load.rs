@@ -102,6 +102,16 @@ pub fn number(postgres: &str, query: &str) -> anyhow::Result<u64> {
     Ok(String::from_utf8_lossy(&out.stdout).trim().parse()?)
 }
 
+/// Until there is what a query asks for.
+pub fn until_answered(postgres: &str, query: &str) -> anyhow::Result<()> {
+    let begin = SystemClock.monotonic();
+    while let Err(error) = number(postgres, query) {
+        anyhow::ensure!(SystemClock.monotonic().since(begin) < Duration::from_secs(30), "{error:#}");
+        pause(LOOK);
+    }
+    Ok(())
+}
+
 /// How long it takes until a query has come to rest at no less than this.
 pub fn until(postgres: &str, query: &str, least: u64) -> anyhow::Result<Duration> {
     let begin = SystemClock.monotonic();

@@ -1,9 +1,10 @@
 //! `kv-1`: PUTs from 255 clients as fast as they are answered, each of a key of its own; then how long it takes until all that
-//! was accepted is applied; then every key is read back from PostgreSQL and compared; then the document's own command.
+//! was accepted is applied; then every key is read back from PostgreSQL and compared; then the document's own command; then
+//! what logging costs.
 
 use super::load::{self, Address, Kind, Seen};
 use super::original::Original;
-use super::{ORIGINAL_ROWS, Options, Ours, siege};
+use super::{ORIGINAL_ROWS, Options, Ours, logging, siege};
 use crate::report::{Goal, Report};
 use crate::services::Backend;
 
@@ -56,6 +57,8 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
         report.row("mutirao, rows of history", load::number(url, OUR_HISTORY)? as f64, "rows");
     }
     sieged(&mut report, "mutirao", &address, &options)?;
+    drop(ours);
+    logging::compare(&mut report, &options)?;
     Ok(report)
 }
 

@@ -16,6 +16,7 @@ use crate::services::{Backend, Servers};
 /// Whoever has not drained by then is told by what it did.
 const DRAIN_FOR: Duration = Duration::from_secs(75);
 const RAW_ROWS: i64 = 100_000;
+const LOOK: Duration = Duration::from_millis(100);
 
 pub fn run(options: Options) -> anyhow::Result<Report> {
     anyhow::ensure!(options.backend == Backend::Distributed, "what is committed at once leaves nothing to drain");
@@ -32,6 +33,8 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     drop(servers);
 
     let original = Original::start()?;
+    // Its consumer makes the table when it starts.
+    load::until_answered(original.servers.postgres.url(), ORIGINAL_ROWS)?;
     original.hold_consumer();
     let seen = load::run(&original.address(), Kind::Put, options.clients, options.seconds)?;
     let postgres = original.servers.postgres.url().to_owned();
@@ -56,7 +59,8 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Writes per second.
+/// Writes per second. The first look is taken as soon as anything has been applied; whoever was done by then is told by the
+/// time since it could begin.
 fn drained(
     report: &mut Report,
     who: &str,
@@ -69,20 +73,23 @@ fn drained(
     let begun = SystemClock.monotonic();
     let mut first = None;
     let (writes, took) = loop {
-        let (there, now) = (load::number(postgres, rows)?, SystemClock.monotonic());
-        let (at, since) = match first {
-            Some(first) => first,
-            None if there > before => *first.insert((there, now)),
-            None => (there, now),
-        };
-        let took = now.since(since);
-        if there >= before + accepted || (first.is_some() && took >= DRAIN_FOR) {
-            break (there - at, took);
+        // A server that has just come back may not let anybody in yet.
+        let there = load::number(postgres, rows).unwrap_or(before);
+        let now = SystemClock.monotonic();
+        let done = there >= before + accepted;
+        if there > before && first.is_none() {
+            first = Some(if done { (before, begun) } else { (there, now) });
         }
-        anyhow::ensure!(now.since(begun) < 2 * DRAIN_FOR, "{who}: {} of {accepted} were applied", there - before);
-        load::pause(Duration::from_millis(200));
+        if let Some((at, since)) = first
+            && (done || now.since(since) >= DRAIN_FOR)
+        {
+            break (there - at, now.since(since));
+        }
+        let gone = there.saturating_sub(before);
+        anyhow::ensure!(now.since(begun) < 2 * DRAIN_FOR, "{who}: {gone} of {accepted} were applied");
+        load::pause(LOOK);
     };
-    let rate = writes as f64 / took.as_secs_f64().max(0.2);
+    let rate = writes as f64 / took.max(LOOK).as_secs_f64();
     report.row(format!("{who}, waiting to be applied"), accepted as f64, "PUTs");
     report.row(format!("{who}, drained"), rate, "PUT/s");
     Ok(rate)
