@@ -26,8 +26,10 @@ use crate::layers::host::Names;
 use crate::layers::tally::Tally;
 use crate::recorder::{self, Tidying};
 use crate::routes::{self, Parts};
+use crate::serve::{Answering, serve};
+use crate::swift::ShortWay;
 use crate::throttle::Throttle;
-use crate::{ApiError, Serve, Settings, Ways, openapi, serve};
+use crate::{ApiError, Serve, Settings, Ways, openapi};
 
 /// What the API is made of.
 pub struct ApiParts {
@@ -47,6 +49,7 @@ pub struct ApiParts {
 /// The API, ready to be served.
 pub struct Api {
     router: Router,
+    short_way: Arc<ShortWay>,
     auth: Arc<Auth>,
     serve: Serve,
     document: Bytes,
@@ -71,7 +74,8 @@ impl Api {
 
     /// Serves until the shutdown, and then until what is open has ended or the drain time is over.
     pub async fn serve(&self, listener: TcpListener) -> Result<(), ApiError> {
-        serve(listener, self.router(), self.serve.clone()).await
+        let answering = Answering { router: self.router(), short_way: Some(self.short_way.clone()) };
+        serve(listener, answering, self.serve.clone()).await
     }
 }
 
@@ -113,6 +117,9 @@ pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
         shutdown: shutdown.clone(),
     });
 
+    let offered = capabilities.iter().filter_map(|capability| capability.swift.clone()).collect();
+    let front = front(&settings, &clock, &shutdown);
+    let short_way = Arc::new(ShortWay { front: front.clone(), gate: gate.clone(), offered });
     let open = capabilities
         .iter()
         .fold(open.with_state(shared.clone()), |router, capability| router.merge(capability.open.clone()));
@@ -122,7 +129,6 @@ pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
         .fold(closed.with_state(shared), |router, capability| router.merge(capability.router))
         .route_layer(from_fn_with_state(gate, gate::pass));
     let router = closed.merge(open).fallback(nowhere).method_not_allowed_fallback(not_like_that);
-    let front = front(&settings, &clock, &shutdown);
     let router = router.layer(from_fn_with_state(front, front::pass));
 
     let serve = Serve {
@@ -138,7 +144,7 @@ pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
         let (auth, keep) = (auth.clone(), settings.keep);
         async move { auth.keep_tidy(keep).await }
     });
-    Ok(Api { router, auth, serve, document, _tidying: Tidying::start(metrics, clock), _upkeep: upkeep })
+    Ok(Api { router, short_way, auth, serve, document, _tidying: Tidying::start(metrics, clock), _upkeep: upkeep })
 }
 
 fn front(settings: &Settings, clock: &Arc<dyn Clock>, shutdown: &CancellationToken) -> Front {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::ConnectInfo;
+use axum::extract::{ConnectInfo, Request};
+use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -23,6 +24,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use crate::ApiError;
+use crate::swift::ShortWay;
 use crate::tls::{self, Greeting};
 
 /// How long a client may take to send a request's head; also how long an idle connection is kept. Longer than clients
@@ -45,8 +47,29 @@ pub struct Serve {
     pub tls: Option<Serving>,
 }
 
+/// What answers requests.
+#[derive(Clone)]
+pub struct Answering {
+    pub router: Router,
+    /// For those that need not take the long one.
+    pub short_way: Option<Arc<ShortWay>>,
+}
+
+impl Answering {
+    async fn answer(self, mut request: Request<Body>, peer: SocketAddr) -> Response {
+        if let Some(way) = &self.short_way
+            && let Some(found) = way.find(&request)
+        {
+            return way.answer(found, request, peer).await;
+        }
+        request.extensions_mut().insert(ConnectInfo(peer));
+        // Seldom, and far larger than the other: apart, so that each connection need not have room for it.
+        Box::pin(self.router.oneshot(request)).await.unwrap_or_else(|never| match never {})
+    }
+}
+
 /// Serves until the shutdown; then stops accepting, lets what is open end, and after the drain time cuts what has not.
-pub async fn serve(listener: TcpListener, router: Router, how: Serve) -> Result<(), ApiError> {
+pub async fn serve(listener: TcpListener, answering: Answering, how: Serve) -> Result<(), ApiError> {
     let places = Arc::new(Semaphore::new(how.connections_max));
     let connections = TaskTracker::new();
     // Cuts what has not ended: a child of no shutdown, since it comes after.
@@ -62,12 +85,12 @@ pub async fn serve(listener: TcpListener, router: Router, how: Serve) -> Result<
             Ok((socket, peer, place)) => {
                 // Tokens of its own: at each step of its work a connection looks at them, which takes a lock.
                 let how = Serve { shutdown: how.shutdown.child_token(), ..how.clone() };
-                let (router, cut) = (router.clone(), cut.child_token());
+                let (answering, cut) = (answering.clone(), cut.child_token());
                 connections.spawn(async move {
                     let _place = place;
                     tokio::select! {
                         biased;
-                        () = welcome(socket, peer, router, how) => {}
+                        () = welcome(socket, peer, answering, how) => {}
                         () = cut.cancelled() => {}
                     }
                 });
@@ -98,31 +121,32 @@ async fn accept(
     Ok((socket, peer, place))
 }
 
-async fn welcome(socket: TcpStream, peer: SocketAddr, router: Router, how: Serve) {
+async fn welcome(socket: TcpStream, peer: SocketAddr, answering: Answering, how: Serve) {
     // Answers are written whole, so waiting for more to send only delays them.
     let _ = socket.set_nodelay(true);
-    let Some(serving) = &how.tls else { return connection(socket, peer, router, how.shutdown).await };
+    let Some(serving) = &how.tls else { return connection(socket, peer, answering, how.shutdown).await };
     let greeting = tokio::select! {
         greeting = tls::greet(socket, serving, &*how.clock) => greeting,
         // Nothing was asked yet, so there is nothing to end in order.
         () = how.shutdown.cancelled() => return,
     };
     match greeting {
-        Ok(Greeting::Tls(stream)) => connection(*stream, peer, router, how.shutdown).await,
-        Ok(Greeting::Plain(socket)) => connection(socket, peer, tls::only_tls(), how.shutdown).await,
+        Ok(Greeting::Tls(stream)) => connection(*stream, peer, answering, how.shutdown).await,
+        Ok(Greeting::Plain(socket)) => {
+            let answering = Answering { router: tls::only_tls(), short_way: None };
+            connection(socket, peer, answering, how.shutdown).await;
+        }
         Err(error) => tracing::debug!(%peer, %error, "no TLS came about"),
     }
 }
 
-async fn connection<S>(socket: S, peer: SocketAddr, router: Router, shutdown: CancellationToken)
+async fn connection<S>(socket: S, peer: SocketAddr, answering: Answering, shutdown: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(ConnectInfo(peer));
-        let router = router.clone();
-        async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|never| match never {})) }
+        let answer = answering.clone().answer(request.map(Body::new), peer);
+        async move { Ok::<_, Infallible>(answer.await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Bytes, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::sse::KeepAlive;
 use axum::response::{IntoResponse, Response, Sse};
 use mutirao_core::Problem;
-use mutirao_surface::{Args, Body, OpenApiRouter, PageArgs, Part, Rejection, only, paging};
+use mutirao_surface::{Args, Body as Told, OpenApiRouter, PageArgs, Part, Rejection, only, paging};
 use serde::Deserialize;
 
+use crate::fold::Entry;
 use crate::intake::Until;
 use crate::point::Point;
 use crate::service::{AtLeast, BATCH_MAX, Kv, WAIT_MAX, WriteState, WriteView};
@@ -20,7 +21,7 @@ use crate::watch::Watch;
 use crate::write::{Change, Condition, Key, Named, VALUE_BYTES_MAX, Value, too_large};
 
 /// How long a read waits for what it must have seen, unless it says so.
-const WAIT: Duration = Duration::from_secs(5);
+pub(crate) const WAIT: Duration = Duration::from_secs(5);
 const CHANGED_AT: HeaderName = HeaderName::from_static("mutirao-changed-at");
 const EXPIRES_AT: HeaderName = HeaderName::from_static("mutirao-expires-at");
 
@@ -60,10 +61,9 @@ async fn put(
 ) -> Result<Response, Rejection> {
     let key: Key = key.parse()?;
     let condition = condition(request.headers())?;
-    let content_type = text(request.headers(), &header::CONTENT_TYPE)?.map(str::to_owned);
     let lasts = args.ttl.as_deref().map(ttl).transpose()?;
-    let value = Value::new(body(request).await?, content_type.as_deref())?;
     let until = until(args.sync.as_deref())?;
+    let value = value(request).await?;
     Ok(answer(kv.write(&caller, key, Change::Put { value, lasts }, condition, until).await?))
 }
 
@@ -119,7 +119,12 @@ async fn read(
     let wait = args.wait.as_deref().map(wait).transpose()?.unwrap_or(WAIT);
     let at_least = AtLeast { revision: args.min_rev, write };
     let (value, entry) = kv.read(&caller, key.parse()?, at_least, wait).await?;
-    let mut headers = HeaderMap::new();
+    Ok(shown(value, &entry))
+}
+
+pub(crate) fn shown(value: Value, entry: &Entry) -> Response {
+    let mut response = Response::new(Body::from(value.bytes));
+    let headers = response.headers_mut();
     let mut say = |name: HeaderName, text: &str| {
         if let Ok(text) = HeaderValue::from_str(text) {
             headers.insert(name, text);
@@ -131,7 +136,7 @@ async fn read(
     if let Some(at) = entry.expires_at {
         say(EXPIRES_AT, &at.to_string());
     }
-    Ok((headers, value.bytes).into_response())
+    response
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -197,7 +202,7 @@ async fn batch(
     State(kv): State<Kv>,
     only::Operator(caller): only::Operator,
     Args(args): Args<SyncArgs>,
-    Body(batch): Body<Batch>,
+    Told(batch): Told<Batch>,
 ) -> Result<Json<Vec<Operated>>, Rejection> {
     let until = until(args.sync.as_deref())?;
     if batch.operations.len() > BATCH_MAX {
@@ -238,7 +243,7 @@ async fn write(
     Ok(Json(kv.settled(id.parse()?, wait).await?))
 }
 
-fn answer(view: WriteView) -> Response {
+pub(crate) fn answer(view: WriteView) -> Response {
     let status = if view.state == WriteState::Queued { StatusCode::ACCEPTED } else { StatusCode::OK };
     let tag = view.revision.and_then(|revision| HeaderValue::from_str(&format!("\"{revision}\"")).ok());
     let mut response = (status, Json(view)).into_response();
@@ -248,20 +253,27 @@ fn answer(view: WriteView) -> Response {
     response
 }
 
-async fn body(request: Request) -> Result<Bytes, Problem> {
-    if let Ok(Some(Ok(bytes))) = text(request.headers(), &header::CONTENT_LENGTH).map(|l| l.map(str::parse::<usize>))
+/// The body, as what the request says that it is.
+pub(crate) async fn value(request: Request) -> Result<Value, Problem> {
+    let (parts, body) = request.into_parts();
+    let content_type = text(&parts.headers, &header::CONTENT_TYPE)?;
+    Value::new(bytes(&parts.headers, body).await?, content_type)
+}
+
+async fn bytes(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+    if let Ok(Some(Ok(bytes))) = text(headers, &header::CONTENT_LENGTH).map(|l| l.map(str::parse::<usize>))
         && bytes > VALUE_BYTES_MAX
     {
         return Err(too_large(bytes));
     }
     // One more than may be, to tell what is too large from what ended early.
-    match to_bytes(request.into_body(), VALUE_BYTES_MAX + 1).await {
+    match to_bytes(body, VALUE_BYTES_MAX + 1).await {
         Ok(bytes) => Ok(bytes),
         Err(_) => Err(too_large(VALUE_BYTES_MAX + 1)),
     }
 }
 
-fn condition(headers: &HeaderMap) -> Result<Condition, Problem> {
+pub(crate) fn condition(headers: &HeaderMap) -> Result<Condition, Problem> {
     let matches = text(headers, &header::IF_MATCH)?;
     let absent = text(headers, &header::IF_NONE_MATCH)?;
     match (matches, absent) {

@@ -10,6 +10,8 @@ use mutirao_core::meters::Meter;
 use mutirao_core::shard::ShardView;
 use utoipa_axum::router::OpenApiRouter;
 
+use crate::Swift;
+
 /// Decides over the blobs under one prefix, because only the capability knows whose they are.
 #[async_trait]
 pub trait BlobGuard: Send + Sync + 'static {
@@ -53,6 +55,8 @@ pub struct Capability {
     pub router: axum::Router,
     /// Those of them that answer anybody.
     pub open: axum::Router,
+    /// A shorter way to some of those that do not.
+    pub swift: Option<Arc<dyn Swift>>,
     pub openapi: utoipa::openapi::OpenApi,
     /// By key prefix, which ends in `/`.
     pub blob_guards: Vec<(&'static str, Arc<dyn BlobGuard>)>,
@@ -74,6 +78,7 @@ impl Capability {
             name,
             router,
             open,
+            swift: None,
             openapi,
             blob_guards: Vec::new(),
             ready: Arc::new(AlwaysReady),
@@ -88,6 +93,11 @@ impl Capability {
         let (router, document) = routes.split_for_parts();
         self.open = self.open.merge(router);
         self.openapi.merge(document);
+        self
+    }
+
+    pub fn swiftly(mut self, swift: Arc<dyn Swift>) -> Self {
+        self.swift = Some(swift);
         self
     }
 

@@ -31,6 +31,7 @@ mod headers;
 pub mod only;
 pub mod paging;
 mod rejection;
+mod swift;
 
 pub use args::{Args, Part};
 pub use body::Body;
@@ -39,6 +40,7 @@ pub use capability::{AlwaysReady, BlobGuard, Capability, Ready, Shards};
 pub use headers::{IdempotencyKey, TraceId, Wish};
 pub use paging::PageArgs;
 pub use rejection::Rejection;
+pub use swift::Swift;
 
 /// Routes and their documentation from one definition, so that neither can be there without the other.
 pub use utoipa_axum::{router::OpenApiRouter, routes};

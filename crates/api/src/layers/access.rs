@@ -28,21 +28,34 @@ impl Access {
         F: Future<Output = Response>,
     {
         let trace = TraceId::of(request.headers());
-        let id = HeaderValue::from_str(&trace.0).ok();
-        let span = tracing::debug_span!("request", trace = trace.0);
-        request.extensions_mut().insert(trace);
-        let method = request.method().clone();
+        request.extensions_mut().insert(trace.clone());
         // The pattern and not the path: few enough for a label, and without anybody's names in it.
         let route = request.extensions().get::<MatchedPath>().cloned();
+        let route = route.as_ref().map_or("none", MatchedPath::as_str);
+        self.note_as(trace, route, request, answer).await
+    }
+
+    /// The same for a request whose route is known.
+    pub async fn note_as<F>(
+        &self,
+        trace: TraceId,
+        route: &str,
+        request: Request,
+        answer: impl FnOnce(Request) -> F,
+    ) -> Response
+    where
+        F: Future<Output = Response>,
+    {
+        let id = HeaderValue::from_str(&trace.0).ok();
+        let span = tracing::debug_span!("request", trace = trace.0);
+        let method = request.method().clone();
         let began = self.clock.monotonic();
 
         let mut response = answer(request).instrument(span).await;
 
         let took = self.clock.monotonic().since(began);
         let status = response.status().as_u16();
-        let route = route.as_ref().map_or("none", MatchedPath::as_str);
-        let trace = id.as_ref().and_then(|id| id.to_str().ok());
-        tracing::debug!(%method, route, status, took_us = took.as_micros() as u64, trace, "answered");
+        tracing::debug!(%method, route, status, took_us = took.as_micros() as u64, trace = trace.0, "answered");
         self.tally.answered(method_label(&method), route, status, took);
         if let Some(id) = id {
             response.headers_mut().insert(REQUEST_ID_HEADER, id);

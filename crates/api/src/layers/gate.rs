@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{Extensions, Method, header};
+use axum::http::{Extensions, HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use mutirao_core::Problem;
@@ -54,6 +54,16 @@ impl Gate {
         }
     }
 
+    /// Who asks by a token, for a request that [has one](token_of); the failure as it is told.
+    pub async fn prove_token(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Arc<Principal>, Problem> {
+        let proved = async {
+            let principal = self.auth.by_token(token_of(headers).unwrap_or_default()).await?;
+            self.count(&principal)?;
+            Ok(principal)
+        };
+        proved.await.map_err(|problem| self.count_failure(peer, problem))
+    }
+
     async fn prove(&self, mut request: Request) -> Result<Request, Problem> {
         // Nobody further in has a use for it.
         let header = request.headers_mut().remove(header::AUTHORIZATION).ok_or_else(|| {
@@ -99,12 +109,23 @@ impl Gate {
     }
 
     fn note(&self, mut request: Request, principal: Arc<Principal>) -> Result<Request, Problem> {
-        self.rate.check(&principal.id).map_err(|wait_s| {
-            Problem::busy("too many requests with this token or key", wait_s).remedy("send fewer, or larger ones")
-        })?;
+        self.count(&principal)?;
         request.extensions_mut().insert(principal);
         Ok(request)
     }
+
+    fn count(&self, principal: &Principal) -> Result<(), Problem> {
+        self.rate.check(&principal.id).map_err(|wait_s| {
+            Problem::busy("too many requests with this token or key", wait_s).remedy("send fewer, or larger ones")
+        })
+    }
+}
+
+/// The token of a request that brings one.
+pub fn token_of(headers: &HeaderMap) -> Option<&str> {
+    let header = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, text) = header.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| text.trim())
 }
 
 /// Where the request comes from. Unknown only when no socket is involved.

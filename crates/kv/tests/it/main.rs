@@ -8,4 +8,5 @@ mod patience;
 mod queued;
 mod running;
 mod store;
+mod swift;
 mod tidying;
