@@ -29,7 +29,7 @@ use crate::write::{Change, Parcel, Place};
 use crate::{GROUP, SHARDS};
 
 /// Writes in one batch, and their bytes together.
-const BATCH_WRITES_MAX: usize = 512;
+const BATCH_WRITES_MAX: usize = 1_024;
 const BATCH_BYTES_MAX: usize = 8 << 20;
 /// At least this often an applier that is given nothing looks around.
 const LOOK: Duration = Duration::from_secs(1);

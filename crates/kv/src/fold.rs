@@ -72,7 +72,7 @@ pub enum Fate {
     },
 }
 
-/// What is known before: the shard's revision, the entries that are to be touched, and the last parcel of each sender.
+/// What is known before: the shard's revision, the entries of which it matters what they are, and the last parcel of each sender.
 #[derive(Clone, Debug, Default)]
 pub struct Before {
     pub revision: u64,

@@ -6,6 +6,7 @@
 //!   their shard applies them from there. So any manager takes any write.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mutirao_core::ShardId;
 use mutirao_store::StoreError;
@@ -73,8 +74,56 @@ pub struct Receipt {
     pub applied: Option<oneshot::Receiver<Answer>>,
 }
 
+/// Bytes that may wait in one inbox, besides the bound in writes: four thousand of a megabyte each would fit that.
+const WAITING_BYTES_MAX: usize = 32 << 20;
+
+/// What waits in one inbox, in bytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Weight(Arc<AtomicUsize>);
+
+/// The place of one write; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    weight: Weight,
+    bytes: usize,
+}
+
+impl Weight {
+    /// A place for so many bytes, if there is one; where nothing waits there always is.
+    pub fn hold(&self, bytes: usize) -> Option<Held> {
+        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
+        let held = Held { weight: self.clone(), bytes };
+        (before == 0 || before.saturating_add(bytes) <= WAITING_BYTES_MAX).then_some(held)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.weight.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// One way to the store.
 pub trait Intake: Send + Sync + 'static {
     /// Takes a write to a key of this shard; those of one key are applied in the order in which they were taken here.
     fn give(&self, shard: ShardId, write: Write, until: Until) -> Result<Receipt, NotTaken>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inbox_holds_so_many_bytes_and_has_room_again_when_some_have_gone() {
+        let weight = Weight::default();
+        let large = weight.hold(WAITING_BYTES_MAX + 1);
+        assert!(large.is_some(), "whatever comes alone is taken");
+        assert!(weight.hold(1).is_none());
+        drop(large);
+        let half = weight.hold(WAITING_BYTES_MAX / 2);
+        let other = weight.hold(WAITING_BYTES_MAX / 2);
+        assert!(half.is_some() && other.is_some() && weight.hold(1).is_none());
+        drop(half);
+        assert!(weight.hold(WAITING_BYTES_MAX / 2).is_some(), "what was refused holds nothing");
+    }
 }

@@ -21,6 +21,7 @@ pub mod intake;
 mod legacy;
 pub mod meters;
 pub mod outbox;
+mod pace;
 pub mod point;
 mod problems;
 pub mod routes;
@@ -28,6 +29,7 @@ pub mod service;
 #[cfg(test)]
 mod simulation;
 pub mod store;
+mod swift;
 pub mod view;
 mod watch;
 pub mod wire;

@@ -23,7 +23,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::fold::{Fate, Taken};
-use crate::intake::{Answer, Intake, NotTaken, Receipt, Until};
+use crate::intake::{Answer, Held, Intake, NotTaken, Receipt, Until, Weight};
+use crate::pace::{InHand, Pace};
 use crate::store::Shared as Store;
 use crate::write::{Parcel, Producer, Write, WriteId};
 use crate::{SHARDS, meters, wire};
@@ -32,9 +33,11 @@ use book::{Book, Bound, Waiter};
 /// Writes that wait to be sent to one shard; whoever comes then is asked to come again.
 const WAITING_MAX: usize = 4_096;
 /// Bytes after which a parcel takes no more.
-const PARCEL_BYTES: usize = 512 << 10;
+const PARCEL_BYTES: usize = 256 << 10;
 /// Bytes that may be under way to one shard.
 const BACKLOG_BYTES_MAX: usize = 64 << 20;
+/// A message costs RabbitMQ as much as a hundred writes in it do, so where many come at once they wait a moment for each other.
+const PARCELS: Pace = Pace::new(Duration::from_millis(2), Duration::from_millis(8), wire::PARCEL_WRITES_MAX);
 /// How long a write may wait to be sent. With what its confirm may take, less than its giver waits: what was told to be
 /// unknown is made by then, or never.
 const SENT_WITHIN: Duration = Duration::from_secs(4);
@@ -71,11 +74,20 @@ struct Given {
     at: Mono,
     durable: oneshot::Sender<Answer>,
     applied: Option<oneshot::Sender<Answer>>,
+    _held: Held,
+}
+
+impl Given {
+    /// What its giver waits for.
+    fn until(&self) -> Until {
+        if self.applied.is_some() { Until::Applied } else { Until::Durable }
+    }
 }
 
 /// One shard's.
 struct Lane {
     inbox: mpsc::Sender<Given>,
+    weight: Weight,
     book: Mutex<Book>,
     /// Rung when there is something to follow.
     bell: Notify,
@@ -100,7 +112,7 @@ impl Outbox {
         let (lanes, inboxes): (Vec<Lane>, Vec<_>) = (0..SHARDS)
             .map(|_| {
                 let (inbox, given) = mpsc::channel(WAITING_MAX);
-                (Lane { inbox, book: Mutex::default(), bell: Notify::new() }, given)
+                (Lane { inbox, weight: Weight::default(), book: Mutex::default(), bell: Notify::new() }, given)
             })
             .unzip();
         let bound = Bound { writes: backlog_max, bytes: BACKLOG_BYTES_MAX };
@@ -148,6 +160,7 @@ impl Intake for Outbox {
         if lane.book.lock().is_full(self.bound, now, STUCK) {
             return Err(NotTaken::Full);
         }
+        let _held = lane.weight.hold(write.bytes()).ok_or(NotTaken::Full)?;
         let (durable, durably) = oneshot::channel();
         let (applied, applying) = match until {
             Until::Durable => (None, None),
@@ -156,7 +169,7 @@ impl Intake for Outbox {
                 (Some(tell), Some(told))
             }
         };
-        lane.inbox.try_send(Given { write, at: now, durable, applied }).map_err(|_| NotTaken::Full)?;
+        lane.inbox.try_send(Given { write, at: now, durable, applied, _held }).map_err(|_| NotTaken::Full)?;
         Ok(Receipt { durable: durably, applied: applying })
     }
 }
@@ -172,10 +185,15 @@ async fn live(outbox: Arc<Outbox>, begun: Timestamp) {
 }
 
 async fn send(outbox: Arc<Outbox>, shard: ShardId, mut given: mpsc::Receiver<Given>) {
-    let mut number = 0;
+    let (mut number, mut pace) = (0, PARCELS);
     while let Some(first) = given.recv().await {
+        let hand = InHand { writes: 1, is_all: false, until: first.until() };
+        if let Some(wait) = pace.gather(hand, outbox.clock.monotonic()) {
+            outbox.clock.sleep(wait).await;
+        }
         let mut batch = vec![first];
         fill(&mut batch, &mut given);
+        pace.begin(batch.len(), outbox.clock.monotonic());
         // Who has given up waiting was told that it is not known; better that it is not made.
         let now = outbox.clock.monotonic();
         for late in batch.extract_if(.., |given| now.since(given.at) > SENT_WITHIN || given.durable.is_closed()) {
@@ -209,7 +227,8 @@ impl Outbox {
             waiters.extend(given.applied.map(|applied| (index as u32, applied)));
         }
         let many = writes.len();
-        let body = wire::encode(&Parcel { producer: self.producer, number, writes });
+        let until = if waiters.is_empty() { Until::Durable } else { Until::Applied };
+        let body = wire::encode(&Parcel { producer: self.producer, number, writes }, until);
         {
             let (mut book, now) = (lane.book.lock(), self.clock.monotonic());
             book.note_probe_if_full(self.bound, now);

@@ -1,16 +1,20 @@
-//! The capability: what people and programs ask of kv.
+//! The capability: what people and programs ask of kv. Here is how it starts and ends, and what is said; [`giving`] is how writes
+//! are taken, [`asking`] how everything else is answered.
+
+mod asking;
+mod giving;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use mutirao_broker::Shared as Broker;
-use mutirao_core::auth::Principal;
 use mutirao_core::clock::ClockExt;
-use mutirao_core::{Clock, Dice, Mono, Problem, ShardId, Timestamp};
+use mutirao_core::{Clock, Dice, Timestamp};
 use mutirao_shards::{MemberId, Shards, ShardsError, ShardsParts, Shared as Leases, Terms};
-use mutirao_store::{Database, StoreError, refused};
+use mutirao_store::{Database, StoreError};
 use mutirao_surface::{Capability, Ready};
+use mutirao_tls::Trust;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -20,15 +24,14 @@ use tokio_util::sync::CancellationToken;
 use crate::applier::direct::Hands;
 use crate::applier::{self, Bench, Feed};
 use crate::cache::flights::Flights;
-use crate::cache::{self, Looked, Shared as Cache};
+use crate::cache::{self, Shared as Cache};
 use crate::fold::Entry;
-use crate::intake::{Answer, Intake, NotTaken, Receipt, Until};
+use crate::intake::Intake;
 use crate::meters::{self, Looks, METERS};
 use crate::outbox::{Outbox, OutboxParts};
 use crate::point::Point;
-use crate::problems::{compacted, forgotten, full, missing, not_yet, told, unconfirmed, unknown};
-use crate::store::{self, Extent, Known, Page, Past, Range, Shared as Store};
-use crate::write::{Change, Condition, Key, Named, Place, Producer, Standing, Value, Write};
+use crate::store::{self, Shared as Store};
+use crate::write::{Key, Named, Place, Producer};
 use crate::{GROUP, SHARDS, legacy, routes};
 
 /// Operations in one batch.
@@ -37,15 +40,10 @@ pub const BATCH_MAX: usize = 1_000;
 pub const PAGE_BYTES_MAX: usize = 4 << 20;
 /// The longest that a read or a question waits.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
-/// How long a write, or a whole batch, waits for shards to have owners again.
-const OWNER_WITHIN: Duration = Duration::from_secs(5);
+/// Between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long appliers may take to leave their queues when everything stops.
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
-/// How long a write, or a whole batch, may take to become durable: longer than whoever makes it so tries.
-const DURABLE_WITHIN: Duration = Duration::from_secs(15);
-/// How long its giver waits for what is durable to be applied; then it is told that it is queued.
-const APPLIED_WITHIN: Duration = Duration::from_secs(10);
 
 /// What makes a write durable.
 #[derive(Clone)]
@@ -76,6 +74,8 @@ pub enum AtHand {
     /// taken for ours.
     Redis {
         url: String,
+        /// Who is believed, if the address wants the way to be encrypted.
+        trust: Trust,
         prefix: String,
     },
 }
@@ -114,9 +114,6 @@ struct Inner {
     over: CancellationToken,
     tasks: Mutex<JoinSet<()>>,
 }
-
-/// Tells when a durable write is applied.
-type Applying = tokio::sync::oneshot::Receiver<Answer>;
 
 /// How a write stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -253,259 +250,13 @@ impl Kv {
     pub fn capability(&self, legacy: Legacy) -> Capability {
         let shards = self.0.shards.clone();
         let capability = Capability::new("kv", routes::routes().with_state(self.clone()))
+            .swiftly(Arc::new(self.clone()))
             .measuring(METERS)
             .ready_when(Arc::new(self.clone()))
             .sharded(move || shards.views());
         match legacy {
             Legacy::Off => capability,
             Legacy::On => capability.open_to_anybody(legacy::routes(self.clone()).into()),
-        }
-    }
-
-    /// Answered when it is durable, or applied. One on a condition is always answered when it is applied.
-    pub async fn write(
-        &self,
-        caller: &Principal,
-        key: Key,
-        change: Change,
-        condition: Condition,
-        until: Until,
-    ) -> Result<WriteView, Problem> {
-        let begun = self.0.clock.monotonic();
-        let place = Place { namespace: caller.namespace.as_str().into(), key };
-        let receipt = self.give(Write { place, change, condition }, until, begun).await?;
-        let (answer, applied) = self.durable(receipt, begun.plus(DURABLE_WITHIN)).await?;
-        self.applied(answer, applied, self.0.clock.monotonic().plus(APPLIED_WITHIN)).await
-    }
-
-    /// Each for itself, those of one key in order; the answers in the order of the operations. However many they are, the
-    /// caller waits no longer than for one.
-    pub async fn batch(
-        &self,
-        caller: &Principal,
-        operations: Vec<(Key, Change, Condition)>,
-        until: Until,
-    ) -> Vec<Result<WriteView, Problem>> {
-        let begun = self.0.clock.monotonic();
-        let mut given = Vec::new();
-        for (key, change, condition) in operations {
-            let place = Place { namespace: caller.namespace.as_str().into(), key };
-            given.push(self.give(Write { place, change, condition }, until, begun).await);
-        }
-        let mut durable = Vec::new();
-        for receipt in given {
-            durable.push(match receipt {
-                Ok(receipt) => self.durable(receipt, begun.plus(DURABLE_WITHIN)).await,
-                Err(problem) => Err(problem),
-            });
-        }
-        let by = self.0.clock.monotonic().plus(APPLIED_WITHIN);
-        let mut answers = Vec::new();
-        for one in durable {
-            answers.push(match one {
-                Ok((answer, applied)) => self.applied(answer, applied, by).await,
-                Err(problem) => Err(problem),
-            });
-        }
-        answers
-    }
-
-    async fn durable(&self, receipt: Receipt, by: Mono) -> Result<(Answer, Option<Applying>), Problem> {
-        let Receipt { durable, applied } = receipt;
-        let clock = &self.0.clock;
-        match clock.timeout(by.since(clock.monotonic()), durable).await {
-            Ok(answer) => Ok((answer.unwrap_or(Answer::Broken), applied)),
-            Err(_) => Err(unconfirmed(None)),
-        }
-    }
-
-    async fn applied(&self, durable: Answer, applied: Option<Applying>, by: Mono) -> Result<WriteView, Problem> {
-        let (Answer::Queued { id }, Some(applied)) = (&durable, applied) else { return told(durable) };
-        let clock = &self.0.clock;
-        match clock.timeout(by.since(clock.monotonic()), applied).await {
-            Ok(Ok(answer)) => told(answer),
-            // It is durable, and will be applied: whoever needs to know asks after it.
-            Ok(Err(_)) | Err(_) => told(Answer::Queued { id: *id }),
-        }
-    }
-
-    /// Waits for the shard to have an owner, as it has not between two of them.
-    async fn give(&self, mut write: Write, until: Until, begun: Mono) -> Result<Receipt, Problem> {
-        let shard = write.place.shard();
-        let until = if write.condition == Condition::None { until } else { Until::Applied };
-        loop {
-            match self.0.intake.give(shard, write, until) {
-                Ok(receipt) => return Ok(receipt),
-                Err(NotTaken::Full) => return Err(full()),
-                Err(NotTaken::NotHere(back)) => write = *back,
-            }
-            if self.0.clock.monotonic().since(begun) >= OWNER_WITHIN {
-                return Err(self.elsewhere(shard));
-            }
-            self.0.clock.sleep(PAUSE).await;
-        }
-    }
-
-    fn elsewhere(&self, shard: ShardId) -> Problem {
-        match self.0.shards.owner_of(shard) {
-            Some((_, address)) if !address.is_empty() => {
-                Problem::unavailable("another manager applies the writes to this key; nothing was written")
-                    .remedy(format!("ask {address}"))
-            }
-            _ => Problem::unavailable("nobody applies the writes to this key at the moment; nothing was written")
-                .remedy("try again in a few seconds"),
-        }
-    }
-
-    /// The entry as it is, or as of a write or a revision that must have been applied.
-    pub async fn read(
-        &self,
-        caller: &Principal,
-        key: Key,
-        at_least: AtLeast,
-        wait: Duration,
-    ) -> Result<(Value, Entry), Problem> {
-        let place = Place { namespace: caller.namespace.as_str().into(), key };
-        if let Some(write) = at_least.write {
-            match self.settled(write, wait).await?.state {
-                WriteState::Queued => {
-                    return Err(not_yet(format!("the write {write} is queued")).remedy("wait longer with ?wait=30s"));
-                }
-                WriteState::InDoubt => {
-                    return Err(not_yet(format!("nobody has confirmed the write {write}"))
-                        .remedy("read the key without it, and decide anew"));
-                }
-                WriteState::Applied | WriteState::Superseded | WriteState::Conflict | WriteState::NotMade => {}
-            }
-        }
-        if let Some(revision) = at_least.revision {
-            self.reached(place.shard(), revision, wait).await?;
-        }
-        let found = self.find(&place).await.map_err(|error| error.problem())?;
-        let now = self.0.clock.now();
-        match found.as_ref().and_then(|entry| entry.seen_at(now)) {
-            Some(value) => Ok((value.clone(), found.clone().unwrap_or_else(|| unreachable!("it was just seen")))),
-            None => Err(missing(&place.key)),
-        }
-    }
-
-    /// From the cache, or else from the store; those who want the same at once ask once.
-    async fn find(&self, place: &Place) -> Result<Option<Entry>, Arc<StoreError>> {
-        let ask = || async { self.0.store.entry(place.clone()).await.map_err(Arc::new) };
-        let Some(cache) = &self.0.cache else { return ask().await };
-        match cache.look(place).await {
-            Looked::Hit(entry) => {
-                self.0.looks.hit.increment(1);
-                Ok(Some(entry))
-            }
-            Looked::Miss(token) => {
-                self.0.looks.miss.increment(1);
-                let found = self.0.flights.share(place, ask).await?;
-                cache.fill(place, token, &found.clone().unwrap_or_else(cache::nothing)).await;
-                Ok(found)
-            }
-            Looked::Past => {
-                self.0.looks.past.increment(1);
-                self.0.flights.share(place, ask).await
-            }
-        }
-    }
-
-    /// What is known of a write, after having waited for it as long as may be.
-    pub async fn settled(&self, write: Named, wait: Duration) -> Result<WriteView, Problem> {
-        let begun = self.0.clock.monotonic();
-        loop {
-            let view = |state, revision| Ok(WriteView { write: write.to_string(), state, revision });
-            let known = self.0.store.known(write.id).await.map_err(refused)?;
-            let over = self.0.clock.monotonic().since(begun) >= wait;
-            match (known, write.standing) {
-                (Known::Applied { revision, latest }, _) if latest > revision => {
-                    return view(WriteState::Superseded, Some(revision));
-                }
-                (Known::Applied { revision, .. }, _) => return view(WriteState::Applied, Some(revision)),
-                (Known::Conflict, _) => return view(WriteState::Conflict, None),
-                (Known::Never, _) => return view(WriteState::NotMade, None),
-                // It came, but whether its condition held is not known any more.
-                (Known::LongAgo | Known::Forgotten, _) => return Err(forgotten(write)),
-                (Known::No, _) if over => return Err(unknown(write)),
-                (Known::Coming, Standing::Confirmed) if over => return view(WriteState::Queued, None),
-                (Known::Coming, Standing::InDoubt) if over => return view(WriteState::InDoubt, None),
-                (Known::No | Known::Coming, _) => {}
-            }
-            self.0.clock.sleep(PAUSE).await;
-        }
-    }
-
-    async fn reached(&self, shard: ShardId, revision: u64, wait: Duration) -> Result<(), Problem> {
-        let begun = self.0.clock.monotonic();
-        loop {
-            let at = self.0.store.point().await.map_err(refused)?.at(shard);
-            if at >= revision {
-                return Ok(());
-            }
-            if self.0.clock.monotonic().since(begun) >= wait {
-                let detail = format!("the key's shard is at revision {at}, before {revision}");
-                return Err(not_yet(detail)
-                    .remedy("wait longer with ?wait=30s, or check the revision: it must be one of this very key"));
-            }
-            let mut applied = self.0.applied[shard.0 as usize].subscribe();
-            let _ = self.0.clock.timeout(PAUSE, applied.changed()).await;
-        }
-    }
-
-    /// Keys that begin so, as they were when the list was begun; fewer than so many where their values are large.
-    pub async fn list(
-        &self,
-        caller: &Principal,
-        prefix: String,
-        position: Option<Position>,
-        rows: u32,
-    ) -> Result<ListPage, Problem> {
-        let (point, at, from) = match position {
-            Some(Position { point, at, from }) => (point.checked()?, at, Some(from.parse::<Key>()?)),
-            None => (self.0.store.point().await.map_err(refused)?, self.0.clock.now(), None),
-        };
-        let range = Range { namespace: caller.namespace.clone(), prefix, from };
-        match self.0.store.page(range, point.clone(), Extent { rows, bytes: PAGE_BYTES_MAX }).await.map_err(refused)? {
-            Page::Compacted => Err(compacted()),
-            Page::Of { found, next } => {
-                let entries = found
-                    .into_iter()
-                    .filter(|found| found.entry.seen_at(at).is_some())
-                    .map(|found| Listed { key: found.key, entry: found.entry })
-                    .collect();
-                let next = next.map(|key| Position { point: point.clone(), at, from: key.as_str().into() });
-                Ok(ListPage { entries, point, next })
-            }
-        }
-    }
-
-    /// Where everything is now.
-    pub(crate) async fn point(&self) -> Result<Point, Problem> {
-        self.0.store.point().await.map_err(refused)
-    }
-
-    pub(crate) async fn past(&self, shard: ShardId, after: u64, rows: u32) -> Result<Past, Problem> {
-        self.0.store.past(shard, after, Extent { rows, bytes: PAGE_BYTES_MAX }).await.map_err(refused)
-    }
-
-    /// Refuses a point from before what is remembered.
-    pub(crate) async fn still_known(&self, point: &Point) -> Result<(), Problem> {
-        let nothing = Range { namespace: String::new(), prefix: String::new(), from: None };
-        match self.0.store.page(nothing, point.clone(), Extent { rows: 1, bytes: 1 }).await.map_err(refused)? {
-            Page::Compacted => Err(compacted()),
-            Page::Of { .. } => Ok(()),
-        }
-    }
-
-    /// Until something was applied here, or for a while; none when the manager is stopping.
-    pub(crate) async fn changed(&self, a_while: Duration) -> Option<()> {
-        let mut applied: Vec<_> = self.0.applied.iter().map(watch::Sender::subscribe).collect();
-        let any = futures_util::future::select_all(applied.iter_mut().map(|one| Box::pin(one.changed())));
-        tokio::select! {
-            () = self.0.shutdown.cancelled() => None,
-            _ = any => Some(()),
-            () = self.0.clock.sleep(a_while) => Some(()),
         }
     }
 }
@@ -516,13 +267,15 @@ fn cache_of(at_hand: AtHand, clock: &Arc<dyn Clock>, dice: &Arc<Dice>) -> Option
         AtHand::Here { bytes_max } => {
             Some(Arc::new(cache::memory::Memory::new(bytes_max, clock.clone(), dice.clone())))
         }
-        AtHand::Redis { url, prefix } => match cache::redis::Redis::new(&url, &prefix, clock.clone(), dice.clone()) {
-            Ok(redis) => Some(Arc::new(redis)),
-            Err(error) => {
-                tracing::error!(%error, "the address of the cache cannot be used; nothing is kept at hand");
-                None
+        AtHand::Redis { url, trust, prefix } => {
+            match cache::redis::Redis::new(&url, &trust, &prefix, clock.clone(), dice.clone()) {
+                Ok(redis) => Some(Arc::new(redis)),
+                Err(error) => {
+                    tracing::error!(%error, "the address of the cache cannot be used; nothing is kept at hand");
+                    None
+                }
             }
-        },
+        }
     }
 }
 

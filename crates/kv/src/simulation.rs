@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use mutirao_core::{Dice, Mono, ShardId, Timestamp};
 
+use crate::intake::Until;
 use crate::outbox::book::Book;
 use crate::wire;
 use crate::write::{Change, Condition, Parcel, Place, Producer, Value, Write, WriteId};
@@ -282,7 +283,8 @@ impl World {
             let writes: Vec<Write> = asks.iter().map(|ask| self.write(*ask)).collect();
             let (many, sender) = (writes.len(), &mut self.managers[manager].sender);
             sender.number += 1;
-            let body = wire::encode(&Parcel { producer: sender.producer, number: sender.number, writes });
+            let body =
+                wire::encode(&Parcel { producer: sender.producer, number: sender.number, writes }, Until::Durable);
             sender.book.begin(sender.number, many, body.len(), Vec::new(), now);
             sender.flying = Some(Flying { number: sender.number, asks, body });
             return;
@@ -351,7 +353,7 @@ impl World {
             self.rows.expire(generation, self.wall(manager));
             return;
         }
-        let read = |body: &Bytes| wire::decode(body, SHARD).expect("it was a parcel");
+        let read = |body: &Bytes| wire::decode(body, SHARD).expect("it was a parcel").0;
         let parcels: Vec<Parcel> = self.managers[manager].hand.iter().map(read).collect();
         let many = parcels.len();
         if self.flaw == Flaw::AcknowledgesFirst {

@@ -18,7 +18,7 @@ use mutirao_store::{Database, StoreError};
 
 use crate::fold::{Entry, Event, Fate, Kind, Taken};
 use crate::point::Point;
-use crate::write::{Key, PLAIN_BYTES, Parcel, Place, Producer, Value, WriteId, shared};
+use crate::write::{Change, Condition, Key, PLAIN_BYTES, Parcel, Place, Producer, Value, Write, WriteId, shared};
 
 pub type Shared = Arc<dyn KvStore>;
 
@@ -232,9 +232,10 @@ fn value_of(bytes: Option<Vec<u8>>, content_type: Option<&str>) -> Option<Value>
     bytes.map(|bytes| Value { bytes: Bytes::from(bytes), content_type })
 }
 
-/// The keys that parcels touch, each once.
-fn places(parcels: &[Parcel]) -> BTreeSet<Place> {
-    parcels.iter().flat_map(|parcel| parcel.writes.iter().map(|write| write.place.clone())).collect()
+/// The keys of which it matters what is there, each once: a value that is put on no condition takes the place of whatever was.
+fn decisive(parcels: &[Parcel]) -> BTreeSet<Place> {
+    let depends = |write: &&Write| write.condition != Condition::None || write.change == Change::Delete;
+    parcels.iter().flat_map(|parcel| &parcel.writes).filter(depends).map(|write| write.place.clone()).collect()
 }
 
 /// Of keys and what the newest rows say, what was there at the point: the row itself if it is old enough, else what the

@@ -11,6 +11,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use mutirao_core::{ShardId, tolerant};
 use serde::{Deserialize, Serialize};
 
+use crate::intake::Until;
 use crate::write::{Change, Condition, Key, Parcel, Place, Producer, TTL_MAX, Value, Write};
 
 /// The newest that is read.
@@ -36,6 +37,9 @@ struct Head {
     v: u16,
     producer: u64,
     number: u64,
+    /// Somebody waits for it to be applied.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    awaited: bool,
     writes: Vec<Line>,
 }
 
@@ -65,7 +69,8 @@ enum OnlyIf {
     At(u64),
 }
 
-pub fn encode(parcel: &Parcel) -> Bytes {
+/// `until`: what its givers wait for, so that whoever applies it knows whether there is haste.
+pub fn encode(parcel: &Parcel, until: Until) -> Bytes {
     let line = |write: &Write| Line {
         namespace: write.place.namespace.clone(),
         key: write.place.key.as_str().into(),
@@ -87,6 +92,7 @@ pub fn encode(parcel: &Parcel) -> Bytes {
         v: VERSION,
         producer: parcel.producer.0,
         number: parcel.number,
+        awaited: until == Until::Applied,
         writes: parcel.writes.iter().map(line).collect(),
     };
     let head = serde_json::to_vec(&head).expect("a head is plain data");
@@ -102,8 +108,8 @@ pub fn encode(parcel: &Parcel) -> Bytes {
     all.freeze()
 }
 
-/// A parcel for this shard.
-pub fn decode(message: &Bytes, shard: ShardId) -> Result<Parcel, Unreadable> {
+/// A parcel for this shard, and what its givers wait for.
+pub fn decode(message: &Bytes, shard: ShardId) -> Result<(Parcel, Until), Unreadable> {
     let length = message.first_chunk::<4>().ok_or_else(|| malformed("it is too short"))?;
     let length = u32::from_be_bytes(*length) as usize;
     let head = message.get(4..4 + length).ok_or_else(|| malformed("its head is cut off"))?;
@@ -119,7 +125,8 @@ pub fn decode(message: &Bytes, shard: ShardId) -> Result<Parcel, Unreadable> {
     if !values.is_empty() {
         return Err(malformed(format!("{} bytes belong to no value", values.len())));
     }
-    Ok(Parcel { producer: Producer(head.producer), number: head.number, writes })
+    let until = if head.awaited { Until::Applied } else { Until::Durable };
+    Ok((Parcel { producer: Producer(head.producer), number: head.number, writes }, until))
 }
 
 fn read_head(head: &[u8]) -> Result<Head, Unreadable> {
@@ -127,11 +134,10 @@ fn read_head(head: &[u8]) -> Result<Head, Unreadable> {
     struct Stamp {
         v: u16,
     }
-    // The version first: what is newer may lack what this program looks for.
-    match serde_json::from_slice::<Stamp>(head) {
-        Ok(Stamp { v }) if v > VERSION => Err(Unreadable::Newer(v)),
-        _ => tolerant::read(head).map_err(malformed),
-    }
+    let read: Result<Head, _> = tolerant::read(head);
+    // What is newer may lack what this program looks for.
+    let v = read.as_ref().map_or_else(|_| serde_json::from_slice(head).map_or(0, |Stamp { v }| v), |head| head.v);
+    if v > VERSION { Err(Unreadable::Newer(v)) } else { read.map_err(malformed) }
 }
 
 fn read_write(line: Line, values: &mut Bytes, shard: ShardId) -> Result<Write, Unreadable> {
@@ -193,13 +199,15 @@ mod tests {
         #[test]
         fn parcels_are_read_as_they_were_written(writes in proptest::collection::vec(writes(), 1..20), producer: u64, number in 1..i64::MAX as u64) {
             let parcel = Parcel { producer: Producer(producer), number, writes };
-            let read = decode(&encode(&parcel), place("a/ü").shard());
-            prop_assert_eq!(read.unwrap(), parcel);
+            for until in [Until::Durable, Until::Applied] {
+                let read = decode(&encode(&parcel, until), place("a/ü").shard());
+                prop_assert_eq!(read.unwrap(), (parcel.clone(), until));
+            }
         }
 
         #[test]
         fn rubbish_is_refused_and_breaks_nothing(writes in proptest::collection::vec(writes(), 1..4), at: prop::sample::Index, byte: u8, cut: prop::sample::Index) {
-            let whole = encode(&Parcel { producer: Producer(1), number: 1, writes });
+            let whole = encode(&Parcel { producer: Producer(1), number: 1, writes }, Until::Durable);
             let shard = place("a/ü").shard();
             prop_assert!(decode(&whole.slice(..cut.index(whole.len())), shard).is_err(), "cut off");
             let mut other = whole.to_vec();
@@ -208,7 +216,7 @@ mod tests {
         }
     }
 
-    fn head(text: &str) -> Result<Parcel, Unreadable> {
+    fn head(text: &str) -> Result<(Parcel, Until), Unreadable> {
         let mut all = BytesMut::new();
         all.put_u32(text.len() as u32);
         all.put_slice(text.as_bytes());

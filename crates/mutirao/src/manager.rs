@@ -315,7 +315,8 @@ async fn at_hand(settings: &Settings, company: Company, store: &Database) -> Res
     Ok(match (settings.cache.set(), company) {
         (Some(url), _) => {
             let own = installation::of(store, InstallationId::random()).await.map_err(failed)?;
-            AtHand::Redis { url: url.0.clone(), prefix: format!("mutirao:{}:kv:", own.id) }
+            let trust = crate::tls::trust(settings, &url.0, None)?;
+            AtHand::Redis { url: url.0.clone(), trust, prefix: format!("mutirao:{}:kv:", own.id) }
         }
         (None, Company::Alone) => {
             let bytes_max = usize::try_from(settings.kv_cache_size.0).unwrap_or(usize::MAX);

@@ -93,6 +93,11 @@ impl Service {
         first_that_starts("redis", folder, redis::prepare)
     }
 
+    /// A Redis that speaks TLS too, with this certificate.
+    pub fn redis_with_tls(folder: &Path, pair: &Pair) -> anyhow::Result<Service> {
+        first_that_starts("redis", folder, |own, dice| redis::prepare_with_tls(own, dice, pair))
+    }
+
     pub fn url(&self) -> &str {
         &self.url
     }

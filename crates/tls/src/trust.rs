@@ -10,7 +10,7 @@ use crate::verify::Verifier;
 use crate::{ALPN, TlsError, files, provider};
 
 /// How the addresses begin of those who speak TLS.
-const ENCRYPTED: [&str; 3] = ["https:", "amqps:", "mqtts:"];
+const ENCRYPTED: [&str; 4] = ["https:", "amqps:", "mqtts:", "rediss:"];
 
 /// What a client was told to believe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

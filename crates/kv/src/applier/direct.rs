@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Applied, Applier, BATCH_BYTES_MAX, BATCH_WRITES_MAX, Go, PAUSE};
 use crate::fold::Fate;
-use crate::intake::{Answer, Intake, NotTaken, Receipt, Until};
+use crate::intake::{Answer, Held, Intake, NotTaken, Receipt, Until, Weight};
 use crate::meters;
 use crate::store::Known;
 use crate::write::{Parcel, Producer, Write, WriteId};
@@ -28,16 +28,23 @@ const TRY_FOR: Duration = Duration::from_secs(10);
 pub struct Given {
     write: Write,
     answer: oneshot::Sender<Answer>,
+    _held: Held,
+}
+
+/// One shard's.
+struct Inbox {
+    give: mpsc::Sender<Given>,
+    weight: Weight,
 }
 
 /// Where writes are handed in, for the shards that are here.
 #[derive(Clone, Default)]
-pub struct Hands(Arc<Mutex<BTreeMap<ShardId, mpsc::Sender<Given>>>>);
+pub struct Hands(Arc<Mutex<BTreeMap<ShardId, Inbox>>>);
 
 impl Hands {
     pub(super) fn open(&self, shard: ShardId) -> mpsc::Receiver<Given> {
         let (give, given) = mpsc::channel(WAITING_MAX);
-        self.0.lock().insert(shard, give);
+        self.0.lock().insert(shard, Inbox { give, weight: Weight::default() });
         given
     }
 
@@ -49,9 +56,10 @@ impl Hands {
 impl Intake for Hands {
     fn give(&self, shard: ShardId, write: Write, _until: Until) -> Result<Receipt, NotTaken> {
         let inboxes = self.0.lock();
-        let Some(inbox) = inboxes.get(&shard) else { return Err(NotTaken::NotHere(Box::new(write))) };
+        let Some(Inbox { give, weight }) = inboxes.get(&shard) else { return Err(NotTaken::NotHere(Box::new(write))) };
+        let _held = weight.hold(write.bytes()).ok_or(NotTaken::Full)?;
         let (answer, durable) = oneshot::channel();
-        inbox.try_send(Given { write, answer }).map_err(|error| match error {
+        give.try_send(Given { write, answer, _held }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => NotTaken::Full,
             mpsc::error::TrySendError::Closed(given) => NotTaken::NotHere(Box::new(given.write)),
         })?;

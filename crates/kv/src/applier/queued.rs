@@ -14,12 +14,16 @@ use mutirao_core::meters::DEAD_LETTERS_MADE;
 use mutirao_store::StoreError;
 
 use super::{Applied, Applier, BATCH_BYTES_MAX, BATCH_WRITES_MAX, Go, LOOK, PAUSE};
+use crate::intake::Until;
 use crate::outbox::{Outbox, queue_of};
+use crate::pace::{InHand, Pace};
 use crate::wire;
 use crate::write::{Parcel, Write};
 
 /// Parcels that may be here and not acknowledged.
-const CREDIT: u32 = 32;
+const CREDIT: u32 = 64;
+/// A commit costs as much as several hundred writes in it do. What nobody waits for may be durable and not applied for so long.
+const COMMITS: Pace = Pace::new(Duration::from_millis(3), Duration::from_millis(250), BATCH_WRITES_MAX);
 /// Between two tries to take from a queue that refuses.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 /// How often a parcel is tried that the store refuses for itself, before it goes to the dead letters.
@@ -29,17 +33,19 @@ pub(super) struct Queued {
     applier: Applier,
     broker: Broker,
     outbox: Arc<Outbox>,
+    pace: Pace,
 }
 
 /// A parcel and the delivery that brought it.
 struct Brought {
     tag: u64,
     parcel: Parcel,
+    until: Until,
 }
 
 impl Queued {
     pub fn new(applier: Applier, broker: Broker, outbox: Arc<Outbox>) -> Self {
-        Self { applier, broker, outbox }
+        Self { applier, broker, outbox, pace: COMMITS }
     }
 
     /// Until the shard is another's. What is not acknowledged by then goes back to the queue, in its place.
@@ -94,8 +100,10 @@ impl Queued {
                 brought = consumer.next() => brought?,
                 () = clock.sleep(self.applier.nap(clock.now())) => Vec::new(),
             };
-            let parcels = self.read(brought, consumer).await?;
+            let mut parcels = self.read(brought, consumer).await?;
+            self.gather(&mut parcels, consumer).await?;
             for batch in batches(parcels) {
+                self.pace.begin(writes_of(&batch), clock.monotonic());
                 match self.settle(batch, consumer).await? {
                     Settled::Done => {}
                     Settled::Aside => return Ok(Go::On),
@@ -109,19 +117,39 @@ impl Queued {
         Ok(if self.applier.stays() { Go::On } else { Go::Away })
     }
 
+    /// Takes more, for as long as that is better than to write what is there.
+    async fn gather(&self, parcels: &mut Vec<Brought>, consumer: &mut dyn Consumer) -> Result<(), BrokerError> {
+        let clock = &self.applier.bench.clock;
+        loop {
+            let awaited = parcels.iter().any(|brought| brought.until == Until::Applied);
+            let hand = InHand {
+                writes: writes_of(parcels),
+                is_all: parcels.is_empty() || parcels.len() >= CREDIT as usize,
+                until: if awaited { Until::Applied } else { Until::Durable },
+            };
+            let Some(left) = self.pace.gather(hand, clock.monotonic()) else { return Ok(()) };
+            let brought = tokio::select! {
+                biased;
+                brought = consumer.next() => brought?,
+                () = clock.sleep(left) => return Ok(()),
+            };
+            parcels.extend(self.read(brought, consumer).await?);
+        }
+    }
+
     /// What cannot be read goes to the dead letters, with the reason, and holds up nobody.
     async fn read(&self, brought: Vec<Delivery>, consumer: &mut dyn Consumer) -> Result<Vec<Brought>, BrokerError> {
         let mut parcels = Vec::new();
         for Delivery { tag, body, .. } in brought {
             match self.decode(&body) {
-                Ok(parcel) => parcels.push(Brought { tag, parcel }),
+                Ok((parcel, until)) => parcels.push(Brought { tag, parcel, until }),
                 Err(unreadable) => bury(consumer, tag, "unreadable", &unreadable.to_string()).await?,
             }
         }
         Ok(parcels)
     }
 
-    fn decode(&self, body: &Bytes) -> Result<Parcel, wire::Unreadable> {
+    fn decode(&self, body: &Bytes) -> Result<(Parcel, Until), wire::Unreadable> {
         wire::decode(body, self.applier.fence.shard)
     }
 
@@ -198,6 +226,10 @@ enum Tried {
 async fn bury(consumer: &mut dyn Consumer, tag: u64, what: &'static str, reason: &str) -> Result<(), BrokerError> {
     metrics::counter!(DEAD_LETTERS_MADE, "reason" => what).increment(1);
     consumer.reject(tag, reason).await
+}
+
+fn writes_of(parcels: &[Brought]) -> usize {
+    parcels.iter().map(|brought| brought.parcel.writes.len()).sum()
 }
 
 /// In order, each as large as one transaction may be.

@@ -3,6 +3,8 @@
 //!
 //! A Redis that does not answer within a moment is left alone for a second by whoever reads: then the store is asked.
 
+mod way;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,15 +14,17 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, Dice, Mono, ShardId, Timestamp};
+use mutirao_tls::Trust;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
-use redis::{Client, Script, Value as Said};
+use redis::{Script, Value as Said};
 use serde::{Deserialize, Serialize};
 
 use super::{Cache, CacheError, Looked, Reign, Token, VOUCHED_FOR};
 use crate::fold::Entry;
 use crate::meters;
 use crate::write::{Place, Value};
+use way::Way;
 
 const CONNECT_WITHIN: Duration = Duration::from_millis(500);
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
@@ -29,12 +33,14 @@ const RENEW_EVERY: Duration = Duration::from_millis(500);
 const LEFT_ALONE: Duration = Duration::from_secs(1);
 /// How long a reader may take to fill in what it did not find.
 const LEASE: Duration = Duration::from_secs(5);
+const NO_ADDRESS: &str =
+    "it is not the address of a Redis: write it like redis://user:password@host:6379/0, or rediss:// for TLS";
 /// How long a value is kept that nobody writes, and that there is none.
 const KEPT: Duration = Duration::from_secs(600);
 const NOTHING_KEPT: Duration = Duration::from_secs(5);
 
 pub struct Redis {
-    client: Client,
+    way: Way,
     prefix: String,
     clock: Arc<dyn Clock>,
     dice: Arc<Dice>,
@@ -74,9 +80,15 @@ struct Head {
 }
 
 impl Redis {
-    /// Connects when it is first asked.
-    pub fn new(url: &str, prefix: &str, clock: Arc<dyn Clock>, dice: Arc<Dice>) -> Result<Self, CacheError> {
-        let client = Client::open(url).map_err(unreachable)?;
+    /// Connects when it is first asked. `trust`: who is believed, if the address wants the way to be encrypted.
+    pub fn new(
+        url: &str,
+        trust: &Trust,
+        prefix: &str,
+        clock: Arc<dyn Clock>,
+        dice: Arc<Dice>,
+    ) -> Result<Self, CacheError> {
+        let way = Way::read(url, trust).ok_or_else(|| CacheError::Unreachable(NO_ADDRESS.into()))?;
         let scripts = Scripts {
             look: Script::new(include_str!("redis/look.lua")),
             fill: Script::new(include_str!("redis/fill.lua")),
@@ -86,7 +98,7 @@ impl Redis {
             offer: Script::new(include_str!("redis/offer.lua")),
         };
         let (link, alone_until) = (Mutex::default(), AtomicU64::new(0));
-        Ok(Self { client, prefix: prefix.into(), clock, dice, link, alone_until, scripts })
+        Ok(Self { way, prefix: prefix.into(), clock, dice, link, alone_until, scripts })
     }
 
     /// What is there, for people: its version.
@@ -102,8 +114,8 @@ impl Redis {
         format!("{}{{{}}}:word", self.prefix, shard.0)
     }
 
-    fn slot(&self, place: &Place) -> String {
-        format!("{}{{{}}}:{}/{}", self.prefix, place.shard().0, place.namespace, place.key)
+    fn slot(&self, shard: ShardId, place: &Place) -> String {
+        format!("{}{{{}}}:{}/{}", self.prefix, shard.0, place.namespace, place.key)
     }
 
     async fn link(&self) -> Result<Link, CacheError> {
@@ -111,9 +123,7 @@ impl Redis {
             return Ok(link);
         }
         let late = |_| CacheError::Unreachable("it does not let us in in time".into());
-        let connecting = self.client.get_multiplexed_async_connection();
-        let mut connection =
-            self.clock.timeout(CONNECT_WITHIN, connecting).await.map_err(late)?.map_err(unreachable)?;
+        let mut connection = self.clock.timeout(CONNECT_WITHIN, self.way.connect()).await.map_err(late)??;
         let ours = self.clock.monotonic();
         let asking = redis::cmd("TIME");
         let (seconds, micros): (u64, u64) = self.in_time(asking.query_async(&mut connection)).await?;
@@ -173,12 +183,7 @@ impl Redis {
 
 /// Whether it is the address of a Redis; says how to write one, and not what was written.
 pub fn check_url(url: &str) -> Result<(), String> {
-    let good = url.starts_with("redis://") && Client::open(url).is_ok();
-    if good {
-        Ok(())
-    } else {
-        Err("it is not the address of a Redis: write it like redis://user:password@host:6379/0".into())
-    }
+    Way::read(url, &Trust::nobody()).map(drop).ok_or_else(|| NO_ADDRESS.into())
 }
 
 fn unreachable(error: redis::RedisError) -> CacheError {
@@ -225,7 +230,8 @@ fn kept(entry: &Entry) -> u64 {
 impl Cache for Redis {
     async fn look(&self, place: &Place) -> Looked {
         let Some(mut link) = self.at_leisure().await else { return Looked::Past };
-        let (word, slot, token) = (self.word(place.shard()), self.slot(place), Token(self.dice.u64()));
+        let shard = place.shard();
+        let (word, slot, token) = (self.word(shard), self.slot(shard, place), Token(self.dice.u64()));
         let mut script = self.scripts.look.key(word);
         script.key(slot).arg(hex(token.0)).arg(LEASE.as_millis() as u64);
         match self.in_time(script.invoke_async(&mut link.connection)).await {
@@ -241,8 +247,9 @@ impl Cache for Redis {
 
     async fn fill(&self, place: &Place, token: Token, entry: &Entry) {
         let Some(mut link) = self.at_leisure().await else { return };
-        let mut script = self.scripts.fill.key(self.word(place.shard()));
-        script.key(self.slot(place)).arg(hex(token.0)).arg(pack(entry)).arg(kept(entry));
+        let shard = place.shard();
+        let mut script = self.scripts.fill.key(self.word(shard));
+        script.key(self.slot(shard, place)).arg(hex(token.0)).arg(pack(entry)).arg(kept(entry));
         if let Err(error) = self.in_time::<bool>(script.invoke_async(&mut link.connection)).await {
             self.leave_alone(&error);
         }
@@ -274,7 +281,7 @@ impl Cache for Redis {
         let mut script = self.scripts.mark.key(self.word(shard));
         script.arg(hex(reign.epoch));
         for place in places {
-            script.key(self.slot(place));
+            script.key(self.slot(shard, place));
         }
         self.tell(&mut script).await
     }
@@ -284,7 +291,7 @@ impl Cache for Redis {
         script.arg(hex(reign.epoch));
         for (place, entry) in entries {
             let (packed, kept) = entry.as_ref().map_or((Vec::new(), 0), |entry| (pack(entry), kept(entry)));
-            script.key(self.slot(place)).arg(packed).arg(kept);
+            script.key(self.slot(shard, place)).arg(packed).arg(kept);
         }
         self.tell(&mut script).await
     }

@@ -9,11 +9,11 @@ use std::collections::{BTreeSet, HashMap};
 use async_trait::async_trait;
 use mutirao_core::{ShardId, Timestamp};
 use mutirao_shards::Fence;
-use mutirao_store::postgres::{Ask, Row, Transaction};
+use mutirao_store::postgres::{Ask, Row, ToSql, Transaction};
 use mutirao_store::{Migration, Postgres, StoreError};
 
 use super::{
-    Applying, Extent, Forget, Known, KvStore, OfSender, Page, Past, Range, kind_of, number_of, places, taken_of,
+    Applying, Extent, Forget, Known, KvStore, OfSender, Page, Past, Range, decisive, kind_of, number_of, taken_of,
     value_of, without_parcel,
 };
 use crate::fold::{Before, Entry, Event, Folded, Kind, Taken, expire, fold};
@@ -34,11 +34,17 @@ impl KvStore for PostgresKv {
     async fn apply(&self, fence: Fence, parcels: Vec<Parcel>, now: Timestamp) -> Answer<Applying> {
         let mut connection = self.0.connection().await?;
         let tx = connection.begin().await?;
-        if !fence.holds_in_postgres(&tx).await? {
+        // All of it travels together. In whichever order it is answered: while the fence holds nobody else writes.
+        let decisive = decisive(&parcels);
+        let (holds, mut before, heard) = tokio::try_join!(
+            fence.holds_in_postgres(&tx),
+            before(&tx, fence.shard, &decisive),
+            heard(&tx, fence.shard, &parcels)
+        )?;
+        if !holds {
             return Ok(Applying::Fenced);
         }
-        let mut before = before(&tx, fence.shard, &places(&parcels)).await?;
-        before.heard = heard(&tx, fence.shard, &parcels).await?;
+        before.heard = heard;
         let folded = fold(before, parcels, now);
         write(&tx, fence.shard, &folded, now).await?;
         tx.commit().await?;
@@ -187,19 +193,26 @@ impl KvStore for PostgresKv {
 }
 
 async fn before(tx: &Transaction<'_>, shard: ShardId, places: &BTreeSet<Place>) -> Answer<Before> {
-    let (revision, _) = ends(tx, shard).await?;
+    let ((revision, _), entries) = tokio::try_join!(ends(tx, shard), entries(tx, places))?;
+    Ok(Before { revision, entries, heard: HashMap::new() })
+}
+
+async fn entries(tx: &Transaction<'_>, places: &BTreeSet<Place>) -> Answer<HashMap<Place, Entry>> {
+    if places.is_empty() {
+        return Ok(HashMap::new());
+    }
     let (namespaces, keys): (Vec<&str>, Vec<&str>) =
         places.iter().map(|place| (&*place.namespace, place.key.as_str())).unzip();
     let found = tx
         .rows(
+            // Each by itself: left to join them, the server may read the whole table for a few.
             "SELECT e.namespace, e.key, e.revision, e.changed_at, e.value, e.content_type, e.expires_at
-             FROM unnest($1::text[], $2::text[]) AS asked (namespace, key)
-             JOIN kv_entries e ON e.namespace = asked.namespace AND e.key = asked.key",
+             FROM unnest($1::text[], $2::text[]) AS asked (namespace, key), LATERAL (
+                 SELECT * FROM kv_entries WHERE namespace = asked.namespace AND kv_entries.key = asked.key LIMIT 1) AS e",
             &[&namespaces, &keys],
         )
         .await?;
-    let entries = found.iter().map(|row| Ok((place(row)?, entry(row, 2)?))).collect::<Answer<_>>()?;
-    Ok(Before { revision, entries, heard: HashMap::new() })
+    found.iter().map(|row| Ok((place(row)?, entry(row, 2)?))).collect()
 }
 
 /// The shard's revision, and up to which its history is gone.
@@ -234,52 +247,57 @@ async fn heard(tx: &Transaction<'_>, shard: ShardId, parcels: &[Parcel]) -> Answ
     found.iter().map(one).collect()
 }
 
+/// Four statements that travel together.
 async fn write(tx: &Transaction<'_>, shard: ShardId, folded: &Folded, now: Timestamp) -> Answer<()> {
-    let shard = i64::from(shard.0);
     if folded.history.is_empty() {
         return Ok(());
     }
+    let (shard, revision) = (i64::from(shard.0), folded.revision as i64);
     let mut columns = Columns::default();
     for (place, Entry { revision, changed_at, value, expires_at }) in &folded.entries {
         columns.push(place, *revision, *changed_at, value.as_ref(), *expires_at);
     }
-    let Columns { namespaces, keys, revisions, moments, values, contents, ends } = &columns;
-    tx.run(
-        "INSERT INTO kv_entries (shard, namespace, key, revision, changed_at, value, content_type, expires_at)
-         SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bytea[], $7::text[], $8::bigint[])
-         ON CONFLICT (namespace, key) DO UPDATE SET revision = EXCLUDED.revision, changed_at = EXCLUDED.changed_at,
-             value = EXCLUDED.value, content_type = EXCLUDED.content_type, expires_at = EXCLUDED.expires_at",
-        &[&shard, namespaces, keys, revisions, moments, values, contents, ends],
-    )
-    .await?;
-    let mut columns = Columns::default();
+    let mut lines = Columns::default();
     for Event { revision, place, at, value, expires_at, .. } in &folded.history {
-        columns.push(place, *revision, *at, value.as_ref(), *expires_at);
+        lines.push(place, *revision, *at, value.as_ref(), *expires_at);
     }
     let kinds: Vec<i64> = folded.history.iter().map(|event| number_of(event.kind)).collect();
+    let of_taken = |what: fn(&Taken) -> i64| folded.taken.iter().map(what).collect::<Vec<i64>>();
+    let producers = of_taken(|taken| taken.producer.0 as i64);
+    let numbers = of_taken(|taken| taken.number as i64);
+    let firsts = of_taken(|taken| taken.first as i64);
+    let writes = of_taken(|taken| taken.fates.len() as i64);
     let Columns { namespaces, keys, revisions, moments, values, contents, ends } = &columns;
-    tx.run(
-        "INSERT INTO kv_history (shard, namespace, key, revision, at, value, content_type, expires_at, kind)
-         SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bytea[], $7::text[], $8::bigint[],
-                                  $9::bigint[])",
-        &[&shard, namespaces, keys, revisions, moments, values, contents, ends, &kinds],
+    let entries: [&(dyn ToSql + Sync); 8] = [&shard, namespaces, keys, revisions, moments, values, contents, ends];
+    let Columns { namespaces, keys, revisions, moments, values, contents, ends } = &lines;
+    let history: [&(dyn ToSql + Sync); 9] =
+        [&shard, namespaces, keys, revisions, moments, values, contents, ends, &kinds];
+    let end: [&(dyn ToSql + Sync); 2] = [&shard, &revision];
+    let parcels: [&(dyn ToSql + Sync); 6] = [&shard, &producers, &numbers, &firsts, &writes, &now.0];
+    tokio::try_join!(
+        tx.run(
+            "INSERT INTO kv_entries (shard, namespace, key, revision, changed_at, value, content_type, expires_at)
+             SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bytea[], $7::text[], $8::bigint[])
+             ON CONFLICT (namespace, key) DO UPDATE SET revision = EXCLUDED.revision, changed_at = EXCLUDED.changed_at,
+                 value = EXCLUDED.value, content_type = EXCLUDED.content_type, expires_at = EXCLUDED.expires_at",
+            &entries,
+        ),
+        tx.run(
+            "INSERT INTO kv_history (shard, namespace, key, revision, at, value, content_type, expires_at, kind)
+             SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bytea[], $7::text[],
+                                      $8::bigint[], $9::bigint[])",
+            &history,
+        ),
+        tx.run(
+            "INSERT INTO kv_parcels (shard, producer, number, first, writes, at)
+             SELECT $1, *, $6 FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])",
+            &parcels,
+        ),
+        tx.run(
+            "INSERT INTO kv_shards (shard, revision) VALUES ($1, $2) ON CONFLICT (shard) DO UPDATE SET revision = $2",
+            &end,
+        ),
     )
-    .await?;
-    let producers: Vec<i64> = folded.taken.iter().map(|taken| taken.producer.0 as i64).collect();
-    let numbers: Vec<i64> = folded.taken.iter().map(|taken| taken.number as i64).collect();
-    let firsts: Vec<i64> = folded.taken.iter().map(|taken| taken.first as i64).collect();
-    let writes: Vec<i64> = folded.taken.iter().map(|taken| taken.fates.len() as i64).collect();
-    tx.run(
-        "INSERT INTO kv_parcels (shard, producer, number, first, writes, at)
-         SELECT $1, *, $6 FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])",
-        &[&shard, &producers, &numbers, &firsts, &writes, &now.0],
-    )
-    .await?;
-    tx.run(
-        "INSERT INTO kv_shards (shard, revision) VALUES ($1, $2) ON CONFLICT (shard) DO UPDATE SET revision = $2",
-        &[&shard, &(folded.revision as i64)],
-    )
-    .await
     .map(drop)
 }
 

@@ -12,7 +12,7 @@ use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::{
-    Applying, Extent, Forget, Known, KvStore, OfSender, Page, Past, Range, kind_of, number_of, places, taken_of,
+    Applying, Extent, Forget, Known, KvStore, OfSender, Page, Past, Range, decisive, kind_of, number_of, taken_of,
     value_of, without_parcel,
 };
 use crate::fold::{Before, Entry, Event, Folded, Kind, Taken, expire, fold};
@@ -35,7 +35,7 @@ impl KvStore for SqliteKv {
             if !fence.holds_in_sqlite(db)? {
                 return Ok(Applying::Fenced);
             }
-            let mut before = before(db, fence.shard, &places(&parcels))?;
+            let mut before = before(db, fence.shard, &decisive(&parcels))?;
             before.heard = heard(db, fence.shard, &parcels)?;
             write(db, fence.shard, fold(before, parcels, now), now)
         };

@@ -14,7 +14,9 @@ use mutirao_kv::write::{Parcel, Producer};
 use mutirao_kv::{AtHand, Condition, Entry, GROUP, Kv, KvParts, Path, Place, Until, Value, Write};
 use mutirao_shards::store as leases;
 use mutirao_shards::{Fence, MemberId, Terms};
+use mutirao_testkit::certificates::{Authority, Good};
 use mutirao_testkit::services::{REDIS_VARIABLE, Service, shared};
+use mutirao_tls::{Believe, Trust};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
@@ -32,7 +34,7 @@ fn memory() -> Shared {
 
 fn redis(url: &str) -> Shared {
     let prefix = format!("test-{:016x}:", dice().u64());
-    Arc::new(Redis::new(url, &prefix, SystemClock::shared(), dice()).unwrap())
+    Arc::new(Redis::new(url, &Trust::nobody(), &prefix, SystemClock::shared(), dice()).unwrap())
 }
 
 macro_rules! on_every_cache {
@@ -151,9 +153,26 @@ async fn an_older_value_does_not_replace_a_newer_one(cache: Shared) {
 #[test]
 fn an_address_that_is_none_is_refused_without_being_shown() {
     assert!(check_url("redis://ana:s3cret@cache:6379/1").is_ok());
+    assert!(check_url("rediss://ana:s3cret@cache:6379/1").is_ok());
     for bad in ["http://ana:s3cret@cache", "redis//s3cret", "s3cret"] {
         assert!(!check_url(bad).unwrap_err().contains("s3cret"), "{bad}");
     }
+}
+
+#[tokio::test]
+async fn a_redis_with_tls_is_believed_by_its_authority_only() {
+    if shared(REDIS_VARIABLE).is_none() {
+        return;
+    }
+    let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
+    let server = Service::redis_with_tls(folder.path(), &authority.issue(&["localhost"], Good::ForLong)).unwrap();
+    let version = async |url: &str, ca: Option<std::path::PathBuf>| {
+        let trust = Trust::for_url(url, &Believe { ca, pin: None }).unwrap();
+        Redis::new(url, &trust, PREFIX, SystemClock::shared(), dice()).unwrap().version().await
+    };
+    assert!(version(server.url(), Some(authority.ca())).await.is_ok());
+    let stranger = version(server.url(), None).await.unwrap_err().to_string();
+    assert!(stranger.contains("certificate"), "{stranger}");
 }
 
 /// Writes and reads go on, right, while the Redis is killed and comes back; and then it is used again.
@@ -170,7 +189,7 @@ async fn a_redis_that_is_killed_makes_reading_slower_and_never_wrong() {
         leases: leases::open(&database, None).await.unwrap(),
         store: database,
         path: Path::Commit,
-        at_hand: AtHand::Redis { url: server.url().into(), prefix: PREFIX.into() },
+        at_hand: AtHand::Redis { url: server.url().into(), trust: Trust::nobody(), prefix: PREFIX.into() },
         terms: Terms::alone(),
         member: MemberId::mint("test"),
         address: String::new(),
@@ -202,7 +221,7 @@ async fn a_redis_that_is_killed_makes_reading_slower_and_never_wrong() {
         round(&kv).await;
     }
     // It is told of every change again: what was applied last is found there.
-    let there = Redis::new(server.url(), PREFIX, SystemClock::shared(), dice()).unwrap();
+    let there = Redis::new(server.url(), &Trust::nobody(), PREFIX, SystemClock::shared(), dice()).unwrap();
     let a = Place { namespace: "default".into(), key: "a".parse().unwrap() };
     let deadline = SystemClock.monotonic().plus(Duration::from_secs(30));
     loop {

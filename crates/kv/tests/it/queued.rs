@@ -18,6 +18,7 @@ use mutirao_shards::store::{self as leases, Mark};
 use mutirao_shards::{MemberId, Terms};
 use mutirao_store::Database;
 use mutirao_testkit::services::{REDIS_VARIABLE, shared};
+use mutirao_tls::Trust;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -55,7 +56,8 @@ pub async fn join(database: &Database, broker: AnyBroker, backlog_max: usize) ->
     // The thread has the name of the test: both of one database, and nobody else.
     let test = std::thread::current().name().unwrap_or_default().to_owned();
     let prefix = format!("mutirao:{}-{test}:kv:", std::process::id());
-    let at_hand = shared(REDIS_VARIABLE).map_or(AtHand::Nowhere, |url| AtHand::Redis { url, prefix });
+    let at_hand =
+        shared(REDIS_VARIABLE).map_or(AtHand::Nowhere, |url| AtHand::Redis { url, trust: Trust::nobody(), prefix });
     let started = runtime.spawn(async move {
         let lease = Duration::from_secs(3);
         let parts = KvParts {
@@ -231,7 +233,10 @@ async fn rubbish_in_the_queue_goes_to_the_dead_letters_and_holds_up_nobody(engin
     let place = Place { namespace: "default".into(), key: "a".parse().unwrap() };
     let queue = queue_of(place.shard());
     let elsewhere = queue_of(ShardId((place.shard().0 + 1) % SHARDS));
-    let parcel = wire::encode(&Parcel { producer: Producer(7), number: 1, writes: vec![put(&place, "strayed")] });
+    let parcel = wire::encode(
+        &Parcel { producer: Producer(7), number: 1, writes: vec![put(&place, "strayed")] },
+        Until::Durable,
+    );
     broker.publish(&queue, vec!["rubbish".into(), parcel.slice(..parcel.len() - 3)]).await.unwrap();
     broker.publish(&elsewhere, vec![parcel]).await.unwrap();
     let view = member.put("a", "good", Until::Applied).await;
@@ -260,7 +265,7 @@ async fn a_parcel_that_is_delivered_again_changes_nothing(engine: &Engine) {
     let queue = queue_of(place.shard());
     let parcel = |number: u64| {
         let writes = vec![put(&place, &format!("v{number}"))];
-        wire::encode(&Parcel { producer: Producer(7), number, writes })
+        wire::encode(&Parcel { producer: Producer(7), number, writes }, Until::Durable)
     };
     // The third comes before the second is sent again, as after a connection that broke before the confirm.
     for again in [vec![parcel(1), parcel(1), parcel(2), parcel(3), parcel(2)], vec![parcel(1), parcel(3)]] {

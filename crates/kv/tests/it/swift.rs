@@ -12,6 +12,8 @@ use tower::ServiceExt;
 use crate::engine::Engine;
 use crate::running::{ana, start};
 
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
 /// What can be compared: the name of a write and the moment differ, and the length is added further out.
 async fn told(response: Response) -> (u16, Vec<(String, String)>, String) {
     let (parts, body) = response.into_parts();
@@ -35,8 +37,8 @@ async fn the_short_way_answers_as_the_long_one_does() {
     let kv = start(&engine).await;
     let capability = kv.capability(Legacy::Off);
     let swift = capability.swift.clone().unwrap();
-    let none: &[(&str, &str)] = &[];
-    let requests: &[(&str, &str, &[(&str, &str)], &str)] = &[
+    let none: Headers = &[];
+    let requests: &[(&str, &str, Headers, &str)] = &[
         ("GET", "a", none, ""),
         ("PUT", "a", none, "1"),
         ("GET", "a", none, ""),

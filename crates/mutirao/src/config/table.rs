@@ -75,8 +75,8 @@ settings! {
     "database" => database: Auto<DatabaseUrl> = "auto";
     /// What moves tasks and reports: amqp://user:password@host:5672/vhost is a RabbitMQ; auto is inside the manager.
     "broker" => broker: Auto<BrokerUrl> = "auto";
-    /// Where values of keys are kept at hand: redis://user:password@host:6379/0 is a Redis that all managers share; auto is
-    /// inside the manager while there can be only one.
+    /// Where values of keys are kept at hand: redis://user:password@host:6379/0 (rediss:// for TLS) is a Redis that all
+    /// managers share; auto is inside the manager while there can be only one.
     "cache" => cache: Auto<CacheUrl> = "auto";
     /// RabbitMQ's management API, where each worker gets a user: http://user:password@host:15672; auto is beside the broker.
     "broker_management" => broker_management: Auto<ManagementUrl> = "auto";

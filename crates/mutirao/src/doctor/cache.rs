@@ -2,21 +2,23 @@
 
 use std::sync::Arc;
 
+use mutirao_client::Trust;
 use mutirao_core::{Dice, SystemClock};
 use mutirao_kv::cache::redis::Redis;
 
 use super::{Finding, Mark};
 use crate::config::Settings;
+use crate::failure::Failure;
 
 /// The first that lets a script ask for the time and write afterwards.
 const MAJOR_MIN: u32 = 5;
 
 pub async fn look(settings: &Settings) -> Vec<Finding> {
     let Some(url) = settings.cache.set() else { return Vec::new() };
-    let redis = Redis::new(&url.0, "mutirao:doctor:", SystemClock::shared(), Arc::new(Dice::from_os()));
-    let version = match redis {
-        Ok(redis) => redis.version().await,
-        Err(error) => Err(error),
+    let version = match crate::tls::trust(settings, &url.0, None) {
+        Ok(trust) => version(&url.0, &trust).await,
+        Err(Failure::Said { line, .. }) => Err(line),
+        Err(_) => return Vec::new(),
     };
     vec![match version {
         Ok(version) if is_old(&version) => Finding {
@@ -29,10 +31,15 @@ pub async fn look(settings: &Settings) -> Vec<Finding> {
         Err(error) => Finding {
             what: "cache",
             mark: Mark::Warn,
-            found: error.to_string(),
+            found: error,
             remedy: Some("start it, or mend the setting cache; until then every read asks the database".into()),
         },
     }]
+}
+
+async fn version(url: &str, trust: &Trust) -> Result<String, String> {
+    let redis = Redis::new(url, trust, "mutirao:doctor:", SystemClock::shared(), Arc::new(Dice::from_os()));
+    redis.map_err(|error| error.to_string())?.version().await.map_err(|error| error.to_string())
 }
 
 fn is_old(version: &str) -> bool {

@@ -1,0 +1,175 @@
+//! What there is, what there was, and what became of a write.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutirao_core::auth::Principal;
+use mutirao_core::clock::ClockExt;
+use mutirao_core::{Problem, ShardId};
+use mutirao_store::{StoreError, refused};
+use tokio::sync::watch;
+
+use super::{AtLeast, Kv, ListPage, Listed, PAGE_BYTES_MAX, PAUSE, Position, WriteState, WriteView};
+use crate::cache::{self, Looked};
+use crate::fold::Entry;
+use crate::point::Point;
+use crate::problems::{compacted, forgotten, missing, not_yet, unknown};
+use crate::store::{Extent, Known, Page, Past, Range};
+use crate::write::{Key, Named, Place, Standing, Value};
+
+impl Kv {
+    /// The entry as it is, or as of a write or a revision that must have been applied.
+    pub async fn read(
+        &self,
+        caller: &Principal,
+        key: Key,
+        at_least: AtLeast,
+        wait: Duration,
+    ) -> Result<(Value, Entry), Problem> {
+        let place = Place { namespace: caller.namespace.as_str().into(), key };
+        if let Some(write) = at_least.write {
+            match self.settled(write, wait).await?.state {
+                WriteState::Queued => {
+                    return Err(not_yet(format!("the write {write} is queued")).remedy("wait longer with ?wait=30s"));
+                }
+                WriteState::InDoubt => {
+                    return Err(not_yet(format!("nobody has confirmed the write {write}"))
+                        .remedy("read the key without it, and decide anew"));
+                }
+                WriteState::Applied | WriteState::Superseded | WriteState::Conflict | WriteState::NotMade => {}
+            }
+        }
+        if let Some(revision) = at_least.revision {
+            self.reached(place.shard(), revision, wait).await?;
+        }
+        let found = self.find(&place).await.map_err(|error| error.problem())?;
+        let now = self.0.clock.now();
+        match found.as_ref().and_then(|entry| entry.seen_at(now)) {
+            Some(value) => Ok((value.clone(), found.clone().unwrap_or_else(|| unreachable!("it was just seen")))),
+            None => Err(missing(&place.key)),
+        }
+    }
+
+    /// From the cache, or else from the store; those who want the same at once ask once.
+    async fn find(&self, place: &Place) -> Result<Option<Entry>, Arc<StoreError>> {
+        let ask = || async { self.0.store.entry(place.clone()).await.map_err(Arc::new) };
+        let Some(cache) = &self.0.cache else { return ask().await };
+        match cache.look(place).await {
+            Looked::Hit(entry) => {
+                self.0.looks.hit.increment(1);
+                Ok(Some(entry))
+            }
+            Looked::Miss(token) => {
+                self.0.looks.miss.increment(1);
+                let found = self.0.flights.share(place, ask).await?;
+                cache.fill(place, token, &found.clone().unwrap_or_else(cache::nothing)).await;
+                Ok(found)
+            }
+            Looked::Past => {
+                self.0.looks.past.increment(1);
+                self.0.flights.share(place, ask).await
+            }
+        }
+    }
+
+    /// What is known of a write, after having waited for it as long as may be.
+    pub async fn settled(&self, write: Named, wait: Duration) -> Result<WriteView, Problem> {
+        let begun = self.0.clock.monotonic();
+        loop {
+            let view = |state, revision| Ok(WriteView { write: write.to_string(), state, revision });
+            let known = self.0.store.known(write.id).await.map_err(refused)?;
+            let over = self.0.clock.monotonic().since(begun) >= wait;
+            match (known, write.standing) {
+                (Known::Applied { revision, latest }, _) if latest > revision => {
+                    return view(WriteState::Superseded, Some(revision));
+                }
+                (Known::Applied { revision, .. }, _) => return view(WriteState::Applied, Some(revision)),
+                (Known::Conflict, _) => return view(WriteState::Conflict, None),
+                (Known::Never, _) => return view(WriteState::NotMade, None),
+                // It came, but whether its condition held is not known any more.
+                (Known::LongAgo | Known::Forgotten, _) => return Err(forgotten(write)),
+                // A sender says that it is there before it sends, so one that is not known any more has been forgotten, and
+                // nothing of its will come. Whoever commits by hand may be about to, where that is in doubt.
+                (Known::No, Standing::Confirmed) => return Err(unknown(write)),
+                (Known::No, Standing::InDoubt) if over => return Err(unknown(write)),
+                (Known::Coming, Standing::Confirmed) if over => return view(WriteState::Queued, None),
+                (Known::Coming, Standing::InDoubt) if over => return view(WriteState::InDoubt, None),
+                (Known::No | Known::Coming, _) => {}
+            }
+            self.0.clock.sleep(PAUSE).await;
+        }
+    }
+
+    async fn reached(&self, shard: ShardId, revision: u64, wait: Duration) -> Result<(), Problem> {
+        let begun = self.0.clock.monotonic();
+        loop {
+            let at = self.0.store.point().await.map_err(refused)?.at(shard);
+            if at >= revision {
+                return Ok(());
+            }
+            if self.0.clock.monotonic().since(begun) >= wait {
+                let detail = format!("the key's shard is at revision {at}, before {revision}");
+                return Err(not_yet(detail)
+                    .remedy("wait longer with ?wait=30s, or check the revision: it must be one of this very key"));
+            }
+            let mut applied = self.0.applied[shard.0 as usize].subscribe();
+            let _ = self.0.clock.timeout(PAUSE, applied.changed()).await;
+        }
+    }
+
+    /// Keys that begin so, as they were when the list was begun; fewer than so many where their values are large.
+    pub async fn list(
+        &self,
+        caller: &Principal,
+        prefix: String,
+        position: Option<Position>,
+        rows: u32,
+    ) -> Result<ListPage, Problem> {
+        let (point, at, from) = match position {
+            Some(Position { point, at, from }) => (point.checked()?, at, Some(from.parse::<Key>()?)),
+            None => (self.0.store.point().await.map_err(refused)?, self.0.clock.now(), None),
+        };
+        let range = Range { namespace: caller.namespace.clone(), prefix, from };
+        match self.0.store.page(range, point.clone(), Extent { rows, bytes: PAGE_BYTES_MAX }).await.map_err(refused)? {
+            Page::Compacted => Err(compacted()),
+            Page::Of { found, next } => {
+                let entries = found
+                    .into_iter()
+                    .filter(|found| found.entry.seen_at(at).is_some())
+                    .map(|found| Listed { key: found.key, entry: found.entry })
+                    .collect();
+                let next = next.map(|key| Position { point: point.clone(), at, from: key.as_str().into() });
+                Ok(ListPage { entries, point, next })
+            }
+        }
+    }
+
+    /// Where everything is now.
+    pub(crate) async fn point(&self) -> Result<Point, Problem> {
+        self.0.store.point().await.map_err(refused)
+    }
+
+    pub(crate) async fn past(&self, shard: ShardId, after: u64, rows: u32) -> Result<Past, Problem> {
+        self.0.store.past(shard, after, Extent { rows, bytes: PAGE_BYTES_MAX }).await.map_err(refused)
+    }
+
+    /// Refuses a point from before what is remembered.
+    pub(crate) async fn still_known(&self, point: &Point) -> Result<(), Problem> {
+        let nothing = Range { namespace: String::new(), prefix: String::new(), from: None };
+        match self.0.store.page(nothing, point.clone(), Extent { rows: 1, bytes: 1 }).await.map_err(refused)? {
+            Page::Compacted => Err(compacted()),
+            Page::Of { .. } => Ok(()),
+        }
+    }
+
+    /// Until something was applied here, or for a while; none when the manager is stopping.
+    pub(crate) async fn changed(&self, a_while: Duration) -> Option<()> {
+        let mut applied: Vec<_> = self.0.applied.iter().map(watch::Sender::subscribe).collect();
+        let any = futures_util::future::select_all(applied.iter_mut().map(|one| Box::pin(one.changed())));
+        tokio::select! {
+            () = self.0.shutdown.cancelled() => None,
+            _ = any => Some(()),
+            () = self.0.clock.sleep(a_while) => Some(()),
+        }
+    }
+}
