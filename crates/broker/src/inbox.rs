@@ -68,6 +68,26 @@ impl<T> Inbox<T> {
         self.held.remove(at).map(|(_, theirs)| theirs)
     }
 
+    /// Settles these. Gives the last of those before which nothing is left, which one word settles together, and the others.
+    pub fn remove_each(&mut self, tags: &[u64]) -> (Option<T>, Vec<T>) {
+        let mut tags = tags.to_vec();
+        tags.sort_unstable();
+        let settled: Vec<(u64, T)> = tags.into_iter().filter_map(|tag| Some((tag, self.remove(tag)?))).collect();
+        let left = self.held.front().map_or(u64::MAX, |(ours, _)| *ours);
+        let (together, apart): (Vec<_>, Vec<_>) = settled.into_iter().partition(|(ours, _)| *ours < left);
+        (
+            together.into_iter().next_back().map(|(_, theirs)| theirs),
+            apart.into_iter().map(|(_, theirs)| theirs).collect(),
+        )
+    }
+
+    /// Gives back what came after `seen`, seen by the user or not.
+    pub fn give_back(&mut self, seen: u64) -> Vec<T> {
+        self.arrived.retain(|delivery| delivery.tag <= seen);
+        let kept = self.held.partition_point(|(ours, _)| *ours <= seen);
+        self.held.drain(kept..).map(|(_, theirs)| theirs).collect()
+    }
+
     /// The connection is gone, and the other side has put back what was not settled, also what was not seen yet.
     pub fn lost(&mut self) {
         self.arrived.clear();
@@ -91,6 +111,15 @@ mod tests {
         assert_eq!(inbox.remove(2), Some(8));
         assert_eq!((inbox.ack_through(2), inbox.ack_through(2)), (Some(7), None));
         assert_eq!((inbox.unsettled(), inbox.get(3)), (1, Some(&9)));
+    }
+
+    #[test]
+    fn those_before_which_nothing_is_left_are_settled_by_one_word() {
+        let mut inbox = inbox(&[7, 8, 9, 10, 11]);
+        assert_eq!(inbox.remove_each(&[3, 1, 2, 5]), (Some(9), vec![11]));
+        assert_eq!(inbox.remove_each(&[5, 3]), (None, vec![]), "a second time changes nothing");
+        assert_eq!(inbox.remove_each(&[4]), (Some(10), vec![]));
+        assert_eq!(inbox.unsettled(), 0);
     }
 
     #[test]

@@ -167,6 +167,10 @@ pub trait Consumer: Send {
     /// Acknowledges these and no others: what was taken before them may take longer. Those already settled change nothing.
     async fn ack_each(&mut self, tags: &[u64]) -> Result<(), BrokerError>;
 
+    /// Takes nothing more: what came after `seen` (0 for all of it) goes back at once, for whoever takes next. What came until
+    /// then is settled as before, and goes back with the consumer. Not for queues that are taken from in order.
+    async fn retire(&mut self, seen: u64) -> Result<(), BrokerError>;
+
     /// Puts one message with the dead letters, with a reason. Its neighbours are untouched.
     async fn reject(&mut self, tag: u64, reason: &str) -> Result<(), BrokerError>;
 }

@@ -132,6 +132,7 @@ macro_rules! broker_suite {
             queues::from_a_queue_in_order_one_takes_at_a_time,
             queues::ack_through_settles_everything_up_to_its_tag_and_nothing_after,
             queues::what_is_acknowledged_one_by_one_is_settled_and_nothing_before_it,
+            queues::what_came_after_one_retired_goes_to_others_and_what_it_saw_is_its_own,
             queues::a_rejected_message_becomes_a_dead_letter_and_its_neighbours_go_on,
             queues::dead_letters_stay_in_their_order_however_often_and_how_many_of_them_are_looked_at,
             queues::dead_letters_are_removed_one_by_its_id_or_all_and_the_others_keep_their_order,

@@ -155,7 +155,7 @@ impl Shop {
             let room = self.tellers.room(shard);
             let Some(room) = room.filter(|_| self.parts.clock.now() <= ask.until) else {
                 self.queue.lock().0.done(&host);
-                self.miss(shard, hold);
+                self.tellers.miss(shard, hold);
                 continue;
             };
             self.tally.begun(self.parts.clock.now().since(ask.at));
@@ -180,12 +180,6 @@ impl Shop {
         let place = Place(self, host);
         let told = place.0.make(ask).await;
         room.say(Word::Told(told), hold);
-    }
-
-    fn miss(&self, shard: ShardId, hold: Hold) {
-        if let Some(room) = self.tellers.room(shard) {
-            room.say(Word::Missed, hold);
-        }
     }
 
     async fn tend(self: Arc<Self>) {

@@ -315,14 +315,22 @@ impl Owner {
     }
 }
 
-/// How much later than now a check may begin that is fired so late.
+/// However late a check is fired, it may wait for so long: a successor's would otherwise be missed that comes just before the
+/// next.
+const BEGIN_MIN: Duration = Duration::from_secs(1);
+
+/// How much later than now a check may begin that is fired so late. Until the next instant, which has a check of its own, but for
+/// [`BEGIN_MIN`].
 fn begin_within(every: Duration, late: Duration) -> Duration {
     let whole = makes_sense_for(every);
-    match whole.checked_sub(late) {
+    let within = match whole.checked_sub(late) {
         Some(left) => left.max(LATE_MAX.min(whole)),
         // It is wanted in spite of that.
         None => whole,
-    }
+    };
+    let (every_ms, late_ms) = (every.as_millis().max(1), late.as_millis());
+    let until_next_ms = every_ms - late_ms % every_ms;
+    within.min(Duration::from_millis(u64::try_from(until_next_ms).unwrap_or(u64::MAX)).max(BEGIN_MIN))
 }
 
 fn note(settlement: &mut Settlement, monitor: MonitorKey, event: Event, at: Timestamp, detail: Option<&str>) {

@@ -2,8 +2,8 @@
 //! bodies, and the bodies themselves, which are never copied out of the message they came in (but for small ones).
 //!
 //! Postcard does not describe itself, so a reader cannot skip what it does not know: a change to the heads is a new
-//! [`SUBPROTOCOL`], which a server offers beside the old one for as long as old peers live. Not so a question that is added
-//! at the end and that no old peer is ever asked.
+//! [`SUBPROTOCOL`], which a server offers beside the old one for as long as old peers live. Not so a question that is added at
+//! the end of [`Ask`]: managers are upgraded before those who link to them, so none is asked what it does not know.
 
 use bytes::{Buf, Bytes};
 use mutirao_core::limits::MESSAGE_BYTES_MAX;
@@ -100,6 +100,11 @@ pub(super) enum Ask {
     AckEach {
         channel: u64,
         tags: Vec<u64>,
+    },
+    /// Nothing more for this consumer, and back with what came after `seen`.
+    Retire {
+        channel: u64,
+        seen: u64,
     },
 }
 

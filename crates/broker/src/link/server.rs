@@ -252,6 +252,7 @@ impl Session {
             }
             Ask::AckThrough { channel, tag } => self.channels.settle(channel, channel::Settle::AckThrough(tag)).await,
             Ask::AckEach { channel, tags } => self.channels.settle(channel, channel::Settle::AckEach(tags)).await,
+            Ask::Retire { channel, seen } => self.channels.settle(channel, channel::Settle::Retire(seen)).await,
             Ask::Reject { channel, tag, reason } => {
                 self.channels.settle(channel, channel::Settle::Reject(tag, reason)).await;
             }

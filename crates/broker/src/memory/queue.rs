@@ -220,9 +220,24 @@ impl Queue {
     pub fn leave(&mut self, id: MemberId) {
         let Some(member) = self.members.remove(&id) else { return };
         self.turns.retain(|turn| *turn != id);
-        self.unacked -= member.held.len();
+        self.put_back(member.held);
+    }
+
+    /// The member gets nothing more, and what came to it after `seen` returns to where it was in the order.
+    pub fn retire(&mut self, id: MemberId, seen: u64) {
+        let Some(member) = self.members.get_mut(&id) else { return };
+        (member.credit, member.in_turn) = (0, Turn::Out);
+        let kept = member.held.partition_point(|held| held.tag <= seen);
+        let back = member.held.split_off(kept);
+        member.seen = member.seen.min(kept);
+        self.turns.retain(|turn| *turn != id);
+        self.put_back(back);
+    }
+
+    fn put_back(&mut self, held: VecDeque<Held>) {
+        self.unacked -= held.len();
         let mut back: Vec<Waiting> =
-            member.held.into_iter().map(|held| Waiting { redelivered: true, ..held.message }).collect();
+            held.into_iter().map(|held| Waiting { redelivered: true, ..held.message }).collect();
         back.sort_unstable_by_key(|waiting| waiting.seq);
         let Some(last) = back.last().map(|waiting| waiting.seq) else { return };
         // Only what is ahead of the last one returned can have to be interleaved with it.
@@ -239,7 +254,7 @@ impl Queue {
             ready: self.ready.len() as u64,
             unacked: self.unacked as u64,
             dead: self.dead.len() as u64,
-            consumers: self.members.len() as u64,
+            consumers: self.members.values().filter(|member| member.credit > 0).count() as u64,
         }
     }
 

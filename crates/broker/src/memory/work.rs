@@ -114,6 +114,13 @@ impl Consumer for Seat {
         Ok(())
     }
 
+    async fn retire(&mut self, seen: u64) -> Result<(), BrokerError> {
+        let mut state = self.lane.state.lock();
+        state.queue.retire(self.id, seen);
+        state.deal();
+        Ok(())
+    }
+
     async fn reject(&mut self, tag: u64, reason: &str) -> Result<(), BrokerError> {
         let mut state = self.lane.state.lock();
         state.queue.reject(self.id, tag, reason, &self.lane.limits);

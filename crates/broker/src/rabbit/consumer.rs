@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use lapin::message::Delivery as Delivered;
-use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions};
-use lapin::types::FieldTable;
+use lapin::options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions};
+use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Consumer as Deliveries};
 use mutirao_core::meters::DEAD_LETTERS_MADE;
 use parking_lot::Mutex;
@@ -44,7 +44,8 @@ struct Theirs {
 
 enum Phase {
     Attaching,
-    On(Channel),
+    /// With the name of the consumer on this channel.
+    On(Channel, ShortString),
     Ended(BrokerError),
 }
 
@@ -61,6 +62,10 @@ pub(super) struct Desk {
     bell: Notify,
     /// Nobody listens any more.
     over: CancellationToken,
+    /// Nothing more is wanted; what has arrived is still to be settled.
+    retired: CancellationToken,
+    /// Nothing more will arrive.
+    emptied: CancellationToken,
 }
 
 impl Desk {
@@ -69,7 +74,7 @@ impl Desk {
         if matches!(books.phase, Phase::Ended(_)) {
             return;
         }
-        if !matches!(phase, Phase::On(_)) {
+        if !matches!(phase, Phase::On(..)) {
             books.inbox.lost();
             books.unvouched.clear();
         }
@@ -132,14 +137,15 @@ impl RabbitConsumer {
     /// Waits until the queue is attached, over reconnects if need be.
     pub async fn open(rabbit: Arc<Inner>, work: Work, credit: u16) -> Result<Self, BrokerError> {
         let books = Books { phase: Phase::Attaching, inbox: Inbox::default(), unvouched: VecDeque::new() };
-        let desk = Arc::new(Desk { books: Mutex::new(books), bell: Notify::new(), over: CancellationToken::new() });
+        let [over, retired, emptied] = std::array::from_fn(|_| CancellationToken::new());
+        let desk = Arc::new(Desk { books: Mutex::new(books), bell: Notify::new(), over, retired, emptied });
         rabbit.holders.add(&work.queue, &desk);
         tokio::spawn(keep_on(rabbit.clone(), work.clone(), credit, desk.clone()));
         let consumer = Self { rabbit, work, desk, buried: 0 };
         loop {
             match &consumer.desk.books.lock().phase {
                 Phase::Attaching => {}
-                Phase::On(_) => break,
+                Phase::On(..) => break,
                 Phase::Ended(error) => return Err(error.clone()),
             }
             consumer.desk.bell.notified().await;
@@ -153,6 +159,9 @@ impl RabbitConsumer {
 /// Attaches, receives, and attaches again, until it is over or refused.
 async fn keep_on(rabbit: Arc<Inner>, work: Work, credit: u16, desk: Arc<Desk>) {
     while !desk.over.is_cancelled() {
+        if desk.retired.is_cancelled() {
+            return desk.change(Phase::Ended(BrokerError::Closed));
+        }
         let up = tokio::select! {
             up = rabbit.taking.up() => match up {
                 Ok(up) => up,
@@ -163,7 +172,7 @@ async fn keep_on(rabbit: Arc<Inner>, work: Work, credit: u16, desk: Arc<Desk>) {
         match rabbit.taking.answered(&up, attach(&rabbit, &up, &work, credit)).await {
             Ok((channel, deliveries)) => {
                 rabbit.refusals.done(Deed::Take, &work.queue);
-                desk.change(Phase::On(channel.clone()));
+                desk.change(Phase::On(channel.clone(), deliveries.tag()));
                 let leaving = async {
                     tokio::select! {
                         () = desk.over.cancelled() => {}
@@ -176,7 +185,14 @@ async fn keep_on(rabbit: Arc<Inner>, work: Work, credit: u16, desk: Arc<Desk>) {
                     // Leaving goes first, also when the connection goes at the same moment.
                     biased;
                     () = leaving => return desk.change(Phase::Ended(BrokerError::Closed)),
-                    () = receive(&rabbit, &work, deliveries, &desk) => {}
+                    () = async {
+                        receive(&rabbit, &work, deliveries, &desk).await;
+                        if desk.retired.is_cancelled() {
+                            desk.emptied.cancel();
+                            // What it holds is settled over this channel, if it lasts, and never over another.
+                            std::future::pending::<()>().await;
+                        }
+                    } => {}
                 }
                 desk.change(Phase::Attaching);
             }
@@ -263,12 +279,33 @@ impl Consumer for RabbitConsumer {
     async fn ack_each(&mut self, tags: &[u64]) -> Result<(), BrokerError> {
         let settle = {
             let mut books = self.desk.books.lock();
-            let settled: Vec<u64> = tags.iter().filter_map(|tag| books.inbox.remove(*tag)).map(|one| one.tag).collect();
+            let settled = books.inbox.remove_each(tags);
             books.channel().zip(Some(settled))
         };
-        let Some((channel, settled)) = settle else { return Ok(()) };
-        for tag in settled {
-            let _ = channel.basic_ack(tag, BasicAckOptions { multiple: false }).await;
+        let Some((channel, (together, apart))) = settle else { return Ok(()) };
+        if let Some(last) = together {
+            let _ = channel.basic_ack(last.tag, BasicAckOptions { multiple: true }).await;
+        }
+        for one in apart {
+            let _ = channel.basic_ack(one.tag, BasicAckOptions { multiple: false }).await;
+        }
+        Ok(())
+    }
+
+    async fn retire(&mut self, seen: u64) -> Result<(), BrokerError> {
+        self.desk.retired.cancel();
+        let Some((channel, name)) = self.desk.books.lock().on() else { return Ok(()) };
+        // What is on its way arrives before the answer. On a channel that was lost all of it comes again, to others.
+        if channel.basic_cancel(name, BasicCancelOptions::default()).await.is_err() {
+            return Ok(());
+        }
+        tokio::select! {
+            () = self.desk.emptied.cancelled() => {}
+            () = self.rabbit.taking.until_shut() => return Ok(()),
+        }
+        let unseen = self.desk.books.lock().inbox.give_back(seen);
+        for one in unseen {
+            let _ = channel.basic_reject(one.tag, BasicRejectOptions { requeue: true }).await;
         }
         Ok(())
     }
@@ -318,8 +355,12 @@ impl RabbitConsumer {
 
 impl Books {
     fn channel(&self) -> Option<Channel> {
+        self.on().map(|(channel, _)| channel)
+    }
+
+    fn on(&self) -> Option<(Channel, ShortString)> {
         match &self.phase {
-            Phase::On(channel) => Some(channel.clone()),
+            Phase::On(channel, name) => Some((channel.clone(), name.clone())),
             Phase::Attaching | Phase::Ended(_) => None,
         }
     }

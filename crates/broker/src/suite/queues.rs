@@ -102,6 +102,32 @@ pub async fn what_is_acknowledged_one_by_one_is_settled_and_nothing_before_it(ha
     assert_eq!(numbers(&take(&mut other, 4).await), [0, 2, 4, 5]);
 }
 
+pub async fn what_came_after_one_retired_goes_to_others_and_what_it_saw_is_its_own(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    broker.publish("q", bodies(0..6)).await.expect("publish");
+    let mut one = broker.consume("q", 4).await.expect("consume");
+    let got = take(&mut one, 4).await;
+    one.retire(got[1].tag).await.expect("retire");
+    // Whether it still counts as a consumer while it holds something differs.
+    soon("the rest to go back", async {
+        while broker.counts("q").await.map(|counts| (counts.ready, counts.unacked)) != Ok((4, 2)) {
+            SystemClock.sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    let mut other = broker.consume("q", 10).await.expect("consume");
+    let mut taken = numbers(&take(&mut other, 4).await);
+    taken.sort_unstable();
+    assert_eq!(taken, [2, 3, 4, 5]);
+    broker.publish("q", bodies(6..8)).await.expect("publish");
+    assert_eq!(numbers(&take(&mut other, 2).await), [6, 7]);
+    one.ack_each(&[got[0].tag]).await.expect("ack");
+    assert!(not_yet(one.next()).await, "it takes nothing more");
+    // What was not settled by then goes back with it.
+    drop(one);
+    assert_eq!(numbers(&take(&mut other, 1).await), [1]);
+}
+
 pub async fn a_rejected_message_becomes_a_dead_letter_and_its_neighbours_go_on(harness: &dyn Harness) {
     let broker = harness.broker().await;
     broker.publish("q", bodies(0..4)).await.expect("publish");

@@ -2,11 +2,13 @@
 //! should this process die before, the broker gives it to another checker, which makes what has time left. What was made of
 //! it already counts once.
 //!
-//! - A check that comes again while it is in hand is not made twice: the line to the broker was cut, and nothing else.
-//! - Whoever is told to stop answers for what it has, and leaves the rest to others at once.
+//! - A check that comes again is not made twice: the line to the broker was cut, and nothing else. Not while it is in hand, nor
+//!   a while after, when what is known of it may be on its way.
+//! - Whoever is told to stop leaves to others at once what it has not seen, and answers for the rest until it is told: should it
+//!   be killed meanwhile, others make that too.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use mutirao_broker::{BrokerError, Consumer};
@@ -63,9 +65,26 @@ impl Drop for Parcel {
 
 type Firing = (MonitorKey, Timestamp);
 
-/// The checks in hand, and the parcels that they came in.
+/// Checks that are remembered though they are not in hand any more: those of some seconds of a checker that is busy.
+const DONE_MAX: usize = 20_000;
+
+#[derive(Debug)]
+enum Stand {
+    /// With the parcels that it came in.
+    InHand(Vec<Arc<Parcel>>),
+    Done,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    stand: HashMap<Firing, Stand>,
+    /// The oldest first.
+    done: VecDeque<Firing>,
+}
+
+/// The checks in hand, and those that were.
 #[derive(Clone, Debug, Default)]
-pub struct Hands(Arc<Mutex<HashMap<Firing, Vec<Arc<Parcel>>>>>);
+pub struct Hands(Arc<Mutex<Taken>>);
 
 /// A check in hand. Dropped once its owner knows how it ended.
 #[derive(Debug)]
@@ -77,21 +96,36 @@ pub struct Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         // The parcels are let go of outside the lock.
-        let _parcels = self.hands.0.lock().remove(&self.firing);
+        let _parcels = self.hands.0.lock().done(self.firing);
+    }
+}
+
+impl Taken {
+    fn done(&mut self, firing: Firing) -> Option<Stand> {
+        let before = self.stand.insert(firing, Stand::Done);
+        self.done.push_back(firing);
+        if self.done.len() > DONE_MAX
+            && let Some(oldest) = self.done.pop_front()
+        {
+            self.stand.remove(&oldest);
+        }
+        before
     }
 }
 
 impl Hands {
-    /// None when it is in hand already; whoever has it answers for this parcel as well.
+    /// None when it was taken before. While it is in hand, whoever has it answers for this parcel as well.
     fn take(&self, ask: &Ask, parcel: &Arc<Parcel>) -> Option<Hold> {
         let firing = (ask.monitor, ask.at);
-        match self.0.lock().entry(firing) {
+        match self.0.lock().stand.entry(firing) {
             Entry::Occupied(mut same) => {
-                same.get_mut().push(parcel.clone());
+                if let Stand::InHand(parcels) = same.get_mut() {
+                    parcels.push(parcel.clone());
+                }
                 None
             }
             Entry::Vacant(new) => {
-                new.insert(vec![parcel.clone()]);
+                new.insert(Stand::InHand(vec![parcel.clone()]));
                 Some(Hold { hands: self.clone(), firing })
             }
         }
@@ -127,19 +161,14 @@ impl Shop {
         mut consumer: Box<dyn Consumer>,
         stop: &CancellationToken,
     ) -> Result<(), BrokerError> {
-        let (settled, mut last) = (Arc::new(Settled::default()), None);
+        let (settled, mut last, mut in_hand) = (Arc::new(Settled::default()), 0, 0);
         loop {
             let deliveries = tokio::select! {
                 biased;
-                () = stop.cancelled() => {
-                    // Given back they would be made twice: here, and by whoever is next.
-                    if let Some(last) = last {
-                        consumer.ack_through(last).await?;
-                    }
-                    return Ok(());
-                }
+                () = stop.cancelled() => break,
                 tags = settled.some() => {
                     consumer.ack_each(&tags).await?;
+                    in_hand -= tags.len();
                     continue;
                 }
                 deliveries = async {
@@ -150,14 +179,22 @@ impl Shop {
             for delivery in deliveries {
                 match open::<Checks>(&delivery.body) {
                     Ok(parcel) => {
+                        in_hand += 1;
                         self.line_up(parcel, Arc::new(Parcel { tag: delivery.tag, settled: settled.clone() }))
                     }
                     Err(unreadable) => consumer.reject(delivery.tag, &unreadable.to_string()).await?,
                 }
-                last = Some(delivery.tag);
+                last = delivery.tag;
             }
             self.pump();
         }
+        consumer.retire(last).await?;
+        while in_hand > 0 {
+            let tags = settled.some().await;
+            consumer.ack_each(&tags).await?;
+            in_hand -= tags.len();
+        }
+        Ok(())
     }
 
     fn line_up(&self, Checks { shard, checks, .. }: Checks, parcel: Arc<Parcel>) {
@@ -167,7 +204,7 @@ impl Shop {
             let host = ask.check.host();
             let beyond = self.queue.lock().0.push(&host, Waiting { shard: ShardId(shard), ask, hold });
             if let Err(one) = beyond {
-                self.miss(one.shard, one.hold);
+                self.tellers.miss(one.shard, one.hold);
             }
         }
     }
@@ -213,7 +250,21 @@ mod tests {
         assert_eq!(settled.some().await, [2], "what was taken before it takes longer");
         drop(a);
         assert_eq!(settled.some().await, [1]);
-        assert!(hands.0.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_comes_again_after_it_was_told_is_not_made_again_and_what_is_remembered_is_bounded() {
+        let (hands, settled) = (Hands::default(), Arc::new(Settled::default()));
+        let parcel = |tag| Arc::new(Parcel { tag, settled: settled.clone() });
+        drop(hands.take(&ask(1), &parcel(1)).unwrap());
+        assert_eq!(settled.some().await, [1]);
+        assert!(hands.take(&ask(1), &parcel(2)).is_none());
+        assert_eq!(settled.some().await, [2], "nobody has anything more to say of it");
+        for n in 2..DONE_MAX as u64 + 10 {
+            drop(hands.take(&ask(n), &parcel(n)).unwrap());
+        }
+        let taken = hands.0.lock();
+        assert_eq!((taken.stand.len(), taken.done.len()), (DONE_MAX, DONE_MAX));
     }
 
     #[tokio::test]

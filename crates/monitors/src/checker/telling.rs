@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -45,25 +46,46 @@ impl Room {
     }
 }
 
-pub struct Tellers(Vec<(mpsc::Sender<Word>, Untold)>);
+pub struct Tellers(Vec<Way>);
+
+/// To the owner of one shard.
+struct Way {
+    say: mpsc::Sender<Word>,
+    untold: Untold,
+    /// Checks that were not made and for whose words there was no room. Told with the next parcel: there is one on its way.
+    missed: Arc<AtomicU32>,
+}
 
 impl Tellers {
     /// Each tells until nobody has anything more to say.
     pub fn start(broker: &Broker, worker: Option<&WorkerId>, clock: &Arc<dyn Clock>, tasks: &mut JoinSet<()>) -> Self {
         let way = |n| {
             let ((say, heard), untold) = (mpsc::channel(UNTOLD_MAX), Untold::default());
+            let (broker, clock, missed) = (broker.clone(), clock.clone(), Arc::default());
             let teller =
-                Teller { broker: broker.clone(), clock: clock.clone(), shard: ShardId(n), untold: untold.clone() };
+                Teller { broker, clock, shard: ShardId(n), untold: untold.clone(), missed: Arc::clone(&missed) };
             tasks.spawn(teller.tell(worker.cloned(), heard));
-            (say, untold)
+            Way { say, untold, missed }
         };
         Self((0..SHARDS).map(way).collect())
     }
 
     /// None when there is no such shard, or too much waits to be told there.
     pub fn room(&self, shard: ShardId) -> Option<Room> {
-        let (say, untold) = self.0.get(shard.0 as usize)?;
+        let Way { say, untold, .. } = self.0.get(shard.0 as usize)?;
         Some(Room(say.clone().try_reserve_owned().ok()?, untold.clone()))
+    }
+
+    /// It was not made. Its owner hears of it, sooner or later.
+    pub fn miss(&self, shard: ShardId, hold: Hold) {
+        match self.room(shard) {
+            Some(room) => room.say(Word::Missed, hold),
+            None => {
+                if let Some(way) = self.0.get(shard.0 as usize) {
+                    way.missed.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
     }
 }
 
@@ -72,6 +94,7 @@ struct Teller {
     clock: Arc<dyn Clock>,
     shard: ShardId,
     untold: Untold,
+    missed: Arc<AtomicU32>,
 }
 
 impl Teller {
@@ -87,6 +110,7 @@ impl Teller {
                 }
             }
             let mut parcel = Outcomes::of(worker.clone());
+            parcel.missed = self.missed.swap(0, Ordering::Relaxed);
             let words = some.len();
             for word in some.drain(..) {
                 match word {

@@ -173,3 +173,18 @@ fn what_is_told_late_of_one_that_is_silent_since_is_one_belief() {
     assert_eq!((settlement.outcomes.len(), settlement.health.len()), (2, 1));
     assert_eq!(settlement.health[0].1.state, crate::health::State::NoData);
 }
+
+#[test]
+fn a_check_never_begins_more_than_a_second_past_the_next_instant_and_one_on_time_has_its_whole_time() {
+    let (s, ms) = (Duration::from_secs, Duration::from_millis);
+    assert_eq!(super::begin_within(s(60), s(0)), s(30));
+    assert_eq!(super::begin_within(s(60), s(28)), s(5), "it was late, and has a while");
+    assert_eq!(super::begin_within(s(30), s(28)), s(2), "then the next is due");
+    assert_eq!(super::begin_within(s(1), ms(3_200)), s(1), "fired by a successor");
+    assert_eq!(super::begin_within(s(86_400), s(7_200)), s(30), "wanted in spite of that");
+    for (every, late) in [(1, 0), (5, 4_999), (10, 6_000), (30, 29_999), (31, 30_500), (60, 59_999)] {
+        let (every, late) = (s(every), ms(late));
+        let within = super::begin_within(every, late);
+        assert!(within >= s(1) && late + within <= every + s(1), "{every:?}, {late:?} late: {within:?}");
+    }
+}

@@ -5,6 +5,7 @@ mod alert_store;
 mod alerts;
 mod checkers;
 mod engine;
+mod following;
 mod pushes;
 mod rolls;
 mod running;

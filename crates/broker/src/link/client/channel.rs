@@ -72,6 +72,12 @@ impl Consumer for LinkConsumer {
         Ok(())
     }
 
+    async fn retire(&mut self, seen: u64) -> Result<(), BrokerError> {
+        self.0.link.core.state.lock().retire(self.0.number, seen);
+        self.0.link.core.work.notify_one();
+        Ok(())
+    }
+
     async fn reject(&mut self, tag: u64, reason: &str) -> Result<(), BrokerError> {
         self.0.link.core.state.lock().reject(self.0.number, tag, reason);
         self.0.link.core.work.notify_one();

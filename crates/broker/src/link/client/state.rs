@@ -134,7 +134,8 @@ impl State {
         }
         self.line = Line::Up;
         self.ping_due = false;
-        let opens = self.open.values().map(|open| Arc::new(Frame::bare(open.ask.clone())));
+        let opens =
+            self.open.values().filter(|open| open.goes_on()).map(|open| Arc::new(Frame::bare(open.ask.clone())));
         self.outgoing = opens.collect();
         for pending in self.pending.values_mut() {
             pending.sent = Sent::Maybe;

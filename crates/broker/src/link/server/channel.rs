@@ -19,6 +19,7 @@ pub(super) enum Settle {
     AckThrough(u64),
     AckEach(Vec<u64>),
     Reject(u64, String),
+    Retire(u64),
 }
 
 enum Channel {
@@ -129,6 +130,7 @@ async fn pump(
                 Some(Settle::AckThrough(tag)) => consumer.ack_through(tag).await?,
                 Some(Settle::AckEach(tags)) => consumer.ack_each(&tags).await?,
                 Some(Settle::Reject(tag, reason)) => consumer.reject(tag, &reason).await?,
+                Some(Settle::Retire(seen)) => consumer.retire(seen).await?,
                 None => return Ok(()),
             },
             batch = consumer.next() => {

@@ -1,11 +1,15 @@
 //! Monitors while those who fire and check go away: a manager killed, a manager frozen past its lease, a checker killed with
 //! checks in hand; and services that do their worst. Each instant has one outcome, and the pool never wedges.
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mutirao_core::{Clock, Mono, SystemClock};
+use mutirao_testkit::proxy::Proxy;
 use mutirao_testkit::services::{AMQP_VARIABLE, POSTGRES_VARIABLE, Service, shared};
 use mutirao_testkit::{Installation, wait};
 use rustix::process::Signal;
@@ -142,9 +146,13 @@ fn slow(after: Duration) -> String {
 }
 
 fn checker(up: &Installation, folder: &std::path::Path, name: &str) -> Worker {
+    checker_at(up, &up.url(), folder, name)
+}
+
+fn checker_at(up: &Installation, url: &str, folder: &std::path::Path, name: &str) -> Worker {
     let token = up.ok(&["worker", "invite", "--checks", "http"]);
     let dir = folder.join(name).display().to_string();
-    let mut command = up.command(&["role", "checker", "--url", &up.url(), "--dir", &dir]);
+    let mut command = up.command(&["role", "checker", "--url", url, "--dir", &dir]);
     command.env("MUTIRAO_ENROL_TOKEN", token.trim()).stdout(Stdio::null()).stderr(Stdio::null());
     Worker(command.spawn().unwrap())
 }
@@ -159,10 +167,15 @@ fn no_instant_is_missing_though_checkers_are_killed(up: &Installation) {
         up.ok(&["monitor", "add", &named(n), "--http", &url, "--every", "5s", "--timeout", "4s"]);
     }
     wait::until("all to be up", SOON, || (0..MONITORS).all(|n| state(up, &named(n)) == "up"));
-    for name in ["three", "four"] {
+    for (name, told_to_stop) in [("three", false), ("four", true), ("five", false)] {
         let next = checker(up, folder.path(), name);
         let before = last(up, &named(0));
         wait::until("the next one", SOON, || last(up, &named(0)) > before);
+        if told_to_stop {
+            // It answers for what it has until that is told, and does not come to it.
+            send(one.0.id(), Signal::TERM);
+            wait::holds_within(Duration::from_millis(300), || false);
+        }
         // Dropping it kills it, and waits until it is gone.
         drop(std::mem::replace(&mut one, next));
     }
@@ -192,6 +205,83 @@ fn on_rabbitmq_too_what_a_killed_checker_had_in_hand_is_made_by_another() {
         .env("MUTIRAO_BROKER_MANAGEMENT", &vhost.management)
         .start();
     no_instant_is_missing_though_checkers_are_killed(&up);
+}
+
+type Hits = Arc<Mutex<HashMap<String, Vec<Mono>>>>;
+
+/// Answers after a while, and remembers when it was asked for what.
+fn remembering(after: Duration) -> (String, Hits) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let hits = Hits::default();
+    let seen = hits.clone();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let seen = seen.clone();
+            std::thread::spawn(move || {
+                let mut asked = [0; 1024];
+                let n = stream.read(&mut asked).unwrap_or(0);
+                let asked = String::from_utf8_lossy(&asked[..n]).into_owned();
+                let path = asked.split_whitespace().nth(1).unwrap_or("").to_owned();
+                seen.lock().unwrap().entry(path).or_default().push(SystemClock.monotonic());
+                wait::holds_within(after, || false);
+                let _ = write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi");
+            });
+        }
+    });
+    (url, hits)
+}
+
+/// Checks take 1.5 s of every 5, so that some are in hand whenever the line is cut, and would have time to be made again.
+fn each_check_is_made_once_though_the_line_is_cut(up: &Installation, line: &Proxy) {
+    let (url, hits) = remembering(Duration::from_millis(1_500));
+    for n in 0..MONITORS {
+        let url = format!("{url}/{}", named(n));
+        up.ok(&["monitor", "add", &named(n), "--http", &url, "--every", "5s", "--timeout", "4s"]);
+    }
+    wait::until("all to be up", SOON, || (0..MONITORS).all(|n| state(up, &named(n)) == "up"));
+    let begin = SystemClock.monotonic();
+    for _ in 0..4 {
+        let before = last(up, &named(0));
+        line.break_connections();
+        wait::until("it to go on", SOON, || last(up, &named(0)) >= before + 10_000);
+    }
+    let hits = hits.lock().unwrap();
+    assert_eq!(hits.len(), MONITORS);
+    for (path, at) in hits.iter() {
+        let at: Vec<u128> = at.iter().filter(|at| **at >= begin).map(|at| at.since(begin).as_millis()).collect();
+        assert!(at.len() >= 5, "{path} was asked at {at:?}");
+        assert!(at.windows(2).all(|pair| pair[1] - pair[0] > 2_500), "{path} was asked twice for one instant: {at:?}");
+    }
+    for n in 0..MONITORS {
+        each_counts_once(up, &named(n));
+    }
+}
+
+#[test]
+fn a_checker_whose_line_to_the_manager_is_cut_makes_each_check_once() {
+    let up = Installation::setup().workers(0).set("monitors.checker", "none").start();
+    let line = Proxy::to(up.address()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let _checker = checker_at(&up, &format!("http://{}", line.address()), folder.path(), "one");
+    each_check_is_made_once_though_the_line_is_cut(&up, &line);
+}
+
+#[test]
+fn a_checker_whose_line_to_rabbitmq_is_cut_makes_each_check_once() {
+    let Some(vhost) = Vhost::new() else { return };
+    let (before, rest) = vhost.broker.split_once('@').unwrap();
+    let (server, name) = rest.split_once('/').unwrap();
+    let line = Proxy::to(server.parse().unwrap()).unwrap();
+    let up = Installation::setup()
+        .workers(0)
+        .set("monitors.checker", "none")
+        .env("MUTIRAO_BROKER", &format!("{before}@{}/{name}", line.address()))
+        .env("MUTIRAO_BROKER_MANAGEMENT", &vhost.management)
+        .start();
+    let folder = tempfile::tempdir().unwrap();
+    let _checker = checker(&up, folder.path(), "one");
+    each_check_is_made_once_though_the_line_is_cut(&up, &line);
 }
 
 /// Does with each connection what it is told to, for as long as the other side bears it.

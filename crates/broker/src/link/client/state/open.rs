@@ -37,8 +37,18 @@ pub(super) enum Ends {
         /// Unsettled on this connection: the user's tag and the server's.
         held: VecDeque<(u64, u64)>,
         last_tag: u64,
+        /// The last tag of the server's on this connection.
+        last_theirs: u64,
+        stage: Stage,
     },
     Subscription(Backlog),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Takes,
+    /// Takes nothing more, and is not opened again on another connection.
+    Retired,
 }
 
 pub(super) struct Open {
@@ -51,9 +61,10 @@ pub(super) struct Open {
 
 impl Open {
     pub fn deliver(&mut self, tags: Vec<(u64, bool)>, bodies: Vec<Bytes>) {
-        let Ends::Consumer { inbox, held, last_tag } = &mut self.ends else { return };
+        let Ends::Consumer { inbox, held, last_tag, last_theirs, stage: Stage::Takes } = &mut self.ends else { return };
         for ((theirs, redelivered), body) in tags.into_iter().zip(bodies) {
             *last_tag += 1;
+            *last_theirs = theirs;
             held.push_back((*last_tag, theirs));
             inbox.push(Delivery { tag: *last_tag, body, redelivered });
         }
@@ -80,10 +91,19 @@ impl Open {
             self.miss();
         }
         self.phase = Phase::Opening;
-        if let Ends::Consumer { inbox, held, .. } = &mut self.ends {
+        if let Ends::Consumer { inbox, held, last_theirs, stage, .. } = &mut self.ends {
             inbox.clear();
             held.clear();
+            *last_theirs = 0;
+            if *stage == Stage::Retired {
+                self.end(BrokerError::Closed);
+            }
         }
+    }
+
+    /// Whether it belongs on a new connection.
+    pub fn goes_on(&self) -> bool {
+        !matches!(self.ends, Ends::Consumer { stage: Stage::Retired, .. })
     }
 
     pub fn end(&mut self, error: BrokerError) {
@@ -99,7 +119,13 @@ impl State {
         let (ask, ends) = match kind {
             Kind::Consumer { queue, credit } => (
                 Ask::Consume { channel, queue, credit },
-                Ends::Consumer { inbox: Vec::new(), held: VecDeque::new(), last_tag: 0 },
+                Ends::Consumer {
+                    inbox: Vec::new(),
+                    held: VecDeque::new(),
+                    last_tag: 0,
+                    last_theirs: 0,
+                    stage: Stage::Takes,
+                },
             ),
             Kind::Subscription { topic } => (Ask::Subscribe { channel, topic }, Ends::Subscription(Backlog::default())),
         };
@@ -165,6 +191,21 @@ impl State {
         if !tags.is_empty() {
             self.send(Arc::new(Frame::bare(Ask::AckEach { channel, tags })));
         }
+    }
+
+    /// What came after `seen` is given back, also what is still on its way.
+    pub fn retire(&mut self, channel: u64, seen: u64) {
+        let Some(Open { ends: Ends::Consumer { inbox, held, last_theirs, stage, .. }, .. }) =
+            self.open.get_mut(&channel)
+        else {
+            return;
+        };
+        *stage = Stage::Retired;
+        inbox.retain(|delivery| delivery.tag <= seen);
+        let kept = held.partition_point(|(ours, _)| *ours <= seen);
+        let first_back = held.drain(kept..).next().map(|(_, theirs)| theirs);
+        let seen = first_back.map_or(*last_theirs, |theirs| theirs.saturating_sub(1));
+        self.send(Arc::new(Frame::bare(Ask::Retire { channel, seen })));
     }
 
     /// The server's tag of one that is settled by this.
