@@ -26,6 +26,7 @@ use mutirao_shards::{Shards, ShardsError, ShardsParts, Terms};
 use mutirao_store::{Database, refused};
 use mutirao_surface::{Capability, Ready};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -97,6 +98,8 @@ struct Inner {
     alerts: SharedAlerts,
     pushes: SharedPushes,
     door: Mutex<Door>,
+    /// In front of the door.
+    waiting_room: Semaphore,
     series: Arc<Series>,
     crew: Arc<Mutex<Crew>>,
     courier: Arc<Courier>,
@@ -181,6 +184,7 @@ impl Monitors {
             alerts,
             pushes,
             door,
+            waiting_room: Semaphore::new(pushes::WAITING_MAX),
             series,
             crew,
             courier,

@@ -2,7 +2,7 @@
 //! share one for each peer that they come from, and one for all, which keep whoever guesses from keeping the store busy. A
 //! token that was seen to be good is remembered, and costs its peer nothing, so that guessers do not stand in its way and
 //! thousands may call in the first seconds after a restart; of those that call in the same moment, the ones past the peer's
-//! burst are told to come again. Bounded, and pure.
+//! burst wait until those before them were seen to be good (`service/pushes.rs`). Bounded, and pure.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -128,7 +128,8 @@ impl Door {
             self.known.retain(|_, bucket| bucket.filled(CALLS, now) < CALLS.burst);
         }
         if self.known.len() < KNOWN_MAX {
-            self.known.insert(token, Bucket::full(CALLS, now));
+            // Of many that came at once all but the first are no news.
+            self.known.entry(token).or_insert_with(|| Bucket::full(CALLS, now));
         }
     }
 

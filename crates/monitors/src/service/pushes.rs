@@ -1,6 +1,7 @@
 //! Monitors that are called: their tokens, and the calls themselves.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use mutirao_core::auth::Principal;
 use mutirao_core::{Problem, Timestamp};
@@ -10,13 +11,18 @@ use serde::Deserialize;
 use super::{MonitorView, Monitors};
 use crate::health::Verdict;
 use crate::push::door::Passing;
-use crate::push::{Call, MESSAGE_CHARS_MAX, Token};
+use crate::push::{Call, MESSAGE_CHARS_MAX, Token, TokenDigest};
 use crate::spec::Subject;
 use crate::store::MonitorRow;
 use crate::store::pushes::{Given, Known};
 
 /// A day: nothing that calls takes longer than it has time for.
 const TOOK_MS_MAX: u64 = 86_400_000;
+
+/// How long somebody who calls is kept waiting before it is told to come again.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Calls that are kept waiting at once.
+pub(super) const WAITING_MAX: usize = 2_000;
 
 /// How a caller says that it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -41,8 +47,7 @@ impl Monitors {
             return Err(Problem::invalid("ms", "nothing takes longer than a day"));
         }
         let token = Token::read(token).ok_or_else(nobody)?.digest();
-        let passing = self.0.door.lock().pass(token, peer, self.0.clock.monotonic());
-        match passing {
+        match self.passing(token, peer).await {
             Passing::Wait(wait) => {
                 return Err(Problem::busy("called too often", wait.as_secs().saturating_add(1)));
             }
@@ -70,6 +75,24 @@ impl Monitors {
                 Err(nobody())
             }
         }
+    }
+
+    /// Whoever would be told to come again waits here for a while instead: most that call do not come again, and what they had
+    /// to say would be lost. Those that wait are bounded.
+    async fn passing(&self, token: TokenDigest, peer: IpAddr) -> Passing {
+        let clock = &self.0.clock;
+        let knock = || self.0.door.lock().pass(token, peer, clock.monotonic());
+        let mut passing = knock();
+        let Passing::Wait(_) = passing else { return passing };
+        let Ok(_place) = self.0.waiting_room.try_acquire() else { return passing };
+        let until = clock.monotonic().plus(PATIENCE);
+        while let Passing::Wait(wait) = passing
+            && clock.monotonic().plus(wait) <= until
+        {
+            clock.sleep(wait).await;
+            passing = knock();
+        }
+        passing
     }
 
     /// Another token; the former is good no more.

@@ -22,6 +22,7 @@ on_both!(
     a_call_counts_whichever_manager_is_called_and_silence_opens_an_incident,
     a_successor_goes_on_with_the_calls_that_others_took,
     whoever_calls_too_often_or_by_guessing_is_told_to_wait,
+    services_that_all_call_in_the_moment_a_manager_is_back_are_all_heard,
     a_call_that_a_wrong_clock_dates_ahead_is_good_for_a_minute,
 );
 
@@ -162,12 +163,8 @@ async fn whoever_calls_too_often_or_by_guessing_is_told_to_wait(engine: &Engine)
     let database = engine.database().await;
     let monitors = start_with(&database, Memory::new(None, Limits::default()), "one", None).await;
     let token = add(&monitors, "backup").await;
-    let mut statuses = Vec::new();
-    for _ in 0..50 {
-        statuses.push(
-            monitors.called(&token, HERE, Said::Up, None, None).await.err().map_or(204, |problem| problem.status),
-        );
-    }
+    call(&monitors, &token).await;
+    let statuses = called_at_once(&monitors, vec![token; 100]).await;
     assert!(statuses.contains(&429) && statuses.iter().filter(|status| **status == 204).count() >= 20, "{statuses:?}");
     let guess = || Token::mint().reveal();
     let problem = monitors.called(&guess(), HERE, Said::Up, None, None).await.unwrap_err();
@@ -175,11 +172,8 @@ async fn whoever_calls_too_often_or_by_guessing_is_told_to_wait(engine: &Engine)
     assert_eq!(monitors.called("short", HERE, Said::Up, None, None).await.unwrap_err().status, 404);
     let other = add(&monitors, "other").await;
     call(&monitors, &other).await;
-    let mut refused = 0;
-    for _ in 0..500 {
-        refused += u32::from(monitors.called(&guess(), HERE, Said::Up, None, None).await.unwrap_err().status == 429);
-    }
-    assert!(refused > 0, "whoever guesses is slowed down");
+    let statuses = called_at_once(&monitors, (0..500).map(|_| guess()).collect()).await;
+    assert!(statuses.contains(&429) && !statuses.contains(&204), "whoever guesses is slowed down: {statuses:?}");
     call(&monitors, &other).await;
     let renewed = monitors.renew_token(&ana(), "other").await.unwrap().push_token.unwrap();
     assert_eq!(monitors.called(&other, HERE, Said::Up, None, None).await.unwrap_err().status, 404);
@@ -187,5 +181,33 @@ async fn whoever_calls_too_often_or_by_guessing_is_told_to_wait(engine: &Engine)
         .await;
     assert_eq!(monitors.try_now(&ana(), "other").await.unwrap_err().status, 409);
     monitors.stop().await;
+    database.close().await;
+}
+
+/// How each of them is answered.
+async fn called_at_once(monitors: &Monitors, tokens: Vec<String>) -> Vec<u16> {
+    let mut calling = tokio::task::JoinSet::new();
+    for token in tokens {
+        let monitors = monitors.clone();
+        calling.spawn(async move {
+            monitors.called(&token, HERE, Said::Up, None, None).await.err().map_or(204, |problem| problem.status)
+        });
+    }
+    calling.join_all().await
+}
+
+async fn services_that_all_call_in_the_moment_a_manager_is_back_are_all_heard(engine: &Engine) {
+    let (database, broker) = (engine.database().await, Memory::new(None, Limits::default()));
+    let before = start_with(&database, broker.clone(), "one", None).await;
+    let mut tokens = Vec::new();
+    for n in 0..400 {
+        tokens.push(add(&before, &format!("m{n}")).await);
+    }
+    before.stop().await;
+    // It has seen none of them, and all come from one place.
+    let back = start_with(&database, broker, "one", None).await;
+    let statuses = called_at_once(&back, tokens).await;
+    assert!(statuses.iter().all(|status| *status == 204), "nobody is turned away: {statuses:?}");
+    back.stop().await;
     database.close().await;
 }
