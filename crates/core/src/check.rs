@@ -108,6 +108,13 @@ pub fn pool() -> QueueName {
     POOL.parse().expect("it has the form of a queue's name")
 }
 
+/// The same of schedulers: processes that own monitors and do nothing else.
+pub const SCHEDULERS: &str = "_schedulers";
+
+pub fn schedulers() -> QueueName {
+    SCHEDULERS.parse().expect("it has the form of a queue's name")
+}
+
 /// What the work queues of checks begin with.
 pub const CHECKS: &str = "checks.";
 /// Where whoever makes checks hears in which places some are wanted.

@@ -7,8 +7,10 @@ use mutirao_elastic::Elastic;
 use mutirao_monitors::checker::Bounds;
 use mutirao_monitors::service::Programs;
 use mutirao_probes::{Probes, Reach, Strangers};
+use mutirao_resource::local::Schedulers;
 use mutirao_tls::Believe;
 use rustix::process::{Resource, getrlimit};
+use serde::{Deserialize, Serialize};
 
 use crate::config::{Between, Leave, Settings};
 use crate::failure::Failure;
@@ -36,14 +38,58 @@ pub fn pool(settings: &Settings) -> Option<Elastic> {
     Some(Elastic::of_checkers(u32::try_from(bounds(settings).under_way_max).unwrap_or(u32::MAX), min, max))
 }
 
-/// What a checker is started with that a resource manager starts: as this process would check.
-pub fn launched_with(settings: &Settings) -> Vec<String> {
-    let surroundings = match settings.monitors_surroundings {
+/// How many schedulers it keeps.
+pub fn schedulers(settings: &Settings) -> Result<Option<Elastic>, Failure> {
+    let Some(Between { min, max }) = settings.monitors_schedulers.0 else { return Ok(None) };
+    if settings.database.set().is_none() || settings.broker.set().is_none() {
+        let line = "monitors.schedulers needs a PostgreSQL (MUTIRAO_DATABASE) and a RabbitMQ (MUTIRAO_BROKER): without them one \
+                    process owns everything, and nobody can take monitors off it; leave it out";
+        return Err(Failure::usage(line));
+    }
+    if min == 0 {
+        let line =
+            format!("monitors.schedulers=0..{max}: the cpu is measured of those that are there, so keep one: 1..{max}");
+        return Err(Failure::usage(line));
+    }
+    Ok(Some(Elastic::of_schedulers(min, max)))
+}
+
+/// What a scheduler is started with that a resource manager starts; none where this process does not know what it needs.
+pub fn schedulers_launched_with(settings: &Settings) -> Option<Schedulers> {
+    let (database, broker) = (settings.database.set()?, settings.broker.set()?);
+    let keys = Keys {
+        database: database.0.clone(),
+        broker: broker.0.clone(),
+        broker_management: settings.broker_management.set().map(|url| url.0.clone()),
+    };
+    let settings = vec![
+        format!("monitors.surroundings={}", leave(settings.monitors_surroundings)),
+        format!("monitors.exec={}", leave(settings.monitors_exec)),
+        format!("monitors.keep={}", settings.monitors_keep),
+    ];
+    Some(Schedulers { settings, keys: serde_json::to_string(&keys).ok()? })
+}
+
+/// What opens everything to a scheduler. It gets this over its stdin, where nobody else can read it.
+#[derive(Serialize, Deserialize)]
+pub struct Keys {
+    pub database: String,
+    pub broker: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker_management: Option<String>,
+}
+
+fn leave(leave: Leave) -> &'static str {
+    match leave {
         Leave::Refused => "refused",
         Leave::Allowed => "allowed",
-    };
+    }
+}
+
+/// What a checker is started with that a resource manager starts: as this process would check.
+pub fn launched_with(settings: &Settings) -> Vec<String> {
     vec![
-        format!("monitors.surroundings={surroundings}"),
+        format!("monitors.surroundings={}", leave(settings.monitors_surroundings)),
         format!("monitors.host_max={}", settings.monitors_host_max.0),
         format!("monitors.under_way_max={}", settings.monitors_under_way_max.0),
     ]

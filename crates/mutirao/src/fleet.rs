@@ -6,11 +6,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mutirao_api::{Auth, Ways};
 use mutirao_core::auth::Duty;
-use mutirao_core::check::pool;
+use mutirao_core::check::{pool, schedulers};
 use mutirao_core::job::WorkerView;
 use mutirao_core::quantity::Cpus;
-use mutirao_core::{Problem, QueueName, ShardId, WorkerId};
+use mutirao_core::{Problem, QueueName, ShardId, Timestamp, WorkerId};
 use mutirao_elastic::Elastic;
+use mutirao_elastic::managers::{ASKED, Schedulers};
+use mutirao_elastic::measure::Tasks;
 use mutirao_elastic::packing::Need;
 use mutirao_elastic::protocol::Invitation;
 use mutirao_elastic::view::ManagersStatus;
@@ -21,47 +23,66 @@ use mutirao_monitors::crew::Sight;
 use mutirao_monitors::service::Programs;
 use mutirao_queues::{QueueSight, QueueSpec, Reason, Workers};
 
-use crate::managers;
+use crate::managers::Peers;
 
-/// Whoever hands out work, as the fleet asks them: jobs, and monitors, whose checkers are the workers of a pool.
+/// Whoever hands out work, as the fleet asks them: jobs, and monitors, whose checkers and schedulers are the workers of two
+/// pools.
 pub struct Grounds {
     pub jobs: Jobs,
     pub monitors: Monitors,
     /// None where no checkers come and go by themselves.
-    pub pool: Option<Elastic>,
+    pub checkers: Option<Elastic>,
+    /// None where no schedulers do.
+    pub schedulers: Option<Elastic>,
     /// None where there can be but one.
-    pub managers: Option<managers::Crew>,
+    pub managers: Option<Peers>,
 }
 
 impl Grounds {
-    fn pool_spec(&self) -> Option<QueueSpec> {
-        let elastic = self.pool.clone()?;
-        // What each uses is compared with what it was given, so that must be said.
-        let workers = Workers { cpus: Some(Cpus::ONE), ..Workers::default() };
-        Some(QueueSpec { elastic: Some(elastic), workers, ..QueueSpec::new(pool()) })
+    /// What each uses is compared with what it was given, so that must be said.
+    fn pools(&self) -> impl Iterator<Item = QueueSpec> {
+        let spec = |name: QueueName, cpus: Cpus, elastic: &Option<Elastic>| {
+            let workers = Workers { cpus: Some(cpus), ..Workers::default() };
+            elastic.clone().map(|elastic| QueueSpec { elastic: Some(elastic), workers, ..QueueSpec::new(name) })
+        };
+        let checkers = spec(pool(), Cpus::ONE, &self.checkers);
+        checkers.into_iter().chain(spec(schedulers(), ASKED, &self.schedulers))
     }
+
+    fn schedulers_seen(&self) -> Option<QueueSight> {
+        let Schedulers { sessions, footprints } = self.managers.as_ref()?.schedulers()?;
+        // Nothing waits for one of them: what a shard has to do is in the cpu that they use.
+        Some(QueueSight { queue: schedulers(), tasks: Tasks::default(), sessions, footprints })
+    }
+}
+
+fn is_pool(queue: &QueueName) -> bool {
+    *queue == pool() || *queue == schedulers()
 }
 
 #[async_trait]
 impl Floor for Grounds {
     async fn queues(&self) -> Result<Vec<QueueSpec>, Problem> {
         let mut specs = self.jobs.queue_specs().await?;
-        specs.retain(|spec| spec.name != pool());
-        specs.extend(self.pool_spec());
+        specs.retain(|spec| !is_pool(&spec.name));
+        specs.extend(self.pools());
         Ok(specs)
     }
 
     async fn look(&self, queues: &[QueueName]) -> Vec<QueueSight> {
         let pool = pool();
-        let of_jobs: Vec<QueueName> = queues.iter().filter(|queue| **queue != pool).cloned().collect();
-        let crew = async { if of_jobs.len() < queues.len() { self.monitors.crew().await } else { None } };
+        let of_jobs: Vec<QueueName> = queues.iter().filter(|queue| !is_pool(queue)).cloned().collect();
+        let crew = async { if queues.contains(&pool) { self.monitors.crew().await } else { None } };
         let (mut sights, crew) = tokio::join!(self.jobs.sights(&of_jobs), crew);
         sights.extend(crew.map(|Sight { tasks, sessions, footprints }| QueueSight {
-            queue: pool,
+            queue: pool.clone(),
             tasks,
             sessions,
             footprints,
         }));
+        if queues.contains(&schedulers()) {
+            sights.extend(self.schedulers_seen());
+        }
         sights
     }
 
@@ -70,14 +91,20 @@ impl Floor for Grounds {
     }
 
     fn managers(&self) -> Option<ManagersStatus> {
-        self.managers.as_ref()?.lock().status()
+        // Where schedulers come and go by themselves nobody needs to be told how many managers there should be.
+        self.managers.as_ref().filter(|_| self.schedulers.is_none())?.status()
     }
 
     async fn drain(&self, all: &[(WorkerId, QueueName)], news: Option<&QueueName>) {
-        let pool = pool();
-        let (checkers, workers): (Vec<_>, Vec<_>) = all.iter().cloned().partition(|(_, queue)| *queue == pool);
-        self.monitors.rest(checkers.into_iter().map(|(worker, _)| worker).collect()).await;
-        self.jobs.rest(&workers, news.filter(|queue| **queue != pool)).await;
+        let of = |pool: &QueueName| {
+            all.iter().filter(|(_, queue)| queue == pool).map(|(worker, _)| worker.clone()).collect::<Vec<_>>()
+        };
+        self.monitors.rest(of(&pool())).await;
+        if let Some(peers) = &self.managers {
+            peers.rest(of(&schedulers())).await;
+        }
+        let workers: Vec<_> = all.iter().filter(|(_, queue)| !is_pool(queue)).cloned().collect();
+        self.jobs.rest(&workers, news.filter(|queue| !is_pool(queue))).await;
     }
 }
 
@@ -109,6 +136,10 @@ impl Identities for Gatekeeper {
     }
 
     async fn invite(&self, worker: &WorkerId, queue: &QueueName, by: &str) -> Result<Invitation, Problem> {
+        // A scheduler is no client of ours: the database and the broker let it in, with what it gets from whoever starts it.
+        if *queue == schedulers() {
+            return Ok(Invitation { token: String::new(), expires_at: Timestamp(i64::MAX) });
+        }
         // Programs are left to checkers that people start: they would run as whoever runs the nodes.
         let duty = if *queue == pool() { Duty::Checks(Programs::Refused.kinds()) } else { Duty::Tasks(queue.clone()) };
         let enrolment = self.auth.invite_worker(worker, duty, by).await?;

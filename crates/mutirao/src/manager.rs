@@ -29,9 +29,10 @@ use crate::cli::ADDRESS_FILE;
 use crate::config::{OwnChecker, Settings, Switch};
 use crate::failure::Failure;
 use crate::fleet::{Advice, Enrolments, Gatekeeper, Grounds};
+use crate::managers::Peers;
 use crate::membership::Membership;
 use crate::up::{Invite, Obituary, Resumed};
-use crate::{broker, checks, database, leavers, machine, managers, tls};
+use crate::{broker, checks, database, leavers, machine, tls};
 
 /// How long open requests may take to end when the manager goes down.
 const REQUESTS_DRAIN: Duration = Duration::from_secs(5);
@@ -56,6 +57,7 @@ pub struct Manager {
 impl Manager {
     /// Everything is up, and the address is written, when this returns.
     pub async fn start(settings: &Settings) -> Result<Self, Failure> {
+        let schedulers = checks::schedulers(settings)?;
         let tls = tls::serving(settings)?;
         for line in tls::warnings(settings, tls.as_ref(), SystemClock.now()) {
             tracing::warn!("{line}");
@@ -134,16 +136,17 @@ impl Manager {
         if let Some(management) = management {
             tokio::spawn(leavers::watch(management, jobs.clone(), auth.clone(), clock.clone(), shutdown.clone()));
         }
-        let crew = (rabbit.is_some() && matches!(store, Database::Postgres(_)))
-            .then(|| managers::start(own_name, broker.clone(), clock.clone(), shutdown.clone()));
+        let peers = (rabbit.is_some() && matches!(store, Database::Postgres(_)))
+            .then(|| Peers::meet(own_name, broker.clone(), clock.clone(), shutdown.clone()));
         let fleets = Fleets::start(FleetsParts {
             store: store.clone(),
             leases,
             floor: Arc::new(Grounds {
                 jobs: jobs.clone(),
                 monitors: monitors.clone(),
-                pool: checks::pool(settings),
-                managers: crew,
+                checkers: checks::pool(settings),
+                schedulers,
+                managers: peers,
             }),
             identities: Arc::new(Gatekeeper { auth: auth.clone(), ways: ways.clone() }),
             clock: clock.clone(),
@@ -266,7 +269,7 @@ impl Manager {
     }
 }
 
-fn failed(error: impl std::error::Error) -> Failure {
+pub(crate) fn failed(error: impl std::error::Error) -> Failure {
     let mut line = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -288,7 +291,7 @@ fn inside(settings: &Settings) -> Option<Inside> {
     }
 }
 
-async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
+pub(crate) async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(listen).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => Failure::failed(format!(
             "{listen} is taken by another program; choose another with --listen ({}:0 takes any free port)",
@@ -342,7 +345,7 @@ fn jobs_settings(settings: &Settings) -> JobsSettings {
     }
 }
 
-fn api_settings(settings: &Settings, shown_url: String, tls: Option<Serving>) -> mutirao_api::Settings {
+pub(crate) fn api_settings(settings: &Settings, shown_url: String, tls: Option<Serving>) -> mutirao_api::Settings {
     let whole = |many: u64| u32::try_from(many).unwrap_or(u32::MAX);
     mutirao_api::Settings {
         hosts: settings.api_hosts.0.iter().cloned().chain(name_in(&shown_url)).collect(),
@@ -371,7 +374,7 @@ fn as_reached_from_here(address: SocketAddr) -> SocketAddr {
 }
 
 /// Where others reach the API, as far as this process can know.
-fn shown_url(settings: &Settings, scheme: &str, address: SocketAddr) -> String {
+pub(crate) fn shown_url(settings: &Settings, scheme: &str, address: SocketAddr) -> String {
     match settings.api_url.set() {
         Some(url) => url.0.trim_end_matches('/').to_owned(),
         None if address.ip().is_unspecified() => format!("{scheme}://{}:{}", machine::host_name(), address.port()),

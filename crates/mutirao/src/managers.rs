@@ -1,5 +1,5 @@
-//! What managers use, said by each to all of them, so that any can say how many there should be
-//! ([`mutirao_elastic::managers`]). Where there can be several: with PostgreSQL and RabbitMQ.
+//! What those who own monitors use, said by each to all of them, so that any manager can say how many there should be
+//! ([`mutirao_elastic::managers`]); and who of the schedulers is to go. Where there can be several: with PostgreSQL and RabbitMQ.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,14 +7,16 @@ use std::time::Duration;
 use mutirao_broker::{BrokerError, Heard, Shared as Broker};
 use mutirao_core::clock::ClockExt;
 use mutirao_core::envelope::{Version, open, seal};
-use mutirao_core::{Clock, Mono};
-use mutirao_elastic::managers::{Managers, SAID_EVERY};
+use mutirao_core::{Clock, Mono, WorkerId};
+use mutirao_elastic::managers::{Managers, SAID_EVERY, Schedulers, Voice};
+use mutirao_elastic::view::ManagersStatus;
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-const TOPIC: &str = "crew.managers";
+const USE: &str = "crew.managers";
+const REST: &str = "crew.schedulers.rest";
 const PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Serialize, Deserialize)]
@@ -22,70 +24,162 @@ struct Said {
     #[serde(default)]
     v: Version,
     member: String,
-    /// Of the process alone, without the workers that it may have started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cpu_milli: Option<u32>,
+    /// Of a scheduler that a resource manager started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    worker: Option<WorkerId>,
+    /// Shards of the monitors that it owns.
+    #[serde(default)]
+    owned: u32,
 }
 
-pub type Crew = Arc<Mutex<Managers>>;
-
-/// Says and hears until the manager stops.
-pub fn start(member: String, broker: Broker, clock: Arc<dyn Clock>, stop: CancellationToken) -> Crew {
-    let crew = Crew::default();
-    let (heard, speaks) = (crew.clone(), (broker.clone(), clock.clone()));
-    tokio::spawn(async move {
-        tokio::select! {
-            () = say(member, &speaks.0, &speaks.1, &heard) => {}
-            () = listen(&broker, &clock, &heard) => {}
-            () = stop.cancelled() => {}
-        }
-    });
-    crew
+/// Schedulers that are to give back what they own, and go.
+#[derive(Serialize, Deserialize)]
+struct Rest {
+    #[serde(default)]
+    v: Version,
+    schedulers: Vec<WorkerId>,
 }
 
-async fn say(member: String, broker: &Broker, clock: &Arc<dyn Clock>, crew: &Crew) {
-    let mut before: Option<(Mono, Duration)> = None;
-    loop {
-        let (now, spent) = (clock.monotonic(), spent());
-        let cpu_milli = before.and_then(|(at, until_then)| {
-            let milli = spent.saturating_sub(until_then).as_millis() * 1_000 / now.since(at).as_millis().max(1);
-            u32::try_from(milli).ok()
+/// What a manager knows of all of them.
+#[derive(Clone)]
+pub struct Peers {
+    seen: Arc<Mutex<Managers>>,
+    broker: Broker,
+    clock: Arc<dyn Clock>,
+}
+
+impl Peers {
+    /// Says and hears until the manager stops.
+    pub fn meet(member: String, broker: Broker, clock: Arc<dyn Clock>, stop: CancellationToken) -> Self {
+        let peers = Self { seen: Arc::default(), broker, clock };
+        let both = peers.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = both.say(member) => {}
+                () = both.listen() => {}
+                () = stop.cancelled() => {}
+            }
         });
-        before = Some((now, spent));
-        let body = seal(&Said { v: Version::default(), member: member.clone(), cpu_milli });
-        let said = clock.timeout(SAID_EVERY, broker.announce(TOPIC, body)).await;
-        if !matches!(said, Ok(Ok(()))) {
-            tracing::debug!("what this manager uses could not be said; the next round will");
+        peers
+    }
+
+    pub fn status(&self) -> Option<ManagersStatus> {
+        self.seen.lock().status()
+    }
+
+    pub fn schedulers(&self) -> Option<Schedulers> {
+        self.seen.lock().schedulers(self.clock.monotonic())
+    }
+
+    /// These are to give back what they own, and go. Said again for as long as they are there.
+    pub async fn rest(&self, schedulers: Vec<WorkerId>) {
+        if schedulers.is_empty() {
+            return;
         }
-        clock.sleep(SAID_EVERY).await;
-        crew.lock().decide(clock.monotonic());
+        let body = seal(&Rest { v: Version::default(), schedulers });
+        if !matches!(self.clock.timeout(SAID_EVERY, self.broker.announce(REST, body)).await, Ok(Ok(()))) {
+            tracing::debug!("schedulers that are to go could not be told; the next round will");
+        }
+    }
+
+    async fn say(&self, member: String) {
+        let mut used = Used::default();
+        loop {
+            let voice = Voice { cpu_milli: used.since_last(self.clock.monotonic()), scheduler: None };
+            announce(&self.broker, &self.clock, &member, voice).await;
+            self.clock.sleep(SAID_EVERY).await;
+            self.seen.lock().decide(self.clock.monotonic());
+        }
+    }
+
+    async fn listen(&self) {
+        loop {
+            match self.hear().await {
+                Err(BrokerError::Closed) => return std::future::pending().await,
+                Err(error) => tracing::debug!(%error, "managers are not heard; trying again"),
+                Ok(()) => {}
+            }
+            self.clock.sleep(PAUSE).await;
+        }
+    }
+
+    async fn hear(&self) -> Result<(), BrokerError> {
+        let mut ear = self.broker.subscribe(USE).await?;
+        self.seen.lock().listening(self.clock.monotonic());
+        loop {
+            if let Heard::Message(body) = ear.next().await?
+                && let Ok(Said { member, cpu_milli, worker, owned, .. }) = open(&body)
+            {
+                let voice = Voice { cpu_milli, scheduler: worker.map(|worker| (worker, owned)) };
+                self.seen.lock().hear(member, voice, self.clock.monotonic());
+            }
+        }
     }
 }
 
-/// Cpu time of this process.
-fn spent() -> Duration {
-    let spent = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(spent.tv_sec.try_into().unwrap_or(0), spent.tv_nsec.try_into().unwrap_or(0))
+/// A scheduler of a resource manager says how it is doing, for as long as this is not dropped. `owned`: shards of monitors.
+pub async fn say_as_scheduler(
+    member: String,
+    worker: WorkerId,
+    owned: impl Fn() -> u32,
+    broker: &Broker,
+    clock: &Arc<dyn Clock>,
+) {
+    let mut used = Used::default();
+    loop {
+        let voice = Voice { cpu_milli: used.since_last(clock.monotonic()), scheduler: Some((worker.clone(), owned())) };
+        announce(broker, clock, &member, voice).await;
+        clock.sleep(SAID_EVERY).await;
+    }
 }
 
-async fn listen(broker: &Broker, clock: &Arc<dyn Clock>, crew: &Crew) {
+/// Returns when this scheduler is to go.
+pub async fn told_to_rest(worker: &WorkerId, broker: &Broker, clock: &Arc<dyn Clock>) {
     loop {
-        match hear(broker, clock, crew).await {
+        match hear_of_rest(worker, broker).await {
+            Ok(()) => return,
             Err(BrokerError::Closed) => return std::future::pending().await,
             Err(error) => tracing::debug!(%error, "managers are not heard; trying again"),
-            Ok(()) => {}
         }
         clock.sleep(PAUSE).await;
     }
 }
 
-async fn hear(broker: &Broker, clock: &Arc<dyn Clock>, crew: &Crew) -> Result<(), BrokerError> {
-    let mut ear = broker.subscribe(TOPIC).await?;
+async fn hear_of_rest(worker: &WorkerId, broker: &Broker) -> Result<(), BrokerError> {
+    let mut ear = broker.subscribe(REST).await?;
     loop {
         if let Heard::Message(body) = ear.next().await?
-            && let Ok(Said { member, cpu_milli, .. }) = open(&body)
+            && let Ok(Rest { schedulers, .. }) = open(&body)
+            && schedulers.contains(worker)
         {
-            crew.lock().hear(member, cpu_milli, clock.monotonic());
+            return Ok(());
         }
+    }
+}
+
+async fn announce(broker: &Broker, clock: &Arc<dyn Clock>, member: &str, voice: Voice) {
+    let (worker, owned) = voice.scheduler.map_or((None, 0), |(worker, owned)| (Some(worker), owned));
+    let said = Said { v: Version::default(), member: member.to_owned(), cpu_milli: voice.cpu_milli, worker, owned };
+    if !matches!(clock.timeout(SAID_EVERY, broker.announce(USE, seal(&said))).await, Ok(Ok(()))) {
+        tracing::debug!("what this process uses could not be said; the next round will");
+    }
+}
+
+/// The cpu of this process, from one look to the next.
+#[derive(Default)]
+struct Used {
+    before: Option<(Mono, Duration)>,
+}
+
+impl Used {
+    /// None at the first look.
+    fn since_last(&mut self, now: Mono) -> Option<u32> {
+        let spent = clock_gettime(ClockId::ProcessCPUTime);
+        let spent = Duration::new(spent.tv_sec.try_into().unwrap_or(0), spent.tv_nsec.try_into().unwrap_or(0));
+        let (at, until_then) = self.before.replace((now, spent))?;
+        let milli = spent.saturating_sub(until_then).as_millis() * 1_000 / now.since(at).as_millis().max(1);
+        u32::try_from(milli).ok()
     }
 }

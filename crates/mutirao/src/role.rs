@@ -6,6 +6,7 @@ pub mod identity;
 mod launched;
 mod node;
 mod reach;
+mod scheduler;
 mod worker;
 
 use clap::{Args, Subcommand};
@@ -29,6 +30,8 @@ enum Role {
     Worker(worker::WorkerArgs),
     /// A checker: makes the checks of monitors
     Checker(checker::CheckerArgs),
+    /// A scheduler: owns monitors and fires them, beside the managers
+    Scheduler(scheduler::SchedulerArgs),
     /// The resource manager: has workers of elastic queues come and go
     Elastic(elastic::ElasticArgs),
     /// A node: runs actions for flows, over MQTT or AMQP
@@ -50,6 +53,7 @@ pub async fn run(globals: &Globals, args: RoleArgs) -> Result<(), Failure> {
         Role::Manager(args) => up::run_alone(globals, args).await,
         Role::Worker(args) => worker::run(globals, args).await,
         Role::Checker(args) => checker::run(globals, args).await,
+        Role::Scheduler(args) => scheduler::run(globals, args).await,
         Role::Elastic(args) => elastic::run(globals, args).await,
         Role::Node(args) => node::run(globals, *args).await,
         Role::Keeper { session } => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mutirao_core::Problem;
-use mutirao_core::check::POOL;
+use mutirao_core::check::{POOL, SCHEDULERS};
 use mutirao_core::limits::{NAME_CHARS_MAX, RETRIES_MAX};
 use mutirao_core::quantity::{Bytes, Span};
 
@@ -24,8 +24,12 @@ const WORKER_MEMORY_MIN: Bytes = Bytes(1 << 20);
 impl QueueSpec {
     /// Everything that can be said against it without looking at what else is there.
     pub fn check(&self) -> Result<(), Problem> {
-        if self.name.as_str() == POOL {
-            return Err(wrong("name", format!("{POOL} is the name of the pool of checkers")).remedy("choose another"));
+        for (pool, whose) in [(POOL, "checkers"), (SCHEDULERS, "schedulers")] {
+            if self.name.as_str() == pool {
+                return Err(
+                    wrong("name", format!("{pool} is the name of the pool of {whose}")).remedy("choose another")
+                );
+            }
         }
         if let Policy::FairShare(fair) = &self.policy {
             fair.check().map_err(|problem| problem.under("policy.fair_share"))?;

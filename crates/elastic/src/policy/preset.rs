@@ -52,6 +52,11 @@ impl Preset {
 }
 
 impl Elastic {
+    /// For schedulers: SentryWeb's preset, between these.
+    pub fn of_schedulers(min: u32, max: u32) -> Self {
+        Self { min, max, ..Preset::SentrywebSchedulers.elastic() }
+    }
+
     /// For checkers that make so many checks at once each: SentryWeb's figures for 50 slots, in proportion, and two more. How
     /// late the checks begin that begin now says at once that there are too few; the cpu they use together says what fewer
     /// would have to do, which no figure of a queue does: without it the pool would flap.

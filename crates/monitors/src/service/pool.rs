@@ -11,6 +11,11 @@ use crate::envelope::Places;
 use crate::meters;
 
 impl Monitors {
+    /// Shards of the monitors that this process owns now.
+    pub fn owned(&self) -> usize {
+        self.0.shards.owned().borrow().len()
+    }
+
     /// What checkers have to do, and who of them is there. Nothing when the broker does not say what waits there.
     pub async fn crew(&self) -> Option<Sight> {
         let counted = async {

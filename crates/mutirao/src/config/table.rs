@@ -168,6 +168,9 @@ settings! {
     /// How many checkers a resource manager keeps, from the least to the most, by what there is to check: 1..10; or none, when they
     /// are started by hand. The same for all managers.
     "monitors.checkers" => monitors_checkers: Crew = "none";
+    /// How many schedulers a resource manager keeps beside the managers, from the least to the most, by the cpu that they use:
+    /// 1..3; or none. With PostgreSQL and RabbitMQ. The same for all managers.
+    "monitors.schedulers" => monitors_schedulers: Crew = "none";
 }
 
 #[cfg(test)]

@@ -182,6 +182,7 @@ impl Running {
                 ca: settings.tls_ca.given().map(|file| std::path::absolute(&file.0)).transpose()?,
                 collector: settings.telemetry_otlp.given().map(|url| url.0.clone()),
                 checkers: checks::launched_with(settings),
+                schedulers: checks::schedulers_launched_with(settings),
             },
             clock: clock.clone(),
         }));

@@ -24,6 +24,7 @@ mod queues;
 mod rabbit;
 mod refusals;
 mod said;
+mod schedulers;
 mod secrets;
 mod sharing;
 mod spoilt;

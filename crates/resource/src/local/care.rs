@@ -220,8 +220,15 @@ mod tests {
     #[tokio::test]
     async fn frozen_nodes_of_a_former_configuration_are_silent_and_hold_up_no_listing_again_and_again() {
         let dir = tempfile::tempdir().unwrap();
-        let workers =
-            Workers { url: "".into(), pin: "".into(), way: "".into(), ca: None, collector: None, checkers: vec![] };
+        let workers = Workers {
+            url: "".into(),
+            pin: "".into(),
+            way: "".into(),
+            ca: None,
+            collector: None,
+            checkers: vec![],
+            schedulers: None,
+        };
         let local = Local::new(LocalParts {
             program: "/bin/false".into(),
             dir: dir.path().into(),

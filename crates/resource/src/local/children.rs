@@ -169,7 +169,8 @@ impl Children {
         };
         let mut child = process.command()?.spawn()?;
         let mut line = child.stdin.take().ok_or_else(|| std::io::Error::other("it has no stdin"))?;
-        line.write_all(format!("{}\n", order.token).as_bytes()).await?;
+        let first = order.keys.as_ref().unwrap_or(&order.token);
+        line.write_all(format!("{first}\n").as_bytes()).await?;
         let pid = child.id().and_then(|id| Pid::from_raw(id as i32));
         let here = Here { queue: order.queue.clone(), pid, sent: None, _line: Some(line) };
         self.here.lock().insert(order.worker.clone(), here);

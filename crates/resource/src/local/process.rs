@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use mutirao_core::QueueName;
-use mutirao_core::check::POOL;
+use mutirao_core::check::{POOL, SCHEDULERS};
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 use tokio::process::Command;
 
@@ -28,7 +28,7 @@ pub struct WorkerProcess<'a> {
     /// Where its traces go.
     pub collector: Option<&'a str>,
     pub idle_end: Option<Span>,
-    /// Of a checker: more that it is started with.
+    /// Of a checker or a scheduler: more that it is started with.
     pub flags: &'a [String],
 }
 
@@ -36,22 +36,23 @@ impl WorkerProcess<'_> {
     /// Its stdin is piped; the token is the first line on it.
     pub fn command(&self) -> std::io::Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
-        if self.queue.as_str() == POOL {
-            command.args(["role", "checker"]).args(self.flags);
-        } else {
-            command
-                .args(["role", "worker", "--queue", self.queue.as_str()])
-                .args(["--set", &format!("worker.cpus={}", self.cpus)])
-                .args(["--set", &format!("worker.memory={}", self.memory)])
-                .args(self.idle_end.iter().flat_map(|span| ["--idle-end".into(), span.to_string()]));
+        match self.queue.as_str() {
+            POOL => drop(self.a_client_of_the_manager(command.args(["role", "checker"]).args(self.flags))),
+            // It asks no manager for anything.
+            SCHEDULERS => drop(command.args(["role", "scheduler"]).args(self.flags)),
+            queue => {
+                command
+                    .args(["role", "worker", "--queue", queue])
+                    .args(["--set", &format!("worker.cpus={}", self.cpus)])
+                    .args(["--set", &format!("worker.memory={}", self.memory)])
+                    .args(self.idle_end.iter().flat_map(|span| ["--idle-end".into(), span.to_string()]));
+                self.a_client_of_the_manager(&mut command);
+            }
         }
         command
-            .args(["--launched", "--url", self.url])
+            .arg("--launched")
             .arg("--dir")
             .arg(self.dir)
-            .arg("--pin")
-            .arg(self.pin)
-            .args(["--set", &format!("worker.way={}", self.way)])
             .args(self.ca.iter().flat_map(|ca| ["--set".into(), format!("tls.ca={}", ca.display())]))
             .envs(self.collector.iter().map(|url| ("MUTIRAO_TELEMETRY_OTLP", url)))
             .stdin(Stdio::piped())
@@ -59,6 +60,11 @@ impl WorkerProcess<'_> {
             // A group of its own: Ctrl-C is for the parent, which sends its workers home in order.
             .process_group(0);
         Ok(without_secrets(command))
+    }
+
+    fn a_client_of_the_manager<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let way = format!("worker.way={}", self.way);
+        command.args(["--url", self.url]).arg("--pin").arg(self.pin).args(["--set", &way])
     }
 }
 

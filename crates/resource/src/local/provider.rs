@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use mutirao_core::check::POOL;
+use mutirao_core::check::{POOL, SCHEDULERS};
 use mutirao_core::clock::ClockExt;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 use mutirao_core::{Clock, WorkerId};
@@ -40,7 +40,26 @@ pub struct Workers {
     pub collector: Option<String>,
     /// Settings that checkers are started with.
     pub checkers: Vec<String>,
+    /// What schedulers are started with; none where this process cannot open the database and the broker to them.
+    pub schedulers: Option<Schedulers>,
 }
+
+/// How schedulers are started. Holds secrets, so it is never printed.
+#[derive(Clone)]
+pub struct Schedulers {
+    pub settings: Vec<String>,
+    /// What opens the database and the broker to them, as one line that each gets over its stdin.
+    pub keys: String,
+}
+
+impl std::fmt::Debug for Schedulers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Schedulers").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+const NO_KEYS: &str = "a scheduler needs the PostgreSQL and the RabbitMQ of its managers, and this resource manager was not \
+    told where they are: give it MUTIRAO_DATABASE and MUTIRAO_BROKER";
 
 pub struct LocalParts {
     /// The program whose `role node` is an agent.
@@ -141,7 +160,16 @@ impl Provider for Local {
             return Err(ProviderError::NoSuchNode { node: launch.node.clone() });
         };
         let (cpus, memory) = share(shape, launch);
-        let Workers { url, pin, way, ca, collector, checkers } = self.parts.workers.clone();
+        let Workers { url, pin, way, ca, collector, checkers, schedulers } = self.parts.workers.clone();
+        let (flags, keys) = match launch.queue.as_str() {
+            POOL => (stands(shape, &checkers), None),
+            SCHEDULERS => {
+                let Schedulers { settings, keys } = schedulers.ok_or(ProviderError::Refused(NO_KEYS.into()))?;
+                let own = ["--worker".to_owned(), launch.worker.0.clone()];
+                (set(&settings).chain(own).collect(), Some(keys))
+            }
+            _ => (Vec::new(), None),
+        };
         let order = Order {
             worker: launch.worker.clone(),
             queue: launch.queue.clone(),
@@ -154,7 +182,8 @@ impl Provider for Local {
             ca,
             collector,
             idle_end: Span(launch.idle_end),
-            flags: if launch.queue.as_str() == POOL { flags(shape, &checkers) } else { Vec::new() },
+            flags,
+            keys,
         };
         self.tell(&launch.node, Request::Launch(Box::new(order)), generation).await
     }
@@ -177,15 +206,19 @@ impl Provider for Local {
 }
 
 /// A checker stands where its node stands.
-fn flags(shape: &NodeShape, settings: &[String]) -> Vec<String> {
+fn stands(shape: &NodeShape, settings: &[String]) -> Vec<String> {
     let labels: Vec<String> = shape.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let layer = serde_json::to_value(shape.layer).ok().and_then(|layer| layer.as_str().map(str::to_owned));
-    let mut flags: Vec<String> = settings.iter().flat_map(|set| ["--set".to_owned(), set.clone()]).collect();
+    let mut flags: Vec<String> = set(settings).collect();
     flags.extend(layer.into_iter().flat_map(|layer| ["--layer".to_owned(), layer]));
     if !labels.is_empty() {
         flags.extend(["--labels".to_owned(), labels.join(",")]);
     }
     flags
+}
+
+fn set(settings: &[String]) -> impl Iterator<Item = String> {
+    settings.iter().flat_map(|set| ["--set".to_owned(), set.clone()])
 }
 
 /// What the worker gives to tasks. A queue that does not say gets a cpu, and memory in proportion to its cpus.

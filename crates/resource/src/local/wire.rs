@@ -64,9 +64,13 @@ pub struct Order {
     pub ca: Option<PathBuf>,
     pub collector: Option<String>,
     pub idle_end: Span,
-    /// Of a checker: more that it is started with.
+    /// Of a checker or a scheduler: more that it is started with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
+    /// Of a scheduler: what opens the database and the broker to it, as one line. It takes the place of the token, under a
+    /// name of its own, so that an agent that knows no schedulers hands it to nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

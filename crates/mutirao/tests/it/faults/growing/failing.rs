@@ -121,6 +121,7 @@ fn local(up: &Installation, clock: Arc<dyn Clock>) -> Arc<Local> {
             ca: None,
             collector: None,
             checkers: vec![],
+            schedulers: None,
         },
         clock,
     }))
