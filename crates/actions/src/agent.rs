@@ -7,6 +7,7 @@
 //! What is *not* here: which manager it talks to, and what it may do ([`Table`]).
 
 pub mod amqp;
+pub mod http;
 pub mod mqtt;
 mod registering;
 mod results;

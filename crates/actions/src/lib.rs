@@ -7,7 +7,7 @@
 //! | [`definition`] | an action of one's own as people write it: a program, and how it is spoken to |
 //! | [`exec`] | running such programs: one process a task, or one that stays and is given a line for each |
 //! | [`folder`] | a folder of definitions, looked at again and again |
-//! | [`agent`] | a node as a process of its own: registers, takes messages, runs them, sends results; over MQTT or AMQP |
+//! | [`agent`] | a node as a process of its own: registers, takes messages, runs them, sends results; over MQTT, AMQP or HTTP |
 //! | [`answers`] | what was answered lately, so that a message that comes twice is run once |
 //!
 //! Not here: the manager's side (`nodes`), when something is tried again, and what formats

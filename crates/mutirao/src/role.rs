@@ -34,7 +34,7 @@ enum Role {
     Scheduler(scheduler::SchedulerArgs),
     /// The resource manager: has workers of elastic queues come and go
     Elastic(elastic::ElasticArgs),
-    /// A node: runs actions for flows, over MQTT or AMQP
+    /// A node: runs actions for flows, over MQTT, AMQP or HTTP
     Node(Box<node::NodeArgs>),
     /// Ends the tasks of a worker that was killed; workers start it themselves
     #[command(hide = true)]

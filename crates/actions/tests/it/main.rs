@@ -5,5 +5,6 @@ mod amqp;
 mod builtins;
 mod devices;
 mod folder;
+mod http;
 mod programs;
 mod stage;

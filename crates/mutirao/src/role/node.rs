@@ -6,6 +6,7 @@ mod actions;
 mod line;
 mod workers;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -24,10 +25,16 @@ pub struct NodeArgs {
     /// Its id, by which managers know it [default: the machine's name]
     #[arg(long, requires = "transport")]
     id: Option<NodeId>,
-    /// Where its managers are: mqtt://HOST:1883, mqtts://…, amqp://USER:PASSWORD@HOST/VHOST, amqps://…
+    /// Where its managers are: mqtt://HOST:1883, mqtts://…, amqp://USER:PASSWORD@HOST/VHOST, amqps://…, http://HOST:7070, https://…
     #[arg(long, value_name = "URL", env = "MUTIRAO_NODE_SERVER", hide_env_values = true)]
     server: Option<String>,
-    /// As whom it connects by MQTT; the password is read from MUTIRAO_NODE_PASSWORD or --password-file
+    /// With http: where it takes messages. Whoever reaches it may have it run its actions
+    #[arg(long, requires = "transport", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8090")]
+    listen: SocketAddr,
+    /// With http: where managers reach it [default: http:// and what it listens on]
+    #[arg(long, requires = "transport", value_name = "URL")]
+    endpoint: Option<String>,
+    /// As whom it connects by MQTT or HTTP; the password is read from MUTIRAO_NODE_PASSWORD or --password-file
     #[arg(long, requires = "transport", value_name = "NAME")]
     user: Option<String>,
     /// A file with the password, of which only its owner should be able to read
@@ -66,6 +73,7 @@ pub struct NodeArgs {
 enum Transport {
     Mqtt,
     Amqp,
+    Http,
 }
 
 impl NodeArgs {
@@ -80,7 +88,7 @@ pub async fn run(globals: &Globals, args: NodeArgs) -> Result<(), Failure> {
         (Some(transport), _) => actions::run(globals, args, transport).await,
         (None, Some(dir)) => workers::run(globals, args, &dir).await,
         (None, None) => {
-            Err(Failure::usage("--dir is missing; for a node that runs actions give --transport mqtt or amqp"))
+            Err(Failure::usage("--dir is missing; for a node that runs actions give --transport mqtt, amqp or http"))
         }
     }
 }

@@ -30,15 +30,16 @@ pub async fn run(globals: &Globals, args: NodeArgs, transport: Transport) -> Res
     let mut asked = Asked::listen()?;
     let dir = std::path::absolute(args.dir.clone().unwrap_or_else(|| DIR.into()))?;
     let _lock = take_folder(&dir)?;
-    let me = me(&args)?;
+    let mut me = me(&args)?;
     let (clock, dice): (Arc<dyn Clock>, _) = (SystemClock::shared(), Arc::new(Dice::from_os()));
-    let opened = line::open(&settings, &args, transport, &me, &clock, &dice)?;
+    let opened = line::open(&settings, &args, transport, &me, &clock, &dice).await?;
+    me.endpoint = opened.endpoint;
 
     let table = Arc::new(Table::new(clock.clone()));
     let means = Means {
         probes: Some(checks::probes(&settings, &clock)?),
         client: client(&settings, &clock, &dice)?,
-        publish: Some(opened.publish),
+        publish: opened.publish,
     };
     means.put_into(&table, &me.namespace).map_err(full)?;
     let programs = match &args.actions {

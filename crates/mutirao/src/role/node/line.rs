@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_actions::agent::amqp::{self, Amqp};
+use mutirao_actions::agent::http::{self, Http};
 use mutirao_actions::agent::mqtt::{self, Mqtt};
 use mutirao_actions::agent::{Heard, Line, Me};
 use mutirao_actions::builtin::Publish;
@@ -18,17 +19,21 @@ use crate::tls;
 
 const MQTT_SERVER: &str = "mqtt://127.0.0.1:1883";
 const AMQP_SERVER: &str = "amqp://127.0.0.1:5672";
+const HTTP_SERVER: &str = "http://127.0.0.1:7070";
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// A manager that is back should not be waited for much longer than it was away.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 pub struct Opened {
     pub line: Arc<dyn Line>,
-    pub publish: Arc<dyn Publish>,
+    /// Where there is somewhere to publish to.
+    pub publish: Option<Arc<dyn Publish>>,
+    /// Where it answers HTTP; empty if it does not.
+    pub endpoint: String,
     pub heard: mpsc::Receiver<Heard>,
 }
 
-pub fn open(
+pub async fn open(
     settings: &Settings,
     args: &NodeArgs,
     transport: Transport,
@@ -40,7 +45,7 @@ pub fn open(
         Transport::Mqtt => {
             let (line, heard) = Mqtt::start(options(settings, args, me, clock, dice)?, &me.namespace);
             let line = Arc::new(line);
-            Ok(Opened { line: line.clone(), publish: line, heard })
+            Ok(Opened { line: line.clone(), publish: Some(line), endpoint: String::new(), heard })
         }
         Transport::Amqp => {
             let url = args.server.clone().unwrap_or_else(|| AMQP_SERVER.into());
@@ -50,7 +55,25 @@ pub fn open(
             let (clock, dice) = (clock.clone(), dice.clone());
             let (line, heard) = Amqp::start(amqp::Options { url, trust, namespace, node, clock, dice });
             let line = Arc::new(line);
-            Ok(Opened { line: line.clone(), publish: line, heard })
+            Ok(Opened { line: line.clone(), publish: Some(line), endpoint: String::new(), heard })
+        }
+        Transport::Http => {
+            let url = args.server.clone().unwrap_or_else(|| HTTP_SERVER.into());
+            if !url.starts_with("http://") && !url.starts_with("https://") {
+                return Err(Failure::usage("--server: write it like http://HOST:7070, or https:// for TLS"));
+            }
+            let trust = tls::trust(settings, &url, None)?;
+            let (user, password, namespace) = (args.user.clone(), password(args)?, me.namespace.clone());
+            let (listen, clock) = (args.listen, clock.clone());
+            let asked = http::Options { url, trust, user, password, namespace, listen, clock };
+            let (line, heard, address) = Http::start(asked)
+                .await
+                .map_err(|error| Failure::failed(format!("{error}; choose another --listen")))?;
+            if !address.ip().is_loopback() {
+                tracing::warn!("whoever reaches {address} may have this node run its actions");
+            }
+            let endpoint = args.endpoint.clone().unwrap_or_else(|| format!("http://{address}"));
+            Ok(Opened { line: Arc::new(line), publish: None, endpoint, heard })
         }
     }
 }
