@@ -141,6 +141,11 @@ struct Inner {
 }
 
 impl Rabbit {
+    /// One more connection, of whoever needs the server for something else than a broker. Not kept up.
+    pub async fn dial(&self, purpose: &str) -> Result<lapin::Connection, BrokerError> {
+        self.0.dial.dial(purpose).await
+    }
+
     /// Connects, and says in one line what is wrong and what to do about it. From then on it stays connected by itself.
     /// Must be called within a tokio runtime.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BrokerError> {

@@ -29,6 +29,7 @@ mod http;
 mod jobs;
 pub mod kv;
 mod monitors;
+mod nodes;
 mod queues;
 mod sse;
 mod target;

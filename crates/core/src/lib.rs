@@ -17,6 +17,7 @@ pub mod life;
 pub mod limits;
 pub mod meminfo;
 pub mod meters;
+pub mod node;
 pub mod outcome;
 pub mod problem;
 pub mod quantity;

@@ -95,6 +95,14 @@ pub struct NodeView {
     pub offered_at: Option<Timestamp>,
     /// The workers recorded on it.
     pub workers: Vec<NodeWorker>,
+    /// What it is as one that runs actions; none for one that only carries workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<mutirao_core::node::RunsView>,
+}
+
+impl NodeView {
+    /// Of nodes that no provider offers: they came by themselves.
+    pub const ITSELF: &'static str = "itself";
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -23,12 +23,14 @@ mod host;
 pub mod identities;
 mod lease;
 pub mod routes;
+pub mod runners;
 pub mod service;
 pub mod standing;
 pub mod store;
 
 pub use floor::Floor;
 pub use identities::Identities;
+pub use runners::Runners;
 pub use service::{Fleets, FleetsParts};
 pub use store::postgres::MIGRATIONS as POSTGRES_MIGRATIONS;
 pub use store::sqlite::MIGRATIONS;

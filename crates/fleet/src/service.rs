@@ -4,7 +4,7 @@
 mod people;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mutirao_core::auth::Principal;
@@ -26,6 +26,7 @@ use crate::floor::Floor;
 use crate::host::Machine;
 use crate::identities::Identities;
 use crate::routes::Asker;
+use crate::runners::Runners;
 use crate::standing::Pulse;
 use crate::store::{self, By, MemberRow, Request, Shared, Written, fence};
 use crate::{balance, draining, lease, routes, standing};
@@ -63,6 +64,7 @@ pub(crate) struct Inner {
     pub offered: Mutex<Option<(Mono, Arc<Offered>)>>,
     /// Of whoever acts.
     pub pulse: Arc<Mutex<Pulse>>,
+    pub runners: OnceLock<Arc<dyn Runners>>,
     /// Ends with the last handle.
     _tasks: Mutex<JoinSet<()>>,
 }
@@ -76,7 +78,20 @@ impl Fleets {
         let pulse = Arc::new(Mutex::new(Pulse::default()));
         tasks.spawn(standing::feel(leases.clone(), pulse.clone(), clock.clone()));
         let (machine, offered, _tasks) = (Machine::default(), Mutex::default(), Mutex::new(tasks));
-        Self(Arc::new(Inner { store, leases, floor, identities, clock, keep, machine, offered, pulse, _tasks }))
+        let runners = OnceLock::new();
+        Self(Arc::new(Inner {
+            store,
+            leases,
+            floor,
+            identities,
+            clock,
+            keep,
+            machine,
+            offered,
+            pulse,
+            runners,
+            _tasks,
+        }))
     }
 
     pub fn capability(&self) -> Capability {

@@ -78,6 +78,7 @@ pub enum Fault {
 /// What only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Wills that were read are among them.
     pub received: u64,
     pub sent: u64,
     /// No room in a session, or in all of them together.
@@ -99,9 +100,20 @@ pub struct Gauges {
     pub subscriptions: usize,
     pub waiting_messages: usize,
     pub waiting_bytes: usize,
+    /// Of them, for clients that are away.
+    pub waiting_away_bytes: usize,
     pub retained_messages: usize,
     pub retained_bytes: usize,
     pub retained_refused: u64,
+}
+
+/// What waits for one guest, in all its sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    pub sessions: usize,
+    pub connected: usize,
+    pub messages: usize,
+    pub bytes: usize,
 }
 
 struct Link {
@@ -124,6 +136,10 @@ impl Entry {
     fn presence(&self) -> Presence {
         if self.link.is_some() { Presence::Here } else { Presence::Away }
     }
+
+    fn away_bytes(&self) -> usize {
+        if self.link.is_none() { self.session.bytes() } else { 0 }
+    }
 }
 
 pub struct Hub<P> {
@@ -136,6 +152,8 @@ pub struct Hub<P> {
     subscribers: Trie<BTreeMap<Subscriber, Qos>>,
     retained: Retained,
     held_bytes: usize,
+    /// Of them, for sessions whose clients are away.
+    held_away_bytes: usize,
     last_id: u64,
     counts: Counts,
 }
@@ -151,6 +169,7 @@ impl<P: Clone> Hub<P> {
             subscribers: Trie::default(),
             retained: Retained::default(),
             held_bytes: 0,
+            held_away_bytes: 0,
             last_id: 0,
             counts: Counts::default(),
         }
@@ -227,6 +246,20 @@ impl<P: Clone> Hub<P> {
         }
     }
 
+    /// What waits for those who came in under a name.
+    pub fn waiting_for(&self, who: &str) -> Waiting {
+        let first = (Arc::from(who), Arc::from(""));
+        let own = self.names.range(first..).take_while(|((name, _), _)| &**name == who);
+        let mut waiting = Waiting::default();
+        for entry in own.filter_map(|(_, id)| self.sessions.get(id)) {
+            waiting.sessions += 1;
+            waiting.connected += usize::from(entry.link.is_some());
+            waiting.messages += entry.session.messages();
+            waiting.bytes += entry.session.bytes();
+        }
+        waiting
+    }
+
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -238,6 +271,7 @@ impl<P: Clone> Hub<P> {
             subscriptions: self.sessions.values().map(|entry| entry.subscriptions.len()).sum(),
             waiting_messages: self.sessions.values().map(|entry| entry.session.messages()).sum(),
             waiting_bytes: self.held_bytes,
+            waiting_away_bytes: self.held_away_bytes,
             retained_messages: self.retained.len(),
             retained_bytes: self.retained.bytes(),
             retained_refused: self.retained.refused(),
@@ -247,9 +281,10 @@ impl<P: Clone> Hub<P> {
     /// Every change of a session goes through here, so that the sums over all of them stay right.
     fn touch<R>(&mut self, id: SessionId, change: impl FnOnce(&mut Entry, &Limits) -> R) -> Option<R> {
         let entry = self.sessions.get_mut(&id)?;
-        let (bytes, dropped) = (entry.session.bytes(), entry.session.dropped());
+        let (bytes, away_bytes, dropped) = (entry.session.bytes(), entry.away_bytes(), entry.session.dropped());
         let result = change(entry, &self.limits);
         self.held_bytes = self.held_bytes - bytes + entry.session.bytes();
+        self.held_away_bytes = self.held_away_bytes - away_bytes + entry.away_bytes();
         self.counts.dropped_full += entry.session.dropped().full - dropped.full;
         self.counts.dropped_old += entry.session.dropped().old - dropped.old;
         Some(result)
@@ -259,6 +294,7 @@ impl<P: Clone> Hub<P> {
     fn forget(&mut self, id: SessionId) {
         let Some(entry) = self.sessions.remove(&id) else { return };
         self.held_bytes -= entry.session.bytes();
+        self.held_away_bytes -= entry.away_bytes();
         self.names.remove(&entry.name);
         entry.subscriptions.keys().for_each(|filter| self.unlist(filter, Subscriber::Session(id)));
         if let Some(link) = entry.link {

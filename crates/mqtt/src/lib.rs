@@ -18,8 +18,9 @@
 //! message with quality 1 for a topic of the program is acknowledged only once the program has taken it
 //! ([`port::Delivery::accept`]).
 //!
-//! What is *not* here: MQTT 5, quality 2 towards clients (they are granted 1; from clients it is taken), bridges, and who
-//! anybody is, which a [`gate::Gate`] says.
+//! What is *not* here: MQTT 5, bridges, who anybody is, which a [`gate::Gate`] says, and quality 2 towards clients: they are
+//! granted 1. From clients it is taken, and heard once within a session; as sessions are not durable, what was not released
+//! before a restart of ours may be heard again, and whoever hears it has to know it by what it says.
 
 mod acks;
 pub mod client;
@@ -36,8 +37,9 @@ pub mod topics;
 pub use client::{Client, Options};
 pub use codec::Qos;
 pub use gate::{Gate, Guest, Knock, Refusal, Rights, Standing};
+pub use hub::Waiting;
 pub use limits::Limits;
-pub use port::{Delivery, Inbox, Port, Published};
+pub use port::{Delivery, Inbox, Port, Published, Speaker, TooLong};
 pub use server::{Config, Listener};
 pub use session::Message;
 pub use topics::{TopicFilter, TopicName};

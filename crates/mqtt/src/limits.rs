@@ -6,6 +6,12 @@ use std::time::Duration;
 pub struct Limits {
     /// Open connections; one more is closed at once.
     pub connections_max: usize,
+    /// Open connections of one address: half of all, so that nobody alone keeps the others out.
+    pub connections_per_address_max: usize,
+    /// Connections of one address that were not let in yet.
+    pub strangers_per_address_max: usize,
+    /// Bytes of a CONNECT: whoever was not let in yet is not listened to for longer.
+    pub connect_bytes_max: usize,
     /// Sessions, those of clients that are away included.
     pub sessions_max: usize,
     /// Bytes of one packet after its fixed header. A longer one ends the connection before it is read.
@@ -28,17 +34,24 @@ pub struct Limits {
     pub queue_age_max: Duration,
     /// Bytes that wait for all clients together.
     pub held_bytes_max: usize,
+    /// Of them, bytes that wait for clients that are away: they must not take the room of those who are there.
+    pub held_away_bytes_max: usize,
     /// How long the session of a client that is away is kept.
     pub session_away_max: Duration,
     /// Retained messages, and their bytes.
     pub retained_messages_max: usize,
     pub retained_bytes_max: usize,
+    /// Levels of topics that are looked at for what is retained, for all filters of one SUBSCRIBE together.
+    pub retained_steps_max: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 4_096,
+            connections_per_address_max: 2_048,
+            strangers_per_address_max: 256,
+            connect_bytes_max: 4 << 10,
             sessions_max: 8_192,
             packet_bytes_max: 256 << 10,
             connect_wait_max: Duration::from_secs(10),
@@ -50,9 +63,11 @@ impl Default for Limits {
             queue_bytes_max: 1 << 20,
             queue_age_max: Duration::from_secs(24 * 3600),
             held_bytes_max: 128 << 20,
+            held_away_bytes_max: 64 << 20,
             session_away_max: Duration::from_secs(7 * 24 * 3600),
             retained_messages_max: 10_000,
             retained_bytes_max: 16 << 20,
+            retained_steps_max: 20_000,
         }
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::acks::NotTaken;
 use crate::codec::Qos;
 use crate::gate::Standing;
-use crate::hub::{Counts, Gauges, Hub, PortId, Routed};
+use crate::hub::{Counts, Gauges, Hub, PortId, Routed, Waiting};
 use crate::session::Message;
 use crate::topics::{TopicFilter, TopicName};
 
@@ -27,6 +27,7 @@ pub(crate) type SharedHub = Arc<Mutex<Hub<mpsc::Sender<Delivery>>>>;
 pub struct Port {
     pub(crate) hub: SharedHub,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) packet_bytes_max: usize,
 }
 
 /// Who said something.
@@ -56,15 +57,28 @@ pub struct Published {
     pub full: usize,
 }
 
+/// Longer than a packet may be, to clients as from them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a message of {bytes} bytes is longer than a packet may be, {most}")]
+pub struct TooLong {
+    pub bytes: usize,
+    pub most: usize,
+}
+
 impl Port {
     /// Publishes to clients. It waits for nobody: who has no room is counted in the answer.
-    pub fn publish(&self, topic: TopicName, payload: Bytes, qos: Qos) -> Published {
-        self.send(Message { topic, payload, qos, retain: false })
+    pub fn publish(&self, topic: TopicName, payload: Bytes, qos: Qos) -> Result<Published, TooLong> {
+        self.send(Message { topic, payload, qos, retain: false }, None)
+    }
+
+    /// Publishes to those who came in under one name, whoever else listens.
+    pub fn publish_to(&self, who: &str, topic: TopicName, payload: Bytes, qos: Qos) -> Result<Published, TooLong> {
+        self.send(Message { topic, payload, qos, retain: false }, Some(who))
     }
 
     /// Publishes to clients, also to those that subscribe later. An empty payload takes back what was kept.
-    pub fn retain(&self, topic: TopicName, payload: Bytes, qos: Qos) -> Published {
-        self.send(Message { topic, payload, qos, retain: true })
+    pub fn retain(&self, topic: TopicName, payload: Bytes, qos: Qos) -> Result<Published, TooLong> {
+        self.send(Message { topic, payload, qos, retain: true }, None)
     }
 
     /// Hears whatever matches from now on, and nothing that was retained before. These topics are the program's from now on: when the inbox is dropped, what is published
@@ -88,10 +102,20 @@ impl Port {
         self.hub.lock().gauges()
     }
 
-    fn send(&self, message: Message) -> Published {
+    /// What waits for those who came in under a name.
+    pub fn waiting_for(&self, who: &str) -> Waiting {
+        self.hub.lock().waiting_for(who)
+    }
+
+    fn send(&self, message: Message, audience: Option<&str>) -> Result<Published, TooLong> {
+        // The topic with its length, and the packet's number.
+        let bytes = message.topic.as_str().len() + message.payload.len() + 4;
+        if bytes > self.packet_bytes_max {
+            return Err(TooLong { bytes, most: self.packet_bytes_max });
+        }
         let now = self.clock.monotonic();
-        let Routed { here, away, full, .. } = self.hub.lock().publish_from_program(message, now);
-        Published { here, away, full }
+        let Routed { here, away, full, .. } = self.hub.lock().publish_from_program(message, audience, now);
+        Ok(Published { here, away, full })
     }
 }
 

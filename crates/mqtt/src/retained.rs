@@ -30,9 +30,10 @@ impl Retained {
         self.messages.entry(message.topic.levels(), || message.clone());
     }
 
-    pub fn matched_by(&self, filter: &TopicFilter) -> Vec<Arc<Message>> {
+    /// As far as `steps` go, which are used up by looking.
+    pub fn matched_by(&self, filter: &TopicFilter, steps: &mut usize) -> Vec<Arc<Message>> {
         let mut found = vec![];
-        self.messages.matched_by(filter, |message| found.push(message.clone()));
+        self.messages.matched_by(filter, steps, |message| found.push(message.clone()));
         found
     }
 
@@ -71,7 +72,7 @@ mod tests {
 
     fn payloads(retained: &Retained, wanted: &str) -> Vec<String> {
         let mut all: Vec<_> = retained
-            .matched_by(&filter(wanted))
+            .matched_by(&filter(wanted), &mut 1_000)
             .iter()
             .map(|message| String::from_utf8_lossy(&message.payload).into_owned())
             .collect();
@@ -90,6 +91,19 @@ mod tests {
         retained.keep(&message("a/x", ""), &limits);
         retained.keep(&message("b", ""), &limits);
         assert_eq!((retained.len(), retained.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn whoever_asks_for_everything_again_and_again_is_not_looked_for_without_end() {
+        let (mut retained, limits) = (Retained::default(), Limits::default());
+        for number in 0..100 {
+            retained.keep(&message(&format!("a/{number}"), "x"), &limits);
+        }
+        let mut steps = 150;
+        let found: Vec<usize> =
+            ["#", "+/+", "a/#", "a/7"].iter().map(|one| retained.matched_by(&filter(one), &mut steps).len()).collect();
+        assert_eq!((found[0], steps), (100, 0), "{found:?}");
+        assert!(found[1] < 50 && found[2..] == [0, 0], "{found:?}");
     }
 
     #[test]

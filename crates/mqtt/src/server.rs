@@ -1,6 +1,7 @@
 //! Sockets around the [hub](crate::hub): a listener, with or without TLS, and one task for each connection. Bounded in
 //! connections, in the time until a CONNECT, in packet size, in what waits for a slow reader and how long.
 
+mod addresses;
 mod connection;
 mod hello;
 mod lines;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mutirao_core::clock::Clock;
+use mutirao_core::clock::{Clock, ClockExt};
 use mutirao_core::dice::Dice;
 use parking_lot::Mutex;
 use rustix::net::sockopt;
@@ -59,7 +60,7 @@ pub(crate) struct Shared {
 /// Connections that never became a session. They only grow.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    /// One connection too many.
+    /// One connection too many, of all or of its address.
     pub full: AtomicU64,
     /// No CONNECT in time, or none at all.
     pub silent: AtomicU64,
@@ -96,7 +97,8 @@ impl Listener {
     }
 
     pub fn port(&self) -> Port {
-        Port { hub: self.shared.hub.clone(), clock: self.shared.clock.clone() }
+        let packet_bytes_max = self.shared.limits.packet_bytes_max;
+        Port { hub: self.shared.hub.clone(), clock: self.shared.clock.clone(), packet_bytes_max }
     }
 
     pub fn refusals(&self) -> &Refusals {
@@ -121,6 +123,7 @@ impl Drop for Listener {
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>, stopping: CancellationToken, tasks: TaskTracker) {
     let room = Arc::new(Semaphore::new(shared.limits.connections_max));
+    let addresses = Arc::new(addresses::Addresses::default());
     loop {
         let accepted = tokio::select! {
             biased;
@@ -140,8 +143,14 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, stopping: Cancellati
             debug!(%peer, "refused: there are as many connections as there may be");
             continue;
         };
+        let Some(place) = addresses.enter(peer.ip(), &shared.limits) else {
+            shared.refusals.full.fetch_add(1, Ordering::Relaxed);
+            debug!(%peer, "refused: its address has as many connections as one may have");
+            continue;
+        };
         prepare(&stream);
-        tasks.spawn(attend(stream, peer, shared.clone(), stopping.clone(), permit));
+        let (shared, stopping) = (shared.clone(), stopping.clone());
+        tasks.spawn(async move { attend(stream, peer, &shared, &stopping, place, permit).await });
     }
 }
 
@@ -158,17 +167,22 @@ fn prepare(stream: &TcpStream) {
 async fn attend(
     stream: TcpStream,
     peer: SocketAddr,
-    shared: Arc<Shared>,
-    stopping: CancellationToken,
+    shared: &Shared,
+    stopping: &CancellationToken,
+    place: addresses::Place,
     permit: OwnedSemaphorePermit,
 ) {
     let conn = ConnId(shared.last_conn.fetch_add(1, Ordering::Relaxed));
     match shared.tls.clone() {
-        None => hello::greet(stream, conn, peer, &shared, &stopping).await,
+        None => hello::greet(stream, conn, peer, place, shared, stopping).await,
         Some(tls) => {
-            use mutirao_core::clock::ClockExt;
-            match shared.clock.timeout(shared.limits.connect_wait_max, tls.accept(stream)).await {
-                Ok(Ok(stream)) => hello::greet(stream, conn, peer, &shared, &stopping).await,
+            let handshake = tokio::select! {
+                biased;
+                () = stopping.cancelled() => return,
+                handshake = shared.clock.timeout(shared.limits.connect_wait_max, tls.accept(stream)) => handshake,
+            };
+            match handshake {
+                Ok(Ok(stream)) => hello::greet(stream, conn, peer, place, shared, stopping).await,
                 Ok(Err(error)) => {
                     shared.refusals.malformed.fetch_add(1, Ordering::Relaxed);
                     debug!(%peer, %error, "refused: no TLS");

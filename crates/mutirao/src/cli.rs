@@ -5,6 +5,7 @@ mod apply;
 mod backup;
 mod completions;
 mod config;
+mod device;
 mod elastic;
 mod flags;
 mod held_up;
@@ -128,8 +129,10 @@ pub enum Noun {
     Apply(apply::ApplyArgs),
     /// The workers that run tasks
     Worker(worker::WorkerArgs),
-    /// Nodes: the machines, or shares of them, that workers are put on
+    /// Nodes: the machines that workers are put on, and the devices and servers that run actions
     Node(node::NodeArgs),
+    /// Devices: user names and passwords for nodes that can show nothing better
+    Device(device::DeviceArgs),
     /// How many workers queues get, and the resource managers that see to it
     Elastic(elastic::ElasticArgs),
     /// The shares of the queues, and the managers that own them
@@ -161,6 +164,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Noun::Apply(args) => apply::run(&globals, args).await.map(|()| 0),
         Noun::Worker(args) => worker::run(&globals, args).await.map(|()| 0),
         Noun::Node(args) => node::run(&globals, args).await.map(|()| 0),
+        Noun::Device(args) => device::run(&globals, args).await.map(|()| 0),
         Noun::Elastic(args) => elastic::run(&globals, args).await.map(|()| 0),
         Noun::Shard(args) => shard::run(&globals, args).await.map(|()| 0),
         Noun::Token(args) => token::run(&globals, args).await.map(|()| 0),

@@ -19,6 +19,7 @@ mod machine;
 mod manager;
 mod managers;
 mod membership;
+mod nodes;
 mod role;
 mod signals;
 mod telemetry;

@@ -17,6 +17,9 @@ use mutirao_kv::{AtHand, Kv, KvParts, Legacy, Path as KvPath};
 use mutirao_monitors::placement::Standing;
 use mutirao_monitors::service::Inside;
 use mutirao_monitors::{Monitors, MonitorsParts};
+use mutirao_nodes::embedded::Embedded;
+use mutirao_nodes::rabbit::RabbitWays;
+use mutirao_nodes::switchboard::Switchboard;
 use mutirao_shards::Company;
 use mutirao_store::{Database, FolderLock, installation};
 use mutirao_tls::Serving;
@@ -32,7 +35,7 @@ use crate::fleet::{Advice, Enrolments, Gatekeeper, Grounds};
 use crate::managers::Peers;
 use crate::membership::Membership;
 use crate::up::{Invite, Obituary, Resumed};
-use crate::{broker, checks, database, leavers, machine, tls};
+use crate::{broker, checks, database, leavers, machine, nodes, tls};
 
 /// How long open requests may take to end when the manager goes down.
 const REQUESTS_DRAIN: Duration = Duration::from_secs(5);
@@ -47,6 +50,9 @@ pub struct Manager {
     fleets: Fleets,
     monitors: Monitors,
     kv: Kv,
+    nodes: Switchboard,
+    mqtt: Option<Embedded>,
+    by_rabbit: Option<RabbitWays>,
     store: Database,
     rabbit: Option<Arc<Rabbit>>,
     shutdown: CancellationToken,
@@ -126,13 +132,17 @@ impl Manager {
             broker: broker.clone(),
             probes: checks::probes(settings, &clock)?,
             clock: clock.clone(),
-            dice,
+            dice: dice.clone(),
             keep: settings.monitors_keep.0,
             programs: checks::programs(settings),
             inside: inside(settings),
         })
         .await
         .map_err(failed)?;
+        let hearing = nodes::House { store: &store, clock: &clock, dice: &dice };
+        let switchboard = nodes::start(settings, &hearing, terms.company).await?;
+        let by_rabbit = nodes::attach(&hearing, &switchboard, rabbit.as_ref());
+        let mqtt = nodes::listen(settings, &hearing, &switchboard, tls.as_ref()).await?;
         if let Some(management) = management {
             tokio::spawn(leavers::watch(management, jobs.clone(), auth.clone(), clock.clone(), shutdown.clone()));
         }
@@ -153,6 +163,7 @@ impl Manager {
             keep: settings.jobs_keep.0,
         });
         jobs.consult(Arc::new(Advice(fleets.clone())));
+        fleets.list_also(Arc::new(nodes::Listed(switchboard.clone())));
         let api = mutirao_api::build(ApiParts {
             auth,
             broker,
@@ -163,6 +174,7 @@ impl Manager {
                 fleets.capability(),
                 monitors.capability(),
                 kv.capability(legacy(settings)),
+                switchboard.capability(),
             ],
             ways,
             settings: api_settings(settings, shown_url(settings, scheme, address), tls),
@@ -187,12 +199,20 @@ impl Manager {
             fleets,
             monitors,
             kv,
+            nodes: switchboard,
+            mqtt,
+            by_rabbit,
             store,
             rabbit,
             shutdown,
             serving,
             _lock: lock,
         })
+    }
+
+    /// Where devices reach the MQTT listener, if there is one.
+    pub fn mqtt_address(&self) -> Option<SocketAddr> {
+        self.mqtt.as_ref().map(Embedded::address)
     }
 
     /// A one-time token for a worker that this process starts itself.
@@ -260,6 +280,14 @@ impl Manager {
         if !self.serving.is_finished() {
             let _ = self.serving.await;
         }
+        // Devices first: what they say from now on nobody would take.
+        if let Some(mqtt) = self.mqtt {
+            mqtt.stop().await;
+        }
+        if let Some(by_rabbit) = self.by_rabbit {
+            by_rabbit.stop().await;
+        }
+        self.nodes.stop().await;
         // At once: each waits until the other managers stand ready.
         tokio::join!(self.monitors.stop(), self.kv.stop(), self.jobs.stop());
         if let Some(rabbit) = self.rabbit {

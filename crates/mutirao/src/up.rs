@@ -35,6 +35,9 @@ pub struct ManagerArgs {
     /// Where the API listens; port 0 takes any free one [default: 127.0.0.1:7070]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<String>,
+    /// Listen for MQTT here, so that devices need no other broker; port 0 takes any free one [default: nowhere]
+    #[arg(long, value_name = "ADDR:PORT")]
+    mqtt_listen: Option<String>,
     /// How long a stop waits for running tasks [default: 30s]
     #[arg(long, value_name = "SPAN")]
     drain: Option<Span>,
@@ -59,7 +62,8 @@ impl ManagerArgs {
         let database = self.database.iter().map(|url| Given::flag("--database", "database", url));
         let broker = self.broker.iter().map(|url| Given::flag("--broker", "broker", url));
         let cache = self.cache.iter().map(|url| Given::flag("--cache", "cache", url));
-        listen.chain(drain).chain(database).chain(broker).chain(cache).collect()
+        let mqtt = self.mqtt_listen.iter().map(|text| Given::flag("--mqtt-listen", "mqtt.listen", text));
+        listen.chain(mqtt).chain(drain).chain(database).chain(broker).chain(cache).collect()
     }
 }
 

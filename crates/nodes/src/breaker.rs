@@ -45,6 +45,17 @@ pub enum Health {
     Recovering,
 }
 
+impl Health {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Down => "down",
+            Self::Recovering => "recovering",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Breaker {
     fails: u32,

@@ -17,14 +17,27 @@
 //! Not here: sockets, stores, and flows. Only tests drive these so far.
 
 pub mod breaker;
+pub mod device;
+pub mod embedded;
 pub mod enrolment;
 pub mod errand;
+pub mod hands;
+pub mod http;
+pub mod meters;
 pub mod names;
 pub mod preference;
 pub mod pulse;
+pub mod rabbit;
 pub mod registry;
+mod routes;
 pub mod routing;
+pub mod store;
+pub mod switchboard;
+mod view;
+pub mod way;
 pub mod wire;
 
 pub use mutirao_elastic::packing::Layer;
 pub use names::{ActionName, Namespace, NodeId, Offer};
+pub use store::postgres::MIGRATIONS as POSTGRES_MIGRATIONS;
+pub use store::sqlite::MIGRATIONS;

@@ -14,9 +14,22 @@ use crate::names::NodeId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
+    /// In the manager's own process.
+    Here,
     Amqp,
     Mqtt,
     Http,
+}
+
+impl Protocol {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Here => "here",
+            Self::Amqp => "amqp",
+            Self::Mqtt => "mqtt",
+            Self::Http => "http",
+        }
+    }
 }
 
 /// The order in which a layer's nodes are spoken to.

@@ -208,6 +208,40 @@ impl Registry {
         gone
     }
 
+    /// A node of this very process: it is there for as long as somebody says so.
+    pub fn host(&mut self, record: Record, now: Mono) {
+        let bucket = Bucket::full(self.rules.burst, Duration::from_secs(1), now);
+        let (fingerprint, presence) = (None, Presence::Registered);
+        let node = Node { record, fingerprint, fingerprint_at: now, heard_at: now, presence, bucket };
+        self.nodes.insert(node.record.node.clone(), node);
+    }
+
+    /// What other managers heard and wrote down. Whom we heard ourselves since then we know better.
+    pub fn learn(&mut self, records: Vec<Record>, now: Now) {
+        for record in records {
+            let ago = Duration::from_millis(u64::try_from(now.wall.0 - record.last_at.0).unwrap_or(0));
+            let known = self.nodes.get(&record.node).is_some_and(|node| node.record.last_at >= record.last_at);
+            if known || ago > self.rules.silence || self.nodes.len() >= self.rules.nodes_max {
+                continue;
+            }
+            let heard_at = Mono(now.mono.0.saturating_sub(ago));
+            let id = record.node.clone();
+            self.host(record, now.mono);
+            if let Some(node) = self.nodes.get_mut(&id) {
+                node.heard_at = heard_at;
+            }
+        }
+    }
+
+    /// Takes a node out, for good unless it registers again.
+    pub fn remove(&mut self, id: &NodeId) -> Option<Record> {
+        self.nodes.remove(id).map(|node| node.record)
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = (&Record, Presence)> {
+        self.nodes.values().map(|node| (&node.record, node.presence))
+    }
+
     pub fn node(&self, id: &NodeId) -> Option<(&Record, Presence)> {
         self.nodes.get(id).map(|node| (&node.record, node.presence))
     }

@@ -137,7 +137,7 @@ pub enum ReachError {
 }
 
 /// Link-local and metadata addresses, and those that are no single host.
-fn is_stranger(ip: IpAddr) -> bool {
+pub fn is_stranger(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {
             ip.is_link_local() || ip.is_unspecified() || ip.is_broadcast() || ip.is_multicast()

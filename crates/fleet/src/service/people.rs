@@ -1,6 +1,7 @@
 //! What people ask of the fleet: how it stands, what was decided and why, workers and nodes, and what they want of them.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use mutirao_store::refused;
 
 use super::{Fleets, Offered, short, unfenced};
 use crate::balance;
+use crate::runners::Runners;
 use crate::standing::{Acting, Standing};
 use crate::store::{Draining, Kept, MemberRow, NodeRow, SHARD};
 
@@ -134,7 +136,13 @@ impl Fleets {
             let workers = workers.remove(&row.node.name).unwrap_or_default();
             node_view(row, workers)
         };
-        Ok(nodes.into_iter().map(view).collect())
+        let carriers = nodes.into_iter().map(view).collect();
+        Ok(one_list(carriers, self.parts().runners.get().map(|runners| runners.nodes()).unwrap_or_default()))
+    }
+
+    /// Nodes that run actions are listed with those that carry workers.
+    pub fn list_also(&self, runners: Arc<dyn Runners>) {
+        let _ = self.parts().runners.set(runners);
     }
 
     pub async fn node(&self, name: &NodeName) -> Result<NodeView, Problem> {
@@ -274,12 +282,25 @@ fn node_view(NodeRow { node, wish, offered_at }: NodeRow, workers: Vec<NodeWorke
         wish,
         offered_at,
         workers,
+        runs: None,
     }
+}
+
+/// One list, by name. A machine that carries workers and runs actions is one node.
+fn one_list(carriers: Vec<NodeView>, runners: Vec<NodeView>) -> Vec<NodeView> {
+    let mut all: BTreeMap<String, NodeView> = carriers.into_iter().map(|node| (node.name.clone(), node)).collect();
+    for runner in runners {
+        match all.entry(runner.name.clone()) {
+            Entry::Occupied(mut known) => known.get_mut().runs = runner.runs,
+            Entry::Vacant(place) => drop(place.insert(runner)),
+        }
+    }
+    all.into_values().collect()
 }
 
 fn no_node(name: &NodeName) -> Problem {
     Problem::not_found(format!("there is no node \"{}\"", short(&name.0)))
-        .remedy("`mutirao node list` shows those that a resource manager offers")
+        .remedy("`mutirao node list` shows those that are there")
 }
 
 fn no_worker(worker: &WorkerId) -> Problem {

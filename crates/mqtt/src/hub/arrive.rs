@@ -57,10 +57,9 @@ impl<P: Clone> Hub<P> {
         let id = resumed.unwrap_or_else(|| SessionId(self.next_id()));
         let link = Link { conn, handle, will };
         self.links.insert(conn, id);
-        match self.sessions.get_mut(&id) {
-            Some(entry) => {
-                entry.link = Some(link);
-                entry.guest = guest;
+        match resumed {
+            Some(_) => {
+                self.touch(id, |entry, _| (entry.link, entry.guest) = (Some(link), guest));
                 self.drop_what_it_may_no_longer_hear(id);
             }
             None => {
@@ -77,7 +76,7 @@ impl<P: Clone> Hub<P> {
                 self.sessions.insert(id, entry);
             }
         }
-        let will = last_words.map(|message| self.route(message, now));
+        let will = last_words.map(|message| self.read_will(message, now));
         Ok(Welcome { session_present: resumed.is_some(), will })
     }
 
@@ -93,7 +92,13 @@ impl<P: Clone> Hub<P> {
             self.forget(id);
         }
         let will = will.flatten().filter(|_| farewell == Farewell::Unsaid)?;
-        Some(self.route(Arc::new(will.into()), now))
+        Some(self.read_will(Arc::new(will.into()), now))
+    }
+
+    /// A message like any other, only late.
+    fn read_will(&mut self, will: Arc<Message>, now: Mono) -> Routed<P> {
+        self.counts.received += 1;
+        self.route(will, now)
     }
 
     /// Cuts off whoever is connected as this session, and gives its will.

@@ -104,7 +104,7 @@ impl World {
             }
             Act::Order { topic, qos } => {
                 let message = Message { topic, payload: "order".into(), qos, retain: false };
-                self.hub.publish_from_program(message, now);
+                self.hub.publish_from_program(message, None, now);
             }
             Act::Pull { conn } => {
                 self.hub.pull(self.conn(conn)?, usize::MAX, now);

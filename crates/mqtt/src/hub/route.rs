@@ -57,9 +57,10 @@ impl<P: Clone> Hub<P> {
         Ok(Heard::New(self.route(message, now)))
     }
 
-    /// The program publishes: to clients only. It does not hear itself, so that it cannot wait for itself.
-    pub fn publish_from_program(&mut self, message: Message, now: Mono) -> Routed<P> {
-        let mut routed = self.route(Arc::new(message), now);
+    /// The program publishes: to clients only, to all that listen or to those of one guest. It does not hear itself, so that
+    /// it cannot wait for itself.
+    pub fn publish_from_program(&mut self, message: Message, audience: Option<&str>, now: Mono) -> Routed<P> {
+        let mut routed = self.route_to(Arc::new(message), audience, now);
         routed.ports.clear();
         routed
     }
@@ -68,8 +69,10 @@ impl<P: Clone> Hub<P> {
         // A packet has room for the same filter 60,000 times, and each would look through all that is retained.
         let (looked_at, too_many) = filters.split_at(filters.len().min(self.limits.subscriptions_max));
         self.counts.subscriptions_denied += too_many.len() as u64;
+        // And 64 times everything is still much, under a lock that all wait for.
+        let mut steps = self.limits.retained_steps_max;
         let mut granted: Vec<_> =
-            looked_at.iter().map(|(filter, qos)| self.subscribe_one(conn, filter, *qos, now)).collect();
+            looked_at.iter().map(|(filter, qos)| self.subscribe_one(conn, filter, *qos, &mut steps, now)).collect();
         granted.resize(filters.len(), None);
         granted
     }
@@ -84,7 +87,14 @@ impl<P: Clone> Hub<P> {
         }
     }
 
-    fn subscribe_one(&mut self, conn: ConnId, filter: &TopicFilter, wanted: Qos, now: Mono) -> Option<Qos> {
+    fn subscribe_one(
+        &mut self,
+        conn: ConnId,
+        filter: &TopicFilter,
+        wanted: Qos,
+        steps: &mut usize,
+        now: Mono,
+    ) -> Option<Qos> {
         let id = *self.links.get(&conn)?;
         let entry = self.sessions.get_mut(&id)?;
         let one_more = !entry.subscriptions.contains_key(filter);
@@ -96,7 +106,7 @@ impl<P: Clone> Hub<P> {
         let granted = wanted.min(Qos::AtLeastOnce);
         entry.subscriptions.insert(filter.clone(), granted);
         self.subscribers.entry(filter.levels(), BTreeMap::new).insert(Subscriber::Session(id), granted);
-        for message in self.retained.matched_by(filter) {
+        for message in self.retained.matched_by(filter, steps) {
             self.offer(id, &message, granted, Telling::Retained, now);
         }
         Some(granted)
@@ -111,9 +121,12 @@ impl<P: Clone> Hub<P> {
         now: Mono,
     ) -> (Offer, Presence) {
         let qos = message.qos.min(granted);
-        let no_room = self.held_bytes + message.cost_bytes() > self.limits.held_bytes_max;
+        let cost = message.cost_bytes();
+        let no_room_at_all = self.held_bytes + cost > self.limits.held_bytes_max;
+        let none_for_the_absent = self.held_away_bytes + cost > self.limits.held_away_bytes_max;
         let offered = self.touch(id, |entry, limits| {
             let presence = entry.presence();
+            let no_room = no_room_at_all || (none_for_the_absent && presence == Presence::Away);
             if no_room && (qos != Qos::AtMostOnce || presence == Presence::Here) {
                 return (Offer::Full, presence, true);
             }
@@ -131,6 +144,10 @@ impl<P: Clone> Hub<P> {
     }
 
     pub(super) fn route(&mut self, message: Arc<Message>, now: Mono) -> Routed<P> {
+        self.route_to(message, None, now)
+    }
+
+    fn route_to(&mut self, message: Arc<Message>, audience: Option<&str>, now: Mono) -> Routed<P> {
         if message.retain {
             self.retained.keep(&message, &self.limits);
         }
@@ -150,6 +167,7 @@ impl<P: Clone> Hub<P> {
                     Some(port) => routed.ports.push(port.clone()),
                     None => routed.port_gone = true,
                 },
+                Subscriber::Session(id) if !self.is_meant(id, audience) => {}
                 Subscriber::Session(id) => match self.offer(id, &message, granted, Telling::Live, now) {
                     (Offer::Taken, Presence::Here) => routed.here += 1,
                     (Offer::Taken, Presence::Away) => routed.away += 1,
@@ -159,5 +177,10 @@ impl<P: Clone> Hub<P> {
             }
         }
         routed
+    }
+
+    fn is_meant(&self, id: SessionId, audience: Option<&str>) -> bool {
+        let who = || self.sessions.get(&id).map(|entry| &*entry.guest.who);
+        audience.is_none_or(|audience| who() == Some(audience))
     }
 }

@@ -62,12 +62,12 @@ fn who_subscribed_by_several_filters_hears_once_with_the_best_quality_which_is_1
     come(&mut hub, FIRST, arrival("a", "1"));
     assert_eq!(hub.subscribe(FIRST, &[(filter("x/+"), Qos::AtMostOnce)], at(0)), [Some(Qos::AtMostOnce)]);
     assert_eq!(wants(&mut hub, FIRST, "x/#"), Some(Qos::AtLeastOnce));
-    hub.publish_from_program(order("x/y", "once", false), at(0));
+    hub.publish_from_program(order("x/y", "once", false), None, at(0));
     let out = hub.pull(FIRST, usize::MAX, at(0));
     assert_eq!(out.len(), 1);
     assert_eq!(out[0].handling.qos(), Qos::AtLeastOnce);
     hub.unsubscribe(FIRST, &[filter("x/#"), filter("x/+"), filter("never")]);
-    hub.publish_from_program(order("x/y", "again", false), at(0));
+    hub.publish_from_program(order("x/y", "again", false), None, at(0));
     assert!(heard(&mut hub, FIRST).is_empty());
     assert!(hub.subscribers.is_empty());
 }
@@ -86,7 +86,7 @@ fn nobody_hears_or_says_what_they_may_not_nor_what_they_may_no_longer() {
     // Its rights shrink while it is away.
     hub.closed(FIRST, Farewell::Said, at(0));
     assert!(come(&mut hub, SECOND, device("d/out")).0);
-    hub.publish_from_program(order("d/in", "x", false), at(0));
+    hub.publish_from_program(order("d/in", "x", false), None, at(0));
     assert!(heard(&mut hub, SECOND).is_empty());
     assert_eq!(hub.counts().publishes_denied, 3);
     assert_eq!(hub.counts().subscriptions_denied, 1);
@@ -107,7 +107,7 @@ fn a_place_is_taken_over_by_the_same_guest_only_and_the_will_is_read_before_anyt
     // What the former one still says or leaves is nothing any more.
     assert_eq!(hub.publish(FIRST, say("x", "late"), at(1)).unwrap_err(), Fault::Gone);
     assert!(hub.closed(FIRST, Farewell::Unsaid, at(1)).is_none());
-    hub.publish_from_program(order("x", "to the new one", false), at(1));
+    hub.publish_from_program(order("x", "to the new one", false), None, at(1));
     assert_eq!(heard(&mut hub, THIRD), ["to the new one"]);
     assert_eq!(hub.counts().taken_over, 1);
 }
@@ -133,14 +133,14 @@ fn a_kept_session_finds_what_was_said_while_it_was_away_and_a_clean_one_finds_no
         wants(&mut hub, conn, "x");
         hub.closed(conn, Farewell::Unsaid, at(0));
     }
-    let routed = hub.publish_from_program(order("x", "meanwhile", false), at(0));
+    let routed = hub.publish_from_program(order("x", "meanwhile", false), None, at(0));
     assert_eq!((routed.here, routed.away, routed.full), (0, 1, 0));
     assert!(come(&mut hub, FIRST, arrival("a", "kept")).0);
     assert!(!come(&mut hub, SECOND, Arrival { clean: true, ..arrival("a", "clean") }).0);
     assert_eq!((heard(&mut hub, FIRST).len(), heard(&mut hub, SECOND).len()), (1, 0));
     // Whoever asks for a clean beginning has one, and what waited is gone.
     assert!(!come(&mut hub, THIRD, Arrival { clean: true, ..arrival("a", "kept") }).0);
-    hub.publish_from_program(order("x", "to nobody", false), at(0));
+    hub.publish_from_program(order("x", "to nobody", false), None, at(0));
     assert!(heard(&mut hub, THIRD).is_empty());
 }
 
@@ -149,7 +149,7 @@ fn what_is_retained_is_told_to_those_who_come_later_marked_and_live_ones_are_not
     let mut hub = hub(Limits::default());
     come(&mut hub, FIRST, arrival("a", "1"));
     wants(&mut hub, FIRST, "x");
-    hub.publish_from_program(order("x", "kept", true), at(0));
+    hub.publish_from_program(order("x", "kept", true), None, at(0));
     come(&mut hub, SECOND, arrival("a", "2"));
     wants(&mut hub, SECOND, "#");
     let (live, later) = (hub.pull(FIRST, usize::MAX, at(0)), hub.pull(SECOND, usize::MAX, at(0)));
@@ -198,8 +198,8 @@ fn what_waits_for_all_together_is_bounded_and_is_freed_with_what_held_it() {
         come(&mut hub, conn, arrival("a", id));
         wants(&mut hub, conn, "x");
     }
-    let first = hub.publish_from_program(order("x", "1234", false), at(0));
-    let second = hub.publish_from_program(order("x", "1234", false), at(0));
+    let first = hub.publish_from_program(order("x", "1234", false), None, at(0));
+    let second = hub.publish_from_program(order("x", "1234", false), None, at(0));
     assert_eq!((first.here, first.full, second.here, second.full), (2, 0, 0, 2));
     assert_eq!(hub.counts().dropped_full, 2);
     let Handling::AtLeastOnce { pid, .. } = hub.pull(FIRST, usize::MAX, at(0))[0].handling else { panic!() };
@@ -220,7 +220,7 @@ fn who_stays_away_too_long_is_forgotten_and_so_is_what_waited_too_long() {
     come(&mut hub, FIRST, arrival("a", "1"));
     wants(&mut hub, FIRST, "x");
     hub.closed(FIRST, Farewell::Unsaid, at(0));
-    hub.publish_from_program(order("x", "y", false), at(0));
+    hub.publish_from_program(order("x", "y", false), None, at(0));
     hub.sweep(at(10));
     assert_eq!(hub.gauges().waiting_messages, 1);
     hub.sweep(at(11));
@@ -240,7 +240,7 @@ fn an_inbox_that_is_gone_takes_nothing_until_its_topics_are_given_back() {
         other => panic!("{other:?}"),
     };
     assert_eq!(routed(&mut hub), (vec!["inbox"], false));
-    assert!(hub.publish_from_program(order("x", "own", false), at(0)).ports.is_empty());
+    assert!(hub.publish_from_program(order("x", "own", false), None, at(0)).ports.is_empty());
     hub.close_ports();
     assert_eq!(routed(&mut hub), (vec![], true));
     hub.close_port(id, &[filter("x")]);

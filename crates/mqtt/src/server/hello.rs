@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use super::Shared;
+use super::addresses::Place;
 use super::connection::Connection;
 use crate::codec::{self, Answer, Connect, Malformed, Packet};
 use crate::gate::{Knock, Refusal};
@@ -36,8 +37,14 @@ enum Stranger {
     Refused(#[from] Refusal),
 }
 
-pub async fn greet<S>(mut stream: S, conn: ConnId, peer: SocketAddr, shared: &Shared, stopping: &CancellationToken)
-where
+pub async fn greet<S>(
+    mut stream: S,
+    conn: ConnId,
+    peer: SocketAddr,
+    mut place: Place,
+    shared: &Shared,
+    stopping: &CancellationToken,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let mut buffer = BytesMut::new();
@@ -51,6 +58,7 @@ where
         Ok(admitted) => admitted,
         Err(stranger) => return turn_away(stream, peer, stranger, shared).await,
     };
+    place.known();
     connection.converse(stream, buffer, welcome, shared, stopping).await;
 }
 
@@ -94,7 +102,7 @@ where
     S: AsyncRead + Unpin,
 {
     loop {
-        match codec::decode(buffer, shared.limits.packet_bytes_max)? {
+        match codec::decode(buffer, shared.limits.connect_bytes_max)? {
             Some(Packet::Connect(connect)) => return Ok(connect),
             Some(_) => return Err(Stranger::NoConnect),
             None => {}

@@ -54,7 +54,8 @@ async fn over_a_line_that_breaks_everything_arrives_in_order_both_ways() {
     let port = house.port.clone();
     let telling = tokio::spawn(async move {
         for number in 0..MESSAGES {
-            let published = port.publish(name("to/me"), number.to_be_bytes().to_vec().into(), Qos::AtLeastOnce);
+            let published =
+                port.publish(name("to/me"), number.to_be_bytes().to_vec().into(), Qos::AtLeastOnce).unwrap();
             assert_eq!(published.here + published.away, 1);
             tokio::task::yield_now().await;
         }
@@ -110,7 +111,7 @@ async fn a_server_that_forgot_everything_is_told_again_what_is_wanted() {
     delivery.accept();
     within("the acknowledgement", asked).await.unwrap().unwrap();
     is(&client, State::Connected).await;
-    house.port.publish(name("to/me"), "heard".into(), Qos::AtLeastOnce);
+    house.port.publish(name("to/me"), "heard".into(), Qos::AtLeastOnce).unwrap();
     let message = within("a message", received.recv()).await.unwrap();
     assert_eq!(&message.payload[..], b"heard");
 }
@@ -120,7 +121,7 @@ async fn what_the_program_does_not_accept_comes_again() {
     let house = House::open().await;
     let (client, mut received) = Client::start(options(house.address, "node"));
     is(&client, State::Connected).await;
-    house.port.publish(name("to/me"), "once more".into(), Qos::AtLeastOnce);
+    house.port.publish(name("to/me"), "once more".into(), Qos::AtLeastOnce).unwrap();
     drop(within("a message", received.recv()).await.unwrap());
     let again = within("it again", received.recv()).await.unwrap();
     assert_eq!(&again.payload[..], b"once more");

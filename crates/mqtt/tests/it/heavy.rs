@@ -38,7 +38,7 @@ async fn a_thousand_devices_each_hear_their_own_and_are_heard() {
 
     for number in 0..DEVICES {
         let topic = name(&format!("node/{number}/in"));
-        let published = house.port.publish(topic, number.to_string().into(), Qos::AtLeastOnce);
+        let published = house.port.publish(topic, number.to_string().into(), Qos::AtLeastOnce).unwrap();
         assert_eq!((published.here, published.full), (1, 0));
     }
     for (number, device) in devices.iter_mut().enumerate() {
@@ -74,7 +74,7 @@ async fn a_device_that_comes_back_a_thousand_times_leaves_nothing_behind() {
     }
     mutirao_testkit::wait::eventually("one is left", crate::house::LONG, async || house.port.gauges().connected == 1)
         .await;
-    house.port.publish(name("in"), "x".into(), Qos::AtLeastOnce);
+    house.port.publish(name("in"), "x".into(), Qos::AtLeastOnce).unwrap();
     assert_eq!(&last.unwrap().next_publish().await.payload[..], b"x");
     let gauges = house.port.gauges();
     assert_eq!((gauges.sessions, gauges.subscriptions), (1, 1));

@@ -16,7 +16,7 @@ async fn what_was_not_acknowledged_comes_again_marked_and_what_was_said_meanwhil
     let house = House::open().await;
     let mut device = Raw::enter(house.address, hello("device")).await;
     device.subscribe("in", Qos::AtLeastOnce).await;
-    let say = |payload: &'static str| house.port.publish(name("in"), payload.into(), Qos::AtLeastOnce);
+    let say = |payload: &'static str| house.port.publish(name("in"), payload.into(), Qos::AtLeastOnce).unwrap();
     say("first");
     say("second");
     let first = device.next_publish().await;
@@ -54,7 +54,7 @@ async fn what_waits_for_one_that_is_away_is_bounded_and_the_publisher_is_told() 
     drop(device);
     eventually("it is seen to be away", LONG, async || house.port.gauges().connected == 0).await;
     let told: Vec<_> = (0..12u8)
-        .map(|number| house.port.publish(name("in"), vec![number].into(), Qos::AtLeastOnce))
+        .map(|number| house.port.publish(name("in"), vec![number].into(), Qos::AtLeastOnce).unwrap())
         .map(|published| (published.away, published.full))
         .collect();
     assert_eq!((told[9], told[10], told[11]), ((1, 0), (0, 1), (0, 1)));
@@ -80,12 +80,12 @@ async fn who_does_not_read_fills_only_its_own_queue_and_is_let_go() {
     reader.subscribe("small", Qos::AtMostOnce).await;
     let big = bytes::Bytes::from(vec![0; 200 << 10]);
     eventually("its queue is full", LONG, async || {
-        house.port.publish(name("big"), big.clone(), Qos::AtMostOnce);
+        house.port.publish(name("big"), big.clone(), Qos::AtMostOnce).unwrap();
         house.port.counts().dropped_full >= 10
     })
     .await;
     assert!(house.port.gauges().waiting_bytes <= Limits::default().queue_bytes_max);
-    house.port.publish(name("small"), "still heard".into(), Qos::AtMostOnce);
+    house.port.publish(name("small"), "still heard".into(), Qos::AtMostOnce).unwrap();
     assert_eq!(&reader.next_publish().await.payload[..], b"still heard");
     eventually("it is let go", LONG, async || {
         clock.advance(Duration::from_secs(1));
@@ -106,7 +106,7 @@ async fn one_that_is_kept_busy_reading_is_still_heard() {
     let stopped = stop.clone();
     let publisher = tokio::spawn(async move {
         while !stopped.is_cancelled() {
-            port.publish(name("t"), vec![0; 64].into(), Qos::AtMostOnce);
+            port.publish(name("t"), vec![0; 64].into(), Qos::AtMostOnce).unwrap();
             tokio::task::yield_now().await;
         }
     });

@@ -109,7 +109,7 @@ async fn a_kept_session_finds_what_was_said_while_it_was_away() {
     assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
     eventually("it is away", LONG, async || house.port.gauges().connected == 0).await;
     for payload in ["one", "two"] {
-        assert_eq!(house.port.publish(name("in"), payload.into(), Qos::AtLeastOnce).away, 1);
+        assert_eq!(house.port.publish(name("in"), payload.into(), Qos::AtLeastOnce).unwrap().away, 1);
     }
     let again = start("mosquitto_sub", &house, &[&keeper[..], &["-C", "2"]].concat());
     assert_eq!(lines(again).await, ["one", "two"]);

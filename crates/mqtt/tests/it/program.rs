@@ -109,7 +109,7 @@ async fn the_program_is_told_who_will_hear_and_its_inbox_ends_with_the_listener(
     }
     away.say(Packet::Disconnect).await;
     away.must_be_cut_off().await;
-    let published = house.port.publish(name("t"), "x".into(), Qos::AtLeastOnce);
+    let published = house.port.publish(name("t"), "x".into(), Qos::AtLeastOnce).unwrap();
     assert_eq!((published.here, published.away, published.full), (1, 1, 0));
     assert_eq!(&here.next_publish().await.payload[..], b"x");
     within("the end", house.listener.stop()).await;

@@ -1,6 +1,10 @@
 //! `mutirao node …`
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
+use mutirao_core::node::{RubbishView, RunsView};
+use mutirao_core::quantity::Span;
 use mutirao_core::{Clock, SystemClock, Timestamp};
 use mutirao_elastic::packing::amounts::{CPU_MILLI, MEMORY_BYTES, said};
 use mutirao_elastic::protocol::Wish;
@@ -19,10 +23,18 @@ pub struct NodeArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show the nodes that workers are put on
+    /// Show all nodes: those that workers are put on, and those that run actions
     List,
-    /// Show one node and the workers on it
+    /// Show one node: the workers on it, or the actions that it runs
     Show { node: String },
+    /// Take out a node that runs actions; it may register again
+    Forget { node: String },
+    /// Show what nodes said and nobody could work with, the newest first
+    Rubbish {
+        /// How many
+        #[arg(long, default_value_t = 20)]
+        limit: u32,
+    },
     /// Put no new workers on a node; those it has stay
     Cordon { node: String },
     /// Let a node take workers again, after cordon or drain
@@ -38,6 +50,12 @@ pub async fn run(globals: &Globals, args: NodeArgs) -> Result<(), Failure> {
     match args.verb {
         Verb::List => out.answer(&client.nodes().await?, |nodes| list(nodes, now)),
         Verb::Show { node } => out.answer(&client.node(&node).await?, |node| show(node, now)),
+        Verb::Forget { node } => {
+            client.forget_node(&node).await?;
+            out.note(format!("the node {node} is forgotten until it registers again"));
+            Ok(())
+        }
+        Verb::Rubbish { limit } => out.answer(&client.rubbish(limit).await?, |rubbish| tossed(rubbish, now)),
         Verb::Cordon { node } => out.answer(&client.cordon_node(&node).await?, |node| show(node, now)),
         Verb::Uncordon { node } => out.answer(&client.uncordon_node(&node).await?, |node| show(node, now)),
         Verb::Drain { node } => out.answer(&client.drain_node(&node).await?, |node| show(node, now)),
@@ -51,6 +69,9 @@ fn amount(node: &NodeView, resource: &str) -> String {
 
 /// What people want of it, and whether it is there.
 fn state(node: &NodeView) -> String {
+    if let (Some(runs), None) = (&node.runs, node.offered_at) {
+        return runs.presence.clone();
+    }
     let wish = match node.wish {
         Wish::Open => "open",
         Wish::Cordoned => "cordoned",
@@ -71,7 +92,7 @@ fn layer(node: &NodeView) -> String {
 
 fn list(nodes: &[NodeView], now: Timestamp) -> String {
     if nodes.is_empty() {
-        return "no nodes; a resource manager offers them (docs/elastic.md)".into();
+        return "no nodes; a resource manager offers them (docs/elastic.md), or they register (docs/nodes.md)".into();
     }
     let row = |node: &NodeView| {
         [
@@ -81,15 +102,86 @@ fn list(nodes: &[NodeView], now: Timestamp) -> String {
             amount(node, CPU_MILLI),
             amount(node, MEMORY_BYTES),
             node.workers.len().to_string(),
+            or_dash(node.runs.as_ref().map(doing)),
             state(node),
-            or_dash(node.offered_at.map(|at| ago(at, now))),
+            or_dash(seen_at(node).map(|at| ago(at, now))),
         ]
     };
-    let heading = ["NODE", "PROVIDER", "LAYER", "CPUS", "MEMORY", "WORKERS", "STATE", "OFFERED"];
+    let heading = ["NODE", "PROVIDER", "LAYER", "CPUS", "MEMORY", "WORKERS", "ACTIONS", "STATE", "SEEN"];
     table(heading, nodes.iter().map(row))
 }
 
+/// How many actions it runs, over what, and what is to be known of it.
+fn doing(runs: &RunsView) -> String {
+    let ill = runs.actions.iter().filter(|one| one.health != "ok").count();
+    let mut text = format!("{} by {}", runs.actions.len(), runs.over.join(", "));
+    if ill > 0 {
+        text.push_str(&format!(", {ill} failing"));
+    }
+    if runs.anonymous {
+        text.push_str(", anonymous");
+    }
+    text
+}
+
+/// When it was last offered, or heard of.
+fn seen_at(node: &NodeView) -> Option<Timestamp> {
+    node.offered_at.max(node.runs.as_ref().map(|runs| runs.last_at))
+}
+
+fn tossed(rubbish: &[RubbishView], now: Timestamp) -> String {
+    if rubbish.is_empty() {
+        return "nothing that nodes said was refused".into();
+    }
+    let short = |text: &str| text.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+    let row = |one: &RubbishView| {
+        [ago(one.at, now), one.place.clone(), one.who.clone(), one.reason.clone(), short(&one.body)]
+    };
+    table(["WHEN", "WHERE", "WHO", "WHY", "WHAT"], rubbish.iter().map(row))
+}
+
+/// A node that runs actions and carries no workers.
+fn show_runner(node: &NodeView, runs: &RunsView, now: Timestamp) -> String {
+    let labels: Vec<String> = node.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let shown = match &runs.proof {
+        Some(proof) => proof.clone(),
+        None => "nothing: it is anonymous, and anybody could say what it says".into(),
+    };
+    let waiting = runs.waiting.as_ref().map(|waiting| {
+        let there = if waiting.connected { "connected" } else { "not connected" };
+        let bound = Span(Duration::from_millis(waiting.age_max_ms));
+        format!(
+            "{} messages, {}, for at most {bound}; at most {} and {} ({there})",
+            waiting.messages,
+            size(waiting.bytes),
+            waiting.messages_max,
+            size(waiting.bytes_max)
+        )
+    });
+    let mut text = facts(&[
+        ("node", node.name.clone()),
+        ("kind", runs.kind.clone()),
+        ("layer", layer(node)),
+        ("labels", or_dash((!labels.is_empty()).then(|| labels.join(", ")))),
+        ("state", state(node)),
+        ("shows", shown),
+        ("over", runs.over.join(", ")),
+        ("endpoint", or_dash((!runs.endpoint.is_empty()).then(|| runs.endpoint.clone()))),
+        ("tasks", format!("{} of {}", runs.in_flight, runs.slots)),
+        ("waiting", or_dash(waiting)),
+        ("first seen", ago(runs.first_at, now)),
+        ("last heard", ago(runs.last_at, now)),
+    ]);
+    text.push_str("\n\n");
+    let rows = runs.actions.iter().map(|one| [one.action.clone(), one.health.clone()]);
+    text.push_str(&table(["ACTION", "HEALTH"], rows));
+    text
+}
+
 fn show(node: &NodeView, now: Timestamp) -> String {
+    if let (Some(runs), None) = (&node.runs, node.offered_at) {
+        return show_runner(node, runs, now);
+    }
     let labels: Vec<String> = node.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let mut text = facts(&[
         ("node", node.name.clone()),

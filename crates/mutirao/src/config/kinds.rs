@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use mutirao_core::QueueName;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
+use mutirao_nodes::Namespace;
 
 use super::table::Secrecy;
 pub use masked::{BrokerUrl, CacheUrl, DatabaseUrl, ManagementUrl, Secret};
-pub use nodes::{InLayer, Labels};
+pub use nodes::{InLayer, Labels, Routing};
 
 pub trait Kind: FromStr<Err: fmt::Display> {
     const NAME: &'static str;
@@ -41,6 +42,7 @@ kind! {
     Folder = "folder", File = "file", Count = "count", Many = "count", Level = "level",
     Names = "names", LogFormat = "format", WorkerWay = "way", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url", Share = "share",
     Labels = "labels", InLayer = "layer", Leave = "leave", OwnChecker = "inside|none", Crew = "least..most", Switch = "on|off",
+    Namespace = "namespace", Routing = "learned|round-robin",
 }
 
 /// A path.

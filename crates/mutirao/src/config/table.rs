@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 
 use mutirao_core::QueueName;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
+use mutirao_nodes::Namespace;
 
 use super::kinds::{
     Auto, BrokerUrl, CacheUrl, Count, Crew, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Leave, Level,
-    LogFormat, ManagementUrl, Many, Maybe, Names, OwnChecker, Secret, ServerUrl, Share, Switch, WorkerWay,
+    LogFormat, ManagementUrl, Many, Maybe, Names, OwnChecker, Routing, Secret, ServerUrl, Share, Switch, WorkerWay,
 };
 use super::{ConfigError, Values};
 
@@ -142,6 +143,27 @@ settings! {
     "elastic.layer" => elastic_layer: InLayer = "cloud";
     /// How old the resource manager's key may become before it takes a new one.
     "elastic.key_age" => elastic_key_age: Span = "30days";
+    /// What the names of exchanges, keys, topics and URNs of nodes begin with; sapparchi for workers that were written for that.
+    "nodes.namespace" => nodes_namespace: Namespace = "mutirao";
+    /// Which node gets a task: learned takes the one that promises the soonest answer, round-robin takes turns.
+    "nodes.routing" => nodes_routing: Routing = "learned";
+    /// Failures in a row, of one node at one action, after which it is spared for a while.
+    "nodes.breaker_failures" => nodes_breaker_failures: Many = "3";
+    /// For how long it is spared the first time; each further time twice as long.
+    "nodes.breaker_pause" => nodes_breaker_pause: Span = "60s";
+    /// Where the manager listens for MQTT itself, so that devices need no other broker: 127.0.0.1:1883; none for nowhere.
+    "mqtt.listen" => mqtt_listen: Maybe<SocketAddr> = "none";
+    /// Whether it speaks TLS there, with the API's certificate, where tls.cert and tls.key are set.
+    "mqtt.tls" => mqtt_tls: Switch = "on";
+    /// Whether devices that show neither a user nor a password may register as nodes. They are marked, and anybody who reaches
+    /// the listener can speak as one of them.
+    "mqtt.allow_anonymous" => mqtt_allow_anonymous: Switch = "off";
+    /// Messages that wait for one device that is away, at most.
+    "mqtt.queue_messages" => mqtt_queue_messages: Many = "1000";
+    /// Their bytes, at most.
+    "mqtt.queue_size" => mqtt_queue_size: Bytes = "1MiB";
+    /// How long one waits there before nobody wants it any more.
+    "mqtt.queue_age" => mqtt_queue_age: Span = "1day";
     /// How long kv remembers what its keys were: whoever lists or watches may be that far behind.
     "kv.keep" => kv_keep: Span = "1day";
     /// Writes of keys that may be on their way from one manager to one shard, of which there are 16, where RabbitMQ carries

@@ -14,6 +14,7 @@ pub fn up(globals: &Globals, config: &Config, manager: &Manager, workers: u32, c
     let said = match out.shape {
         Shape::Json => out.line(serde_json::json!({
             "url": manager.url, "token_file": manager.token_file, "data": config.settings.data.0, "workers": workers,
+            "mqtt": manager.mqtt_address(),
         })),
         Shape::People => {
             let data = (*config.values.origin("data") != Origin::Default).then(|| absolute(&config.settings.data.0));
@@ -41,8 +42,9 @@ fn text(manager: &Manager, workers: u32, capacity: Needs, next: &Next, drain: &s
         }
     };
     let hello = if workers > 0 { "submit --wait -- echo hello" } else { "worker invite" };
+    let mqtt = manager.mqtt_address().map(|at| format!("\n  MQTT     {at}")).unwrap_or_default();
     format!(
-        "Mutirão {} is up.\n  API      {}\n  token    {}\n  workers  {crew}\n\nIn another terminal:\n  {}\n  {}\n  {}\n\n\
+        "Mutirão {} is up.\n  API      {}\n  token    {}\n  workers  {crew}{mqtt}\n\nIn another terminal:\n  {}\n  {}\n  {}\n\n\
          Ctrl-C stops it; running tasks get {drain} to finish.",
         env!("MUTIRAO_BUILD"),
         manager.url,

@@ -87,6 +87,55 @@ pub enum Refused {
     Flood,
     /// There are as many nodes as may be.
     Full,
+    /// A result of a task that another node was given.
+    Forged,
+    /// It asked for a Task, and may not.
+    Asker,
+}
+
+impl Refused {
+    pub const ALL: [Self; 9] = [
+        Self::Unreadable,
+        Self::WrongLayer,
+        Self::Stolen,
+        Self::BadSignature,
+        Self::Stranger,
+        Self::Flood,
+        Self::Full,
+        Self::Forged,
+        Self::Asker,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreadable => "unreadable",
+            Self::WrongLayer => "wrong_layer",
+            Self::Stolen => "stolen",
+            Self::BadSignature => "bad_signature",
+            Self::Stranger => "stranger",
+            Self::Flood => "flood",
+            Self::Full => "full",
+            Self::Forged => "forged",
+            Self::Asker => "asker",
+        }
+    }
+}
+
+/// Why, for people who look at what was refused.
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Unreadable => "it cannot be read",
+            Self::WrongLayer => "its layer is none of EDGE, FOG and CLOUD",
+            Self::Stolen => "this id belongs to another, who registered it first or whose credentials it is bound to",
+            Self::BadSignature => "its signature is wrong",
+            Self::Stranger => "it showed no credentials; mqtt.allow_anonymous would let it in",
+            Self::Flood => "too many registrations; it is heard again in a while",
+            Self::Full => "there are as many nodes as may be",
+            Self::Forged => "it answers for a task that another node was given",
+            Self::Asker => "it may not ask for tasks; `mutirao device add --requests` makes one that may",
+        })
+    }
 }
 
 /// What could not be read never gets as far as the registry; it is counted all the same.
@@ -128,6 +177,15 @@ impl Record {
 pub enum Presence {
     Registered,
     Away,
+}
+
+impl Presence {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Registered => "registered",
+            Self::Away => "away",
+        }
+    }
 }
 
 /// What is another now than it was.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use mutirao_elastic::packing::Layer;
+use mutirao_nodes::routing::Policy;
 
 /// `zone=lab,disk=fast`; `none` for none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,22 @@ impl FromStr for InLayer {
             "fog" => Ok(Self(Layer::Fog)),
             "cloud" => Ok(Self(Layer::Cloud)),
             _ => Err(format!("\"{text}\" is not a layer: choose edge, fog or cloud")),
+        }
+    }
+}
+
+/// Which node gets a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Routing(pub Policy);
+
+impl FromStr for Routing {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "learned" => Ok(Self(Policy::Learned)),
+            "round-robin" => Ok(Self(Policy::RoundRobin)),
+            _ => Err(format!("\"{text}\" is neither: choose learned or round-robin")),
         }
     }
 }

@@ -1,0 +1,35 @@
+//! Nodes that run actions, and the devices behind them.
+
+use mutirao_core::job::Page;
+use mutirao_core::node::{DeviceCreated, DeviceSpec, DeviceView, RubbishView};
+
+use crate::error::ClientError;
+use crate::http::{Call, Client, Repeat};
+use crate::jobs::PageArgs;
+use crate::target::Target;
+
+impl Client {
+    /// Takes out a node that runs actions.
+    pub async fn forget_node(&self, name: &str) -> Result<(), ClientError> {
+        self.fetch_bytes(Call::delete(Target::new("/v1/nodes").part(name))).await.map(drop)
+    }
+
+    /// Lets a device in. The answer is the only time that its password is seen.
+    pub async fn add_device(&self, spec: &DeviceSpec) -> Result<DeviceCreated, ClientError> {
+        self.fetch(Call::post(Target::new("/v1/devices"), Repeat::Never).json(spec)?).await
+    }
+
+    /// By name.
+    pub async fn devices(&self, page: PageArgs) -> Result<Page<DeviceView>, ClientError> {
+        self.fetch(Call::get(page.of(Target::new("/v1/devices")))).await
+    }
+
+    pub async fn remove_device(&self, name: &str) -> Result<(), ClientError> {
+        self.fetch_bytes(Call::delete(Target::new("/v1/devices").part(name))).await.map(drop)
+    }
+
+    /// What was received from nodes and could not be worked with, the newest first.
+    pub async fn rubbish(&self, limit: u32) -> Result<Vec<RubbishView>, ClientError> {
+        self.fetch(Call::get(Target::new("/v1/rubbish").arg("limit", Some(limit)))).await
+    }
+}

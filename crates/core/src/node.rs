@@ -1,0 +1,94 @@
+//! Nodes that run actions and the devices behind them, as people and the API see them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Timestamp;
+
+/// What a node is as one that runs actions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RunsView {
+    /// What it calls itself: ESP32, Python.
+    pub kind: String,
+    /// Where it answers HTTP; empty if it does not.
+    pub endpoint: String,
+    pub actions: Vec<ActionStanding>,
+    /// Over what it was heard: here, amqp, mqtt, http.
+    pub over: Vec<String>,
+    /// registered, or away: silent for longer than healthy ones are.
+    pub presence: String,
+    /// What it showed: `user NAME`, `key ID`, or nothing when it is anonymous.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<String>,
+    /// It showed nothing, and was let in by mqtt.allow_anonymous: anybody could have said what it says.
+    pub anonymous: bool,
+    /// Tasks that it takes at once, and has.
+    pub slots: u32,
+    pub in_flight: u32,
+    pub first_at: Timestamp,
+    pub last_at: Timestamp,
+    /// Where messages wait for it while it is away; none where nobody keeps them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<WaitingView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ActionStanding {
+    /// With its version, if it has one.
+    pub action: String,
+    /// ok, warning (it failed), down (it is spared for a while) or recovering (one task will show).
+    pub health: String,
+}
+
+/// What waits for a node, and how much may.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WaitingView {
+    pub connected: bool,
+    pub messages: u64,
+    pub bytes: u64,
+    pub messages_max: u64,
+    pub bytes_max: u64,
+    pub age_max_ms: u64,
+}
+
+/// A device to be let in. `POST /v1/devices`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceSpec {
+    /// The user's name that it will show: letters, digits, -, _ and :
+    pub name: String,
+    /// The node that it speaks for; its own name unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Whether it may ask for Tasks to be run, and hear what came of them.
+    #[serde(default)]
+    pub requests: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct DeviceView {
+    pub name: String,
+    pub node: String,
+    pub requests: bool,
+    pub created_at: Timestamp,
+    pub created_by: String,
+}
+
+/// The answer to [`DeviceSpec`]: the only time the password is seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct DeviceCreated {
+    #[serde(flatten)]
+    pub device: DeviceView,
+    pub password: String,
+}
+
+/// What was received from nodes and could not be worked with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RubbishView {
+    pub at: Timestamp,
+    /// Over what, and where: `mqtt mutirao.nodes.register`.
+    pub place: String,
+    pub who: String,
+    pub reason: String,
+    /// Its beginning; what is no text is replaced.
+    pub body: String,
+}

@@ -1,0 +1,83 @@
+//! `mutirao device …`
+
+use clap::{Args, Subcommand};
+use mutirao_client::PageArgs;
+use mutirao_core::node::{DeviceSpec, DeviceView};
+use mutirao_core::{Clock, SystemClock, Timestamp};
+
+use super::out::Out;
+use super::show::{ago, table};
+use super::{Globals, reach};
+use crate::failure::Failure;
+
+#[derive(Debug, Args)]
+pub struct DeviceArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Let a device in by a user's name and a password, and print the password, once
+    Add {
+        /// The user's name that it will show
+        name: String,
+        /// The node that it speaks for [default: its own name]
+        #[arg(long, value_name = "ID")]
+        node: Option<String>,
+        /// It may also ask for Tasks to be run, and hear what came of them
+        #[arg(long)]
+        requests: bool,
+    },
+    /// Show devices by name, without their passwords
+    List {
+        /// How many
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
+        /// Go on where a former page ended
+        #[arg(long)]
+        cursor: Option<String>,
+    },
+    /// Keep a device out, at once
+    Rm { name: String },
+}
+
+pub async fn run(globals: &Globals, args: DeviceArgs) -> Result<(), Failure> {
+    let out = Out::new(globals.shape());
+    let client = reach::client(&globals.config(vec![])?)?;
+    match args.verb {
+        Verb::Add { name, node, requests } => {
+            let created = client.add_device(&DeviceSpec { name, node, requests }).await?;
+            out.answer(&created, |created| created.password.clone())?;
+            let (name, node) = (&created.device.name, &created.device.node);
+            out.note(format!("this is the only time the password is shown; user {name} speaks for node {node}"));
+            Ok(())
+        }
+        Verb::List { limit, cursor } => {
+            let now = SystemClock.now();
+            let devices = client.devices(PageArgs { limit: Some(limit), cursor }).await?;
+            out.answer(&devices, |devices| list(&devices.items, now))?;
+            if let Some(cursor) = &devices.next {
+                out.note(format!("there are more: add --cursor {cursor}"));
+            }
+            Ok(())
+        }
+        Verb::Rm { name } => {
+            client.remove_device(&name).await?;
+            out.note(format!("the device {name} is not let in any more"));
+            Ok(())
+        }
+    }
+}
+
+fn list(devices: &[DeviceView], now: Timestamp) -> String {
+    if devices.is_empty() {
+        return "no devices; `mutirao device add NAME` lets one in (docs/nodes.md)".into();
+    }
+    let row = |device: &DeviceView| {
+        let requests = if device.requests { "yes" } else { "no" };
+        let made = ago(device.created_at, now);
+        [device.name.clone(), device.node.clone(), requests.into(), made, device.created_by.clone()]
+    };
+    table(["DEVICE", "NODE", "REQUESTS", "MADE", "BY"], devices.iter().map(row))
+}

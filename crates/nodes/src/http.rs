@@ -1,0 +1,176 @@
+//! Messages to nodes by HTTP: `POST <endpoint>/<namespace>/messages`. What a node answers at once, in the same shape, is
+//! its result; most only say that they have it.
+//!
+//! A node says itself where it is reached, so it could make us ask anything that we can reach. Addresses that only mean
+//! something to this machine or its cloud are refused, after the name was looked up; redirects are not followed; what
+//! comes back is read up to a bound and shown to nobody.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mutirao_core::Problem;
+use mutirao_core::clock::{Clock, ClockExt};
+use mutirao_probes::reach::is_stranger;
+use mutirao_tls::Trust;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::CONTENT_TYPE;
+use reqwest::redirect::Policy;
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::preference::Protocol;
+use crate::registry::Record;
+use crate::switchboard::{Said, Switchboard, Voice};
+use crate::way::{NotGiven, Way};
+use crate::wire::MESSAGE_BYTES_MAX;
+use crate::wire::places::Kind;
+
+const CONNECT_MAX: Duration = Duration::from_secs(3);
+/// Whoever has it and has not answered yet is at work.
+const AT_WORK_AFTER: Duration = Duration::from_secs(3);
+/// Nobody waits longer for the answer of a node that works while it is asked.
+const ANSWER_MAX: Duration = Duration::from_secs(120);
+/// Under way at once, to all nodes together.
+const AT_ONCE: usize = 256;
+
+pub struct HttpWay {
+    http: reqwest::Client,
+    board: Switchboard,
+    clock: Arc<dyn Clock>,
+    room: Arc<Semaphore>,
+}
+
+/// The client cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[error("no client for nodes by HTTP: {0}")]
+pub struct NoClient(#[from] reqwest::Error);
+
+impl HttpWay {
+    pub fn open(board: &Switchboard, trust: &Trust, clock: Arc<dyn Clock>) -> Result<(), NoClient> {
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .tls_backend_preconfigured((**trust.config()).clone())
+            .redirect(Policy::none())
+            .connect_timeout(CONNECT_MAX)
+            .timeout(ANSWER_MAX)
+            .pool_max_idle_per_host(4)
+            .dns_resolver(NoSurroundings)
+            .user_agent(concat!("mutirao/", env!("CARGO_PKG_VERSION")))
+            .build()?;
+        board.open(Arc::new(Self { http, board: board.clone(), clock, room: Arc::new(Semaphore::new(AT_ONCE)) }));
+        Ok(())
+    }
+
+    fn url(&self, record: &Record) -> Result<reqwest::Url, String> {
+        let url = self.board.places().http_url(&record.endpoint).map_err(|bad| bad.to_string())?;
+        let url: reqwest::Url = url.parse().map_err(|_| "its endpoint is no address".to_owned())?;
+        let host = url.host_str().unwrap_or_default();
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        match bare.parse::<IpAddr>() {
+            Ok(ip) if is_stranger(ip) => Err(forbidden(ip)),
+            _ => Ok(url),
+        }
+    }
+}
+
+fn forbidden(ip: IpAddr) -> String {
+    format!("{ip} is an address of this machine or of its cloud, where no node is")
+}
+
+/// Looks names up, and gives no address that none may have.
+struct NoSurroundings;
+
+impl Resolve for NoSurroundings {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found: Vec<_> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            if let Some(stranger) = found.iter().find(|address| is_stranger(address.ip())) {
+                return Err(forbidden(stranger.ip()).into());
+            }
+            let found: Addrs = Box::new(found.into_iter());
+            Ok(found)
+        })
+    }
+}
+
+#[async_trait]
+impl Way for HttpWay {
+    fn protocol(&self) -> Protocol {
+        Protocol::Http
+    }
+
+    async fn give(&self, to: &Record, text: &str) -> Result<(), NotGiven> {
+        let unreachable = |why: &str| NotGiven::Unreachable(format!("by HTTP: {why}"));
+        if to.endpoint.is_empty() {
+            return Err(unreachable("it has no endpoint"));
+        }
+        let url = self.url(to).map_err(|why| unreachable(&why))?;
+        let room = self.room.clone().try_acquire_owned();
+        let room = room.map_err(|_| unreachable("as many requests as may be are under way"))?;
+        let request = self.http.post(url).header(CONTENT_TYPE, "application/json").body(text.to_owned());
+        let (told, given) = oneshot::channel();
+        let (board, to) = (self.board.clone(), to.clone());
+        tokio::spawn(async move {
+            match post(request).await {
+                Ok(answer) => {
+                    // Nobody listens when it took long, and was taken for given.
+                    let _ = told.send(Ok(()));
+                    if let Some(answer) = answer {
+                        hear(&board, &to, &answer).await;
+                    }
+                }
+                Err(why) => drop(told.send(Err(why))),
+            }
+            drop(room);
+        });
+        match self.clock.timeout(AT_WORK_AFTER + CONNECT_MAX, given).await {
+            Ok(Ok(given)) => given.map_err(|why| unreachable(&why)),
+            Ok(Err(_)) => Err(unreachable("the request broke off")),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Those that only speak HTTP look for us themselves.
+    async fn beat(&self, _: &str) {}
+
+    async fn answer(&self, _: &str) -> Result<(), Problem> {
+        Ok(())
+    }
+}
+
+/// What it answered, if that could be a result.
+async fn post(request: reqwest::RequestBuilder) -> Result<Option<Vec<u8>>, String> {
+    let mut response = request.send().await.map_err(|error| said(&error))?;
+    let status = response.status();
+    if !status.is_success() {
+        return Err(format!("it answered {status}"));
+    }
+    let mut body = Vec::new();
+    while let Ok(Some(piece)) = response.chunk().await {
+        if body.len() + piece.len() > MESSAGE_BYTES_MAX {
+            return Ok(None);
+        }
+        body.extend_from_slice(&piece);
+    }
+    // Anything else is a word of politeness.
+    Ok(body.windows(11).any(|part| part == b"\"requestID\"").then_some(body))
+}
+
+async fn hear(board: &Switchboard, node: &Record, answer: &[u8]) {
+    let voice = Voice { proof: node.proof.clone(), node: Some(node.node.clone()), may_request: false };
+    let Some(_turn) = board.turn().await else { return };
+    let said = Said { kind: Kind::Result, place: "answer", over: Protocol::Http, bytes: answer, voice };
+    // Lost, it is late, and the task is tried again.
+    if let Err(problem) = board.hear(said).await {
+        tracing::debug!(%problem, node = %node.node, "a result by HTTP was not taken");
+    }
+}
+
+fn said(error: &reqwest::Error) -> String {
+    let (mut line, mut cause) = (String::new(), std::error::Error::source(error));
+    while let Some(inner) = cause {
+        (line, cause) = (inner.to_string(), inner.source());
+    }
+    if line.is_empty() { error.to_string() } else { line }
+}

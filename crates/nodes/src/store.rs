@@ -1,0 +1,85 @@
+//! What is kept of nodes that run actions: who registered, the devices that may come in by a password, and what was
+//! received and could not be worked with.
+
+pub mod postgres;
+pub mod sqlite;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mutirao_core::Timestamp;
+use mutirao_store::{Database, StoreError};
+
+use crate::device::Device;
+use crate::names::NodeId;
+use crate::registry::Record;
+
+/// How long it is kept who let a device in.
+const AUDIT_KEPT_MS: i64 = 365 * 86_400_000;
+
+pub type SharedNodes = Arc<dyn NodeStore>;
+
+/// In a database that has had the engine's migrations applied.
+pub fn open(database: &Database) -> SharedNodes {
+    match database {
+        Database::Sqlite(sqlite) => Arc::new(sqlite.clone()),
+        Database::Postgres(postgres) => Arc::new(postgres.clone()),
+    }
+}
+
+/// Who changes something, and when.
+#[derive(Clone, Debug)]
+pub struct By {
+    pub who: String,
+    pub at: Timestamp,
+}
+
+/// Something that was received and cannot be worked with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tossed {
+    pub at: Timestamp,
+    /// Over what it came, and to where.
+    pub place: String,
+    pub who: String,
+    pub reason: String,
+    /// Its beginning.
+    pub body: Vec<u8>,
+}
+
+#[async_trait]
+pub trait NodeStore: Send + Sync + 'static {
+    /// Those heard of since then.
+    async fn records(&self, since: Timestamp) -> Result<Vec<Record>, StoreError>;
+
+    /// Each in place of the one before, unless that is newer.
+    async fn keep(&self, records: Vec<Record>) -> Result<(), StoreError>;
+
+    async fn forget(&self, nodes: Vec<NodeId>) -> Result<(), StoreError>;
+
+    /// Whether it is new: nobody takes another's name.
+    async fn add_device(&self, device: Device, by: By) -> Result<bool, StoreError>;
+
+    async fn device(&self, name: &str) -> Result<Option<Device>, StoreError>;
+
+    /// By name, those after one.
+    async fn devices(&self, after: &str, rows: u32) -> Result<Vec<Device>, StoreError>;
+
+    /// Whether there was one.
+    async fn remove_device(&self, name: &str, by: By) -> Result<bool, StoreError>;
+
+    /// Keeps what cannot be worked with, the newest `most` of all.
+    async fn toss(&self, tossed: Vec<Tossed>, most: u32) -> Result<(), StoreError>;
+
+    /// The newest first.
+    async fn tossed(&self, rows: u32) -> Result<Vec<Tossed>, StoreError>;
+}
+
+/// A row that another version wrote and this one cannot read costs that node a registration, not the manager its start.
+fn read_record(text: &str) -> Option<Record> {
+    let read = mutirao_core::tolerant::read(text.as_bytes());
+    read.inspect_err(|error| tracing::warn!(%error, "the record of a node cannot be read and is passed over")).ok()
+}
+
+fn written(record: &Record) -> String {
+    serde_json::to_string(record).unwrap_or_default()
+}

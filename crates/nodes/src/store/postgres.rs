@@ -1,0 +1,136 @@
+//! The [`NodeStore`] in PostgreSQL.
+
+use async_trait::async_trait;
+use mutirao_core::Timestamp;
+use mutirao_store::postgres::{Ask, Row, text};
+use mutirao_store::{Migration, Postgres, StoreError};
+
+use super::{AUDIT_KEPT_MS, By, NodeStore, Tossed, read_record, written};
+use crate::device::{Device, Digest};
+use crate::names::NodeId;
+use crate::registry::Record;
+
+pub const MIGRATIONS: &[Migration] =
+    &[Migration { component: "nodes", version: 1, sql: include_str!("001_nodes.postgres.sql") }];
+
+type Answer<T> = Result<T, StoreError>;
+
+const DEVICE: &str = "SELECT name, node, digest, may_request, created_at, created_by FROM devices";
+
+#[async_trait]
+impl NodeStore for Postgres {
+    async fn records(&self, since: Timestamp) -> Answer<Vec<Record>> {
+        let sql = "SELECT record FROM nodes_known WHERE last_at >= $1 ORDER BY node";
+        let rows = self.connection().await?.rows(sql, &[&since.0]).await?;
+        rows.iter().filter_map(|row| row.try_get(0).map(read_record).map_err(StoreError::from).transpose()).collect()
+    }
+
+    async fn keep(&self, mut records: Vec<Record>) -> Answer<()> {
+        // In one order, so that two managers never wait for each other.
+        records.sort_by(|a, b| a.node.cmp(&b.node));
+        records.dedup_by(|a, b| a.node == b.node);
+        let nodes: Vec<&str> = records.iter().map(|record| record.node.as_str()).collect();
+        let at: Vec<i64> = records.iter().map(|record| record.last_at.0).collect();
+        let texts: Vec<String> = records.iter().map(|record| text(&written(record)).into_owned()).collect();
+        let sql =
+            "INSERT INTO nodes_known (node, last_at, record) SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[])
+                   ON CONFLICT (node) DO UPDATE SET last_at = excluded.last_at, record = excluded.record
+                   WHERE excluded.last_at >= nodes_known.last_at";
+        self.connection().await?.run(sql, &[&nodes, &at, &texts]).await.map(drop)
+    }
+
+    async fn forget(&self, nodes: Vec<NodeId>) -> Answer<()> {
+        let nodes: Vec<&str> = nodes.iter().map(NodeId::as_str).collect();
+        self.connection().await?.run("DELETE FROM nodes_known WHERE node = ANY($1)", &[&nodes]).await.map(drop)
+    }
+
+    async fn add_device(&self, device: Device, by: By) -> Answer<bool> {
+        let mut connection = self.connection().await?;
+        let tx = connection.begin().await?;
+        let sql = "INSERT INTO devices (name, node, digest, may_request, created_at, created_by)
+                   VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
+        let (node, digest) = (device.node.as_str(), device.digest.0.as_slice());
+        let new = tx
+            .run(
+                sql,
+                &[&device.name, &node, &digest, &device.may_request, &device.created_at.0, &text(&device.created_by)],
+            )
+            .await?;
+        if new > 0 {
+            audit(&tx, &by, "device.add", &device.name).await?;
+        }
+        tx.commit().await?;
+        Ok(new > 0)
+    }
+
+    async fn device(&self, name: &str) -> Answer<Option<Device>> {
+        let row = self.connection().await?.row(&format!("{DEVICE} WHERE name = $1"), &[&text(name)]).await?;
+        row.map_or(Ok(None), |row| device(&row))
+    }
+
+    async fn devices(&self, after: &str, rows: u32) -> Answer<Vec<Device>> {
+        // By bytes, as the other engine does.
+        let sql = format!("{DEVICE} WHERE name COLLATE \"C\" > $1 ORDER BY name COLLATE \"C\" LIMIT $2");
+        let found = self.connection().await?.rows(&sql, &[&text(after), &i64::from(rows)]).await?;
+        found.iter().filter_map(|row| device(row).transpose()).collect()
+    }
+
+    async fn remove_device(&self, name: &str, by: By) -> Answer<bool> {
+        let mut connection = self.connection().await?;
+        let tx = connection.begin().await?;
+        let gone = tx.run("DELETE FROM devices WHERE name = $1", &[&text(name)]).await?;
+        if gone > 0 {
+            audit(&tx, &by, "device.rm", name).await?;
+        }
+        tx.commit().await?;
+        Ok(gone > 0)
+    }
+
+    async fn toss(&self, tossed: Vec<Tossed>, most: u32) -> Answer<()> {
+        let mut connection = self.connection().await?;
+        let tx = connection.begin().await?;
+        for one in &tossed {
+            let (place, who, reason) = (text(&one.place), text(&one.who), text(&one.reason));
+            let sql = "INSERT INTO nodes_rubbish (at, place, who, reason, body) VALUES ($1, $2, $3, $4, $5)";
+            tx.run(sql, &[&one.at.0, &place, &who, &reason, &one.body]).await?;
+        }
+        let sql = "DELETE FROM nodes_rubbish WHERE seq <= (SELECT max(seq) FROM nodes_rubbish) - $1";
+        tx.run(sql, &[&i64::from(most)]).await?;
+        tx.commit().await
+    }
+
+    async fn tossed(&self, rows: u32) -> Answer<Vec<Tossed>> {
+        let sql = "SELECT at, place, who, reason, body FROM nodes_rubbish ORDER BY seq DESC LIMIT $1";
+        let found = self.connection().await?.rows(sql, &[&i64::from(rows)]).await?;
+        let one = |row: &Row| {
+            Ok(Tossed {
+                at: Timestamp(row.try_get(0)?),
+                place: row.try_get(1)?,
+                who: row.try_get(2)?,
+                reason: row.try_get(3)?,
+                body: row.try_get(4)?,
+            })
+        };
+        found.iter().map(one).collect()
+    }
+}
+
+/// None: its node has a name that this version does not know how to read.
+fn device(row: &Row) -> Answer<Option<Device>> {
+    let (node, digest): (&str, Vec<u8>) = (row.try_get(1)?, row.try_get(2)?);
+    let (Ok(node), Ok(digest)) = (node.parse(), digest.try_into()) else { return Ok(None) };
+    Ok(Some(Device {
+        name: row.try_get(0)?,
+        node,
+        digest: Digest(digest),
+        may_request: row.try_get(3)?,
+        created_at: Timestamp(row.try_get(4)?),
+        created_by: row.try_get(5)?,
+    }))
+}
+
+async fn audit(tx: &impl Ask, by: &By, what: &str, whom: &str) -> Answer<()> {
+    tx.run("DELETE FROM nodes_audit WHERE at < $1", &[&(by.at.0 - AUDIT_KEPT_MS)]).await?;
+    let sql = "INSERT INTO nodes_audit (at, who, what, whom) VALUES ($1, $2, $3, $4)";
+    tx.run(sql, &[&by.at.0, &text(&by.who), &what, &text(whom)]).await.map(drop)
+}

@@ -1,0 +1,245 @@
+//! What was said, whoever brought it. Everything heard is one of three: taken, refused for good (counted, and kept for
+//! whoever looks), or worth saying again later.
+
+use mutirao_core::Problem;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::state::Claim;
+use super::{Inner, Switchboard};
+use crate::errand::{End, Returned};
+use crate::meters;
+use crate::names::NodeId;
+use crate::preference::Protocol;
+use crate::registry::{self, Proof, Refused};
+use crate::store::Tossed;
+use crate::wire::places::Kind;
+use crate::wire::{self, Ack, Message, Register, Rubbish, TaskRequest, Word};
+
+/// Heard at once; more wait at their connections.
+pub const AT_ONCE: usize = 64;
+
+/// Who speaks, as far as whoever brought it could find out.
+#[derive(Clone, Debug)]
+pub struct Voice {
+    pub proof: Proof,
+    /// The only node that it may speak for.
+    pub node: Option<NodeId>,
+    pub may_request: bool,
+}
+
+impl Voice {
+    fn name(&self) -> String {
+        match &self.proof {
+            Proof::Key(key) => format!("key {key}"),
+            Proof::User(user) => format!("user {user}"),
+            Proof::Nothing => "nobody known".into(),
+        }
+    }
+}
+
+pub struct Said<'a> {
+    /// What it is about.
+    pub kind: Kind,
+    /// Where it was said: a topic, a key, a path.
+    pub place: &'a str,
+    pub over: Protocol,
+    pub bytes: &'a [u8],
+    pub voice: Voice,
+}
+
+/// It was dealt with, and may be acknowledged to whoever brought it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// To be answered so.
+    Registered(Ack),
+    Taken,
+    /// For good. Why, in a line.
+    Refused(String),
+}
+
+impl Switchboard {
+    /// Whoever brings something waits for its turn, and keeps it until that was heard: not everything at once.
+    pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        // Nobody closes it.
+        self.0.hearing.clone().acquire_owned().await.ok()
+    }
+
+    /// A failure is worth another try: it is not to be acknowledged.
+    pub async fn hear(&self, said: Said<'_>) -> Result<Heard, Problem> {
+        let inner = &self.0;
+        let result = match said.kind {
+            Kind::Register => inner.hear_register(&said).await,
+            Kind::Result => inner.hear_result(&said).await,
+            Kind::Request => inner.hear_request(&said).await,
+            _ => Err(No::Never(Refused::Unreadable, "nobody says that to a manager".into())),
+        };
+        match result {
+            Ok(heard) => Ok(heard),
+            Err(No::Later(problem)) => Err(problem),
+            Err(No::Never(refused, why)) => {
+                inner.toss(&said, refused, &why);
+                Ok(Heard::Refused(why))
+            }
+        }
+    }
+}
+
+/// Why something is not taken.
+enum No {
+    Never(Refused, String),
+    Later(Problem),
+}
+
+impl From<Rubbish> for No {
+    fn from(rubbish: Rubbish) -> Self {
+        Self::Never(Refused::from(&rubbish), rubbish.to_string())
+    }
+}
+
+impl From<Refused> for No {
+    fn from(refused: Refused) -> Self {
+        Self::Never(refused, refused.to_string())
+    }
+}
+
+/// Refusals of ours stay refusals; everything else may pass.
+fn refused_or_later(problem: Problem) -> No {
+    match problem.status {
+        400..=428 => No::Never(Refused::Unreadable, problem.line()),
+        _ => No::Later(problem),
+    }
+}
+
+impl Inner {
+    async fn hear_register(&self, said: &Said<'_>) -> Result<Heard, No> {
+        let register = Register::read(said.bytes)?;
+        let node = register.node.clone();
+        if said.voice.node.as_ref().is_some_and(|own| *own != node) {
+            return Err(Refused::Stolen.into());
+        }
+        let (heard, record) = {
+            let mut state = self.state.lock();
+            let heard = state.registry.register(register, said.voice.proof.clone(), said.over, self.now());
+            if let registry::Heard::Changed(_, changes) = &heard
+                && (changes.endpoint || changes.over)
+            {
+                state.moved(&node);
+            }
+            if !matches!(heard, registry::Heard::Refused(_)) {
+                state.unwritten.insert(node.clone());
+            }
+            (heard, state.registry.node(&node).map(|(record, _)| record.clone()))
+        };
+        let ack = match heard {
+            registry::Heard::Refused(refused) => {
+                // A flood is counted and not kept: it would push out what is worth looking at.
+                if refused == Refused::Flood {
+                    meters::refused(refused);
+                    return Ok(Heard::Refused(refused.to_string()));
+                }
+                return Err(refused.into());
+            }
+            registry::Heard::Same(ack) | registry::Heard::Repeated(ack) => ack,
+            // Whoever is told that it is registered must be so after a restart as well.
+            registry::Heard::New(ack) | registry::Heard::Changed(ack, _) => {
+                let kept = self.store.keep(record.into_iter().collect()).await;
+                kept.map_err(|error| No::Later(Problem::unavailable(error.to_string())))?;
+                ack
+            }
+        };
+        meters::registered();
+        Ok(Heard::Registered(ack))
+    }
+
+    async fn hear_result(&self, said: &Said<'_>) -> Result<Heard, No> {
+        let Message { request, data, .. } = Message::read(said.bytes)?;
+        let voice = &said.voice;
+        let claim = self.state.lock().claim(&request, &voice.proof, voice.node.as_ref());
+        let node = match claim {
+            Claim::Anothers => return Err(Refused::Forged.into()),
+            Claim::Its(node) => Some(node),
+            Claim::Unknown => voice.node.clone(),
+        };
+        let Some(taker) = self.taker.get() else {
+            return Err(No::Later(Problem::unavailable("nobody takes results yet")));
+        };
+        let returned = Returned { request, end: end_of(data), node: node.clone() };
+        taker.returned(returned).await.map_err(refused_or_later)?;
+        meters::result(said.over);
+        if let Some(node) = node {
+            self.state.lock().saw(&node, self.now());
+        }
+        Ok(Heard::Taken)
+    }
+
+    async fn hear_request(&self, said: &Said<'_>) -> Result<Heard, No> {
+        if !said.voice.may_request {
+            return Err(Refused::Asker.into());
+        }
+        let task = TaskRequest::read(said.bytes)?;
+        let Some(taker) = self.taker.get() else {
+            return Err(No::Later(Problem::unavailable("nobody takes requests yet")));
+        };
+        taker.asked(task).await.map_err(refused_or_later)?;
+        Ok(Heard::Taken)
+    }
+
+    /// Counts what is refused, and keeps it to be looked at.
+    fn toss(&self, said: &Said<'_>, refused: Refused, why: &str) {
+        meters::refused(refused);
+        meters::rubbish();
+        let body = &said.bytes[..said.bytes.len().min(super::bin::BODY_BYTES_MAX)];
+        let tossed = Tossed {
+            at: self.clock.now(),
+            place: format!("{} {}", said.over.as_str(), said.place),
+            who: said.voice.name(),
+            reason: why.to_owned(),
+            body: body.to_vec(),
+        };
+        tracing::debug!(place = tossed.place, who = tossed.who, why, "something that nodes said was refused");
+        self.bin.toss(tossed, self.clock.monotonic());
+    }
+}
+
+/// A result that is an object with an `error`, a text or an object, says that the action failed. The wire has no other
+/// word for it.
+fn end_of(data: String) -> End {
+    if !data.contains("\"error\"") {
+        return End::Ok(data);
+    }
+    let value: serde_json::Value = match serde_json::from_str(&data) {
+        Ok(value) => value,
+        Err(_) => return End::Ok(data),
+    };
+    match value.get("error") {
+        Some(serde_json::Value::String(why)) if !why.is_empty() => End::Failed(first_line(why)),
+        Some(why @ serde_json::Value::Object(_)) => End::Failed(first_line(&why.to_string())),
+        _ => End::Ok(data),
+    }
+}
+
+fn first_line(why: &str) -> String {
+    why.lines().next().unwrap_or_default().chars().take(wire::TEXT_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_with_an_error_is_a_failure_and_nothing_else_is() {
+        for (data, failed) in [
+            (r#"{"error":"no sensor\nat all"}"#, Some("no sensor")),
+            (r#"{"error":{"code":7}}"#, Some(r#"{"code":7}"#)),
+            (r#"{"error":""}"#, None),
+            (r#"{"error":null,"value":1}"#, None),
+            (r#"{"error":0.02}"#, None),
+            (r#"["error"]"#, None),
+            ("not JSON \"error\"", None),
+            (r#"{"value":{"error":"deeper"}}"#, None),
+        ] {
+            let expected = failed.map_or_else(|| End::Ok(data.into()), |why| End::Failed(why.into()));
+            assert_eq!(end_of(data.into()), expected, "{data}");
+        }
+    }
+}

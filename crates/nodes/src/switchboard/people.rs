@@ -1,0 +1,120 @@
+//! What people see of nodes, and do to them.
+
+use mutirao_core::Problem;
+
+use super::Switchboard;
+use crate::breaker::Health;
+use crate::device::{self, Device, Digest};
+use crate::names::{NodeId, Offer};
+use crate::registry::{Presence, Record};
+use crate::store::{By, Tossed};
+use crate::way::Waits;
+
+/// A node as it stands.
+#[derive(Clone, Debug)]
+pub struct NodeInfo {
+    pub record: Record,
+    pub presence: Presence,
+    pub in_flight: u32,
+    /// How it does at each of its actions.
+    pub health: Vec<(Offer, Health)>,
+    pub waits: Option<Waits>,
+}
+
+fn refused(error: mutirao_store::StoreError) -> Problem {
+    Problem::unavailable(error.to_string())
+}
+
+impl Switchboard {
+    /// By id.
+    pub fn nodes(&self) -> Vec<NodeInfo> {
+        let all: Vec<NodeId> = self.0.state.lock().registry.all().map(|(record, _)| record.node.clone()).collect();
+        all.iter().filter_map(|node| self.node(node)).collect()
+    }
+
+    pub fn node(&self, node: &NodeId) -> Option<NodeInfo> {
+        let now = self.0.clock.monotonic();
+        let (record, presence, in_flight, health) = {
+            let state = self.0.state.lock();
+            let (record, presence) = state.registry.node(node)?;
+            let health = |offer: &Offer| (offer.clone(), state.router.health(node, &offer.action, now));
+            let health = record.offers.iter().map(health).collect();
+            (record.clone(), presence, state.router.in_flight(node), health)
+        };
+        let waits = self.0.ways().iter().find_map(|way| way.waiting(&record));
+        Some(NodeInfo { record, presence, in_flight, health, waits })
+    }
+
+    /// Takes a node out. What it had is lost; it may register again, under whatever it can show then.
+    pub async fn forget(&self, node: &NodeId) -> Result<(), Problem> {
+        let known = {
+            let mut state = self.0.state.lock();
+            let known = state.registry.remove(node).is_some();
+            state.forget(node);
+            state.unwritten.remove(node);
+            known
+        };
+        if !known {
+            return Err(Problem::not_found(format!("there is no node \"{node}\" that runs actions"))
+                .remedy("`mutirao node list` shows those that are there"));
+        }
+        self.0.store.forget(vec![node.clone()]).await.map_err(refused)?;
+        if let Some(taker) = self.0.taker.get() {
+            taker.lost(node);
+        }
+        Ok(())
+    }
+
+    /// Lets a device in. Its password, which is nowhere else.
+    pub async fn add_device(
+        &self,
+        name: &str,
+        node: NodeId,
+        may_request: bool,
+        who: &str,
+    ) -> Result<(Device, String), Problem> {
+        device::check_name(name).map_err(|bad| Problem::invalid("name", bad.to_string()))?;
+        let (password, at) = (device::new_password(), self.0.clock.now());
+        let device = Device {
+            name: name.to_owned(),
+            node,
+            digest: Digest::of(name, password.as_bytes()),
+            may_request,
+            created_at: at,
+            created_by: who.to_owned(),
+        };
+        let by = By { who: who.to_owned(), at };
+        match self.0.store.add_device(device.clone(), by).await.map_err(refused)? {
+            true => Ok((device, password)),
+            false => Err(Problem::conflict(format!("there is a device \"{name}\" already"))
+                .remedy(format!("choose another name, or remove it first: mutirao device rm {name}"))),
+        }
+    }
+
+    /// The device that a name and its password open.
+    pub async fn device_of(&self, name: &str, password: &[u8]) -> Result<Option<Device>, Problem> {
+        let device = self.0.store.device(name).await.map_err(refused)?;
+        Ok(device.filter(|device| device.is_opened_by(password)))
+    }
+
+    pub async fn devices(&self, after: &str, rows: u32) -> Result<Vec<Device>, Problem> {
+        self.0.store.devices(after, rows).await.map_err(refused)
+    }
+
+    /// Keeps a device out, at once.
+    pub async fn remove_device(&self, name: &str, who: &str) -> Result<(), Problem> {
+        let by = By { who: who.to_owned(), at: self.0.clock.now() };
+        if !self.0.store.remove_device(name, by).await.map_err(refused)? {
+            let shown: String = name.chars().take(64).collect();
+            return Err(Problem::not_found(format!("there is no device \"{shown}\""))
+                .remedy("`mutirao device list` shows those that are there"));
+        }
+        self.0.ways().iter().for_each(|way| way.expel(name));
+        Ok(())
+    }
+
+    /// What was received and could not be worked with, the newest first.
+    pub async fn rubbish(&self, rows: u32) -> Result<Vec<Tossed>, Problem> {
+        self.0.store.tossed(rows).await.map_err(refused)
+    }
+}

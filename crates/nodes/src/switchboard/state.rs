@@ -1,0 +1,219 @@
+//! Every decision, behind one lock. No I/O, no clock.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use mutirao_core::{Dice, Mono};
+
+use crate::Layer;
+use crate::errand::{Errand, NotSent};
+use crate::names::{NodeId, Offer};
+use crate::preference::{Preferences, Protocol, Sent};
+use crate::registry::{Gone, Now, Presence, Proof, Record, Registry, Rules};
+use crate::routing::{self, Candidate, Choice, Ended, NoNode, Router, Ticket, Why};
+use crate::way::NotGiven;
+
+/// A task that some node has.
+#[derive(Debug)]
+struct Out {
+    ticket: Ticket,
+    node: NodeId,
+    /// What that node could show when it was given the task.
+    proof: Proof,
+    over: Option<Protocol>,
+    since: Mono,
+}
+
+/// Who gets a task, and how it is reached.
+#[derive(Debug)]
+pub struct Chosen {
+    pub record: Record,
+    pub layer: Layer,
+    pub order: Vec<Protocol>,
+    pub why: String,
+}
+
+/// Whether somebody may say how a task ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// It was given the task.
+    Its(NodeId),
+    /// Another was.
+    Anothers,
+    /// Nobody here gave it to anybody: another manager did, or this one before a restart, or it has ended.
+    Unknown,
+}
+
+pub struct State {
+    pub registry: Registry,
+    pub router: Router,
+    preferences: Preferences,
+    out: HashMap<String, Out>,
+    /// Heard of since it was last written down.
+    pub unwritten: BTreeSet<NodeId>,
+}
+
+impl State {
+    pub fn new(rules: Rules, routing: routing::Rules, known: Vec<Record>, now: Mono) -> Self {
+        let mut registry = Registry::new(rules, now);
+        registry.restore(known, now);
+        Self {
+            registry,
+            router: Router::new(routing),
+            preferences: Preferences::default(),
+            out: HashMap::new(),
+            unwritten: BTreeSet::new(),
+        }
+    }
+
+    /// Chooses a node, and counts the task as given to it.
+    pub fn choose(&mut self, errand: &Errand, now: Mono, dice: &Dice) -> Result<Chosen, NotSent> {
+        let Errand { request, action, place, not, .. } = errand;
+        let candidates = self.newest(errand);
+        let choice =
+            self.router.choose(action, place, &candidates, not.as_ref(), now, dice).map_err(|none| match none {
+                NoNode::Nobody => NotSent::Nobody(action.clone()),
+                NoNode::Full => NotSent::Full,
+            })?;
+        let Some((record, _)) = self.registry.node(&choice.node) else {
+            return Err(NotSent::Nobody(action.clone()));
+        };
+        let record = record.clone();
+        let mut can = record.heard_over.clone();
+        if !record.endpoint.is_empty() {
+            can.insert(Protocol::Http);
+        }
+        let order = self.preferences.order(&record.node, record.layer, &can, now);
+        let (ticket, proof) = (choice.ticket, record.proof.clone());
+        let out = Out { ticket, node: record.node.clone(), proof, over: None, since: now };
+        // A name that is given twice means that whoever gave it has lost track: the first is nobody's any more.
+        if let Some(before) = self.out.insert(request.clone(), out) {
+            self.router.ended(before.ticket, Ended::Recalled, now, dice);
+        }
+        Ok(Chosen { layer: choice.layer, why: why(&choice), record, order })
+    }
+
+    /// Who is there and has the action, in the newest version that anybody of its layer has: a new version takes new
+    /// tasks, running ones finish on the old.
+    fn newest(&self, errand: &Errand) -> Vec<Candidate> {
+        let mut newest: BTreeMap<Layer, u32> = BTreeMap::new();
+        let fits = |record: &Record| {
+            errand.place.node.as_ref().is_none_or(|node| *node == record.node)
+                && errand.place.labels.iter().all(|(key, value)| record.labels.get(key) == Some(value))
+        };
+        let all: Vec<_> = self.registry.offering(&errand.action).filter(|(record, _)| fits(record)).collect();
+        for (record, offer) in &all {
+            let version = newest.entry(record.layer).or_default();
+            *version = offer.version.max(*version);
+        }
+        let current = all.into_iter().filter(|(record, offer)| newest.get(&record.layer) == Some(&offer.version));
+        let candidate = |(record, _): (&Record, &Offer)| Candidate {
+            node: record.node.clone(),
+            layer: record.layer,
+            labels: record.labels.clone(),
+            slots: record.slots,
+        };
+        current.map(candidate).collect()
+    }
+
+    pub fn goes_over(&mut self, request: &str, protocol: Protocol) {
+        if let Some(out) = self.out.get_mut(request) {
+            out.over = Some(protocol);
+        }
+    }
+
+    pub fn did_not_go(&mut self, node: &NodeId, protocol: Protocol, now: Mono) {
+        self.preferences.heard(node, protocol, Sent::Failed, now);
+    }
+
+    pub fn ended(&mut self, request: &str, how: Ended, now: Mono, dice: &Dice) {
+        let Some(Out { ticket, node, over, since, .. }) = self.out.remove(request) else { return };
+        self.router.ended(ticket, how, now, dice);
+        if let Some(over) = over.filter(|over| *over != Protocol::Here) {
+            match how {
+                Ended::Well => self.preferences.heard(&node, over, Sent::Answered(now.since(since)), now),
+                Ended::Badly => self.preferences.heard(&node, over, Sent::Failed, now),
+                Ended::Recalled => {}
+            }
+        }
+    }
+
+    /// May somebody who could show this say how a task ended? `node`: the only one that it may speak for.
+    pub fn claim(&self, request: &str, proof: &Proof, node: Option<&NodeId>) -> Claim {
+        match self.out.get(request) {
+            None => Claim::Unknown,
+            Some(out) if out.proof == *proof && node.is_none_or(|node| *node == out.node) => {
+                Claim::Its(out.node.clone())
+            }
+            Some(_) => Claim::Anothers,
+        }
+    }
+
+    pub fn tasks_out(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Those that were silent for too long. What they had is nobody's.
+    pub fn sweep(&mut self, now: Mono) -> Vec<Gone> {
+        let gone = self.registry.sweep(now);
+        for one in &gone {
+            let (Gone::Away(node) | Gone::Forgotten(node)) = one;
+            self.forget(node);
+        }
+        gone
+    }
+
+    pub fn forget(&mut self, node: &NodeId) {
+        self.out.retain(|_, out| out.node != *node);
+        self.router.forget(node);
+        self.preferences.forget(node);
+    }
+
+    /// It is somewhere else now: what was measured on the way there says nothing any more.
+    pub fn moved(&mut self, node: &NodeId) {
+        self.preferences.forget(node);
+    }
+
+    pub fn saw(&mut self, node: &NodeId, now: Now) {
+        self.registry.saw(node, now);
+        self.unwritten.insert(node.clone());
+    }
+
+    pub fn take_unwritten(&mut self) -> Vec<Record> {
+        let nodes = std::mem::take(&mut self.unwritten);
+        nodes.iter().filter_map(|node| self.registry.node(node)).map(|(record, _)| record.clone()).collect()
+    }
+
+    /// Registered, and away.
+    pub fn presence(&self) -> (usize, usize) {
+        let away = self.registry.all().filter(|(_, presence)| *presence == Presence::Away).count();
+        (self.registry.len() - away, away)
+    }
+}
+
+fn why(choice: &Choice) -> String {
+    let mut text = match &choice.why {
+        Why::Only => "the only one that could".to_owned(),
+        Why::Probe => "it had failed, was spared, and is tried again".to_owned(),
+        Why::Sooner { cost_ms, than, its_cost_ms } => {
+            format!("it promises an answer within {cost_ms:.0} ms, {than} within {its_cost_ms:.0} ms")
+        }
+        Why::ItsTurn => "it was its turn".to_owned(),
+        Why::LeastBad => "it fails, but so do the others".to_owned(),
+    };
+    if !choice.passed_over.is_empty() {
+        let layers: Vec<String> = choice.passed_over.iter().map(|one| format!("{one:?}").to_lowercase()).collect();
+        text.push_str(&format!("; {} is full or down", layers.join(", ")));
+    }
+    text
+}
+
+/// In a line.
+pub fn said(whys: &[NotGiven]) -> String {
+    let each = whys.iter().map(|why| match why {
+        NotGiven::Unreachable(why) | NotGiven::TooLong(why) => why.as_str(),
+    });
+    match whys.is_empty() {
+        true => "it speaks nothing that is open here".into(),
+        false => each.collect::<Vec<_>>().join("; "),
+    }
+}

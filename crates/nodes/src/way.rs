@@ -1,0 +1,49 @@
+//! How words reach nodes: one way for each protocol that is open here.
+
+use async_trait::async_trait;
+use mutirao_core::Problem;
+
+use crate::preference::Protocol;
+use crate::registry::Record;
+
+/// Why a message did not get on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotGiven {
+    /// This way does not reach it now; another may.
+    Unreachable(String),
+    /// It would never fit.
+    TooLong(String),
+}
+
+#[async_trait]
+pub trait Way: Send + Sync + 'static {
+    fn protocol(&self) -> Protocol;
+
+    /// Sends a message to one node. Back as soon as it is on its way, or waits for the node within a bound.
+    async fn give(&self, to: &Record, text: &str) -> Result<(), NotGiven>;
+
+    /// Tells everybody that we are here. Best effort: the next comes soon.
+    async fn beat(&self, text: &str);
+
+    /// Puts an answer where clients look for it.
+    async fn answer(&self, text: &str) -> Result<(), Problem>;
+
+    /// What waits for a node that is away, if this way keeps it.
+    fn waiting(&self, _node: &Record) -> Option<Waits> {
+        None
+    }
+
+    /// Its rights were taken away.
+    fn expel(&self, _device: &str) {}
+}
+
+/// What waits for a node, and how much may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waits {
+    pub connected: bool,
+    pub messages: usize,
+    pub bytes: usize,
+    pub messages_max: usize,
+    pub bytes_max: usize,
+    pub age_max_ms: u64,
+}

@@ -1,0 +1,249 @@
+//! Devices at the manager's own listener: the whole way of a task, and what each may and may not do.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use mutirao_mqtt::client::State;
+use mutirao_mqtt::codec::Answer;
+use mutirao_mqtt::{Client, Qos, TopicFilter};
+use mutirao_nodes::errand::{End, NotSent, Reach, Returned};
+use mutirao_nodes::hands::Hands;
+use mutirao_nodes::preference::Protocol;
+use mutirao_nodes::registry::{Presence, Proof, Strangers};
+use mutirao_nodes::routing::{Ended, Place};
+use mutirao_nodes::{ActionName, Layer, Offer};
+use mutirao_testkit::wait::eventually;
+
+use crate::house::{Device, House, LONG, drained, errand, options, registration, result, within};
+
+const RESULTS: &str = "mutirao.task.handler.saida";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_registers_is_acknowledged_hears_beats_and_runs_a_task() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    let mut lamp = house.device("lamp").await;
+    let beat = lamp.next("manager.available").await;
+    assert_eq!((&beat["available"], &beat["schema"]), (&true.into(), &1.into()));
+    lamp.next("manager/available").await;
+    lamp.register("blink").await;
+    let ack = lamp.next("actions-list").await;
+    assert_eq!((&ack["nodeId"], &ack["actions"][0]), (&"lamp".into(), &"urn:mutirao:Action:blink".into()));
+
+    let gone = house.board.send(errand("r1", "blink")).await.unwrap();
+    assert_eq!((gone.node.as_str(), gone.layer, gone.over), ("lamp", Layer::Edge, Protocol::Mqtt));
+    let message = lamp.next("/in").await;
+    let expected = serde_json::json!({
+        "actionTo": "urn:mutirao:Action:blink", "requestID": "r1", "messageData": "{\"n\":1}"
+    });
+    assert_eq!(message, expected);
+    lamp.say(RESULTS, result("r1", r#"{"lit":true}"#)).await;
+    let end = End::Ok(r#"{"lit":true}"#.into());
+    let returned = Returned { request: "r1".into(), end, node: Some("lamp".parse().unwrap()) };
+    assert_eq!(*house.desk.returned.lock(), [returned], "it was taken before it was acknowledged");
+    house.board.ended("r1", Ended::Well);
+    let info = house.board.node(&"lamp".parse().unwrap()).unwrap();
+    assert_eq!((info.presence, info.in_flight, info.waits.unwrap().connected), (Presence::Registered, 0, true));
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_manager_knows_who_was_registered_and_sends_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    let password = house.let_in("lamp").await;
+    let lamp = Device::connect(&house, "lamp", Some(("lamp", &password))).await;
+    lamp.register("blink").await;
+    drop(lamp);
+    house.close().await;
+
+    let house = House::open(folder.path()).await;
+    assert_eq!(house.board.catalogue().len(), 1);
+    let mut lamp = Device::connect(&house, "lamp", Some(("lamp", &password))).await;
+    house.board.send(errand("r1", "blink")).await.unwrap();
+    assert_eq!(lamp.next("/in").await["requestID"], "r1");
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_sent_to_a_device_that_is_away_waits_for_it_and_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    let password = house.let_in("lamp").await;
+    let lamp = Device::connect(&house, "lamp", Some(("lamp", &password))).await;
+    lamp.register("blink").await;
+    drop(lamp);
+    eventually("it is gone", LONG, async || house.mqtt.port().gauges().connected == 0).await;
+    house.board.send(errand("r1", "blink")).await.unwrap();
+    house.board.send(errand("r2", "blink")).await.unwrap();
+    let waits = house.board.node(&"lamp".parse().unwrap()).unwrap().waits.unwrap();
+    assert!(!waits.connected && waits.messages >= 2 && waits.bytes <= waits.bytes_max, "{waits:?}");
+    let mut lamp = Device::connect(&house, "lamp", Some(("lamp", &password))).await;
+    assert_eq!(lamp.next("/in").await["requestID"], "r1");
+    assert_eq!(lamp.next("/in").await["requestID"], "r2");
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_speaks_for_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    let (lamp, thief) = (house.device("lamp").await, house.device("thief").await);
+    lamp.register("blink").await;
+    thief.say("mutirao.nodes.register", registration("lamp", "steal")).await;
+    let stolen = house.board.node(&"lamp".parse().unwrap()).unwrap();
+    assert_eq!(stolen.record.proof, Proof::User("lamp".into()));
+    assert!(stolen.record.offers.iter().all(|offer| offer.action.short() == "blink"));
+
+    house.board.send(errand("r1", "blink")).await.unwrap();
+    thief.say(RESULTS, result("r1", "\"mine\"")).await;
+    assert!(house.desk.returned.lock().is_empty());
+    lamp.say(RESULTS, result("r1", "\"true\"")).await;
+    assert_eq!(house.desk.returned.lock().len(), 1);
+    let reasons = || async { house.reasons().await.join("\n") };
+    eventually("both are kept", LONG, async || {
+        let all = reasons().await;
+        all.contains("belongs to another") && all.contains("another node was given")
+    })
+    .await;
+
+    // Another's topic is not heard, and publishing elsewhere ends the connection.
+    let mut spying = options(&house, "thief", None);
+    let password = house.let_in("spy").await;
+    (spying.user, spying.password) = (Some("spy".into()), Some(password.into()));
+    spying.subscriptions = vec![(TopicFilter::new("mutirao/node/lamp/in").unwrap(), Qos::AtLeastOnce)];
+    let before = house.mqtt.port().counts().subscriptions_denied;
+    let (_spy, heard) = Client::start(spying);
+    let mut heard = drained(heard);
+    eventually("it was denied", LONG, async || house.mqtt.port().counts().subscriptions_denied > before).await;
+    house.board.send(errand("r2", "blink")).await.unwrap();
+    assert!(heard.try_recv().is_err());
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_password_and_a_removed_device_are_kept_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    let lamp = house.device("lamp").await;
+    for (user, password) in [("lamp", "wrong"), ("nobody", "x")] {
+        let (client, _heard) = Client::start(options(&house, "x", Some((user, password))));
+        let mut state = client.state();
+        let refused = State::Refused(Answer::BadCredentials);
+        within("refused", async { state.wait_for(|state| *state == refused).await.map(drop) }).await.unwrap();
+    }
+    let (client, _heard) = Client::start(options(&house, "x", None));
+    let mut state = client.state();
+    let refused = State::Refused(Answer::NotAuthorized);
+    within("refused", async { state.wait_for(|state| *state == refused).await.map(drop) }).await.unwrap();
+
+    house.board.remove_device("lamp", "test").await.unwrap();
+    let mut state = lamp.client.state();
+    let refused = State::Refused(Answer::BadCredentials);
+    within("cut off", async { state.wait_for(|state| *state == refused).await.map(drop) }).await.unwrap();
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_that_shows_nothing_is_marked_and_hears_nothing_that_is_meant_for_a_known_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::with(folder.path(), Strangers::LetIn).await;
+    let mut lamp = house.device("lamp").await;
+    lamp.register("blink").await;
+    let mut stray = Device::connect(&house, "stray", None).await;
+    stray.register("roam").await;
+    assert_eq!(house.board.node(&"stray".parse().unwrap()).unwrap().record.proof, Proof::Nothing);
+    let mut spying = options(&house, "lamp", None);
+    spying.client_id = "spy".into();
+    let (spy, heard) = Client::start(spying);
+    let mut heard = drained(heard);
+    let mut state = spy.state();
+    within("let in", async { state.wait_for(|state| *state == State::Connected).await.map(drop) }).await.unwrap();
+
+    house.board.send(errand("r1", "blink")).await.unwrap();
+    house.board.send(errand("r2", "roam")).await.unwrap();
+    assert_eq!(lamp.next("/in").await["requestID"], "r1");
+    assert_eq!(stray.next("/in").await["requestID"], "r2");
+    stray.say(RESULTS, result("r1", "\"mine\"")).await;
+    assert!(house.desk.returned.lock().is_empty(), "one that shows nothing does not answer for one that does");
+    while let Ok((topic, _)) = heard.try_recv() {
+        assert!(!topic.ends_with("/in"), "{topic}");
+    }
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_that_cannot_be_taken_now_is_taken_later_and_asked_for_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    let lamp = house.device("lamp").await;
+    lamp.register("blink").await;
+    house.board.send(errand("r1", "blink")).await.unwrap();
+    house.desk.trouble.store(true, Ordering::SeqCst);
+    let saying = tokio::spawn(async move { lamp.say(RESULTS, result("r1", "1")).await });
+    tokio::task::yield_now().await;
+    assert!(house.desk.returned.lock().is_empty());
+    house.desk.trouble.store(false, Ordering::SeqCst);
+    within("it is taken in the end", saying).await.unwrap();
+    assert_eq!(house.desk.returned.lock().len(), 1);
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_who_may_asks_for_tasks_and_what_is_no_task_is_kept_with_its_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    let (_, password) = house.board.add_device("desk", "desk".parse().unwrap(), true, "test").await.unwrap();
+    let mut asking = options(&house, "desk", Some(("desk", &password)));
+    asking.subscriptions.push((TopicFilter::new("mutirao.task.final.saida").unwrap(), Qos::AtLeastOnce));
+    let (client, heard) = Client::start(asking);
+    let mut desk = Device { client, heard: drained(heard), node: "desk".into() };
+    let task = |urn: &str| {
+        serde_json::json!({ "id": "t1", "task_id": urn, "target_actions": ["urn:mutirao:Action:a"], "message_data": "{}" })
+            .to_string()
+    };
+    desk.say("mutirao.process.request.entrada", task("urn:mutirao:Task:good")).await;
+    assert_eq!(house.desk.asked.lock().len(), 1);
+    desk.say("mutirao.process.request.entrada", task("urn:mutirao:Task:bad")).await;
+    eventually("kept", LONG, async || house.reasons().await.iter().any(|why| why.contains("no such task"))).await;
+    house.board.answer(r#"{"id":"t1"}"#.into()).await.unwrap();
+    assert_eq!(desk.next("final.saida").await["id"], "t1");
+    house.close().await;
+}
+
+struct Two;
+
+#[async_trait]
+impl Hands for Two {
+    fn offers(&self) -> std::collections::BTreeSet<Offer> {
+        ["urn:mutirao:Action:add".parse().unwrap()].into()
+    }
+
+    async fn run(&self, _: &ActionName, data: &str) -> End {
+        End::Ok(data.to_uppercase())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_manager_s_own_hands_run_what_they_can_and_are_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    assert!(matches!(house.board.send(errand("r0", "add")).await, Err(NotSent::Nobody(_))));
+    house.board.host("here".parse().unwrap(), Arc::new(Two));
+    let gone = house.board.send(errand("r1", "add")).await.unwrap();
+    assert_eq!((gone.over, gone.layer), (Protocol::Here, Layer::Cloud));
+    eventually("it ran", LONG, async || house.desk.returned.lock().len() == 1).await;
+    assert_eq!(house.desk.returned.lock()[0].end, End::Ok(r#"{"N":1}"#.into()));
+    let thief = house.device("here").await;
+    thief.register("add").await;
+    assert_ne!(house.board.node(&"here".parse().unwrap()).unwrap().record.proof, Proof::User("here".into()));
+    let place = Place { layer: Some(Layer::Cloud), ..Place::default() };
+    house.board.send(mutirao_nodes::errand::Errand { place, ..errand("r2", "add") }).await.unwrap();
+    let store = house.store.clone();
+    house.close().await;
+    drop(store);
+    let house = House::open(folder.path()).await;
+    assert!(house.board.nodes().is_empty(), "who is here is here");
+    house.close().await;
+}

@@ -1,0 +1,7 @@
+//! What is kept of nodes on both engines, and nodes played by the tests around the switchboard.
+
+mod devices;
+mod engines;
+mod faults;
+mod house;
+mod store;

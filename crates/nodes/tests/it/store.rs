@@ -1,0 +1,81 @@
+//! What either engine promises.
+
+use mutirao_core::Timestamp;
+use mutirao_nodes::device::{Device, Digest};
+use mutirao_nodes::preference::Protocol;
+use mutirao_nodes::registry::{Proof, Record};
+use mutirao_nodes::store::{By, NodeStore, Tossed};
+use mutirao_nodes::{Layer, NodeId};
+
+pub async fn run(store: &dyn NodeStore) {
+    records_come_back_and_an_older_one_never_takes_the_place_of_a_newer(store).await;
+    a_device_s_name_is_given_once(store).await;
+    only_the_newest_rubbish_is_kept(store).await;
+}
+
+fn record(node: &str, at: i64, kind: &str) -> Record {
+    Record {
+        node: node.parse().unwrap(),
+        layer: Layer::Edge,
+        kind: kind.into(),
+        endpoint: String::new(),
+        offers: ["urn:mutirao:Action:a@2".parse().unwrap()].into(),
+        labels: [("zone".into(), "a\u{0}b".into())].into(),
+        slots: 16,
+        proof: Proof::User("u".into()),
+        first_at: Timestamp(1),
+        last_at: Timestamp(at),
+        heard_over: [Protocol::Mqtt].into(),
+    }
+}
+
+async fn records_come_back_and_an_older_one_never_takes_the_place_of_a_newer(store: &dyn NodeStore) {
+    store.keep(vec![record("b", 10, "x"), record("a", 20, "y")]).await.unwrap();
+    store.keep(vec![record("b", 9, "late"), record("a", 21, "z")]).await.unwrap();
+    let kept = store.records(Timestamp(0)).await.unwrap();
+    let kinds: Vec<_> = kept.iter().map(|one| (one.node.as_str(), one.kind.as_str())).collect();
+    assert_eq!(kinds, [("a", "z"), ("b", "x")]);
+    assert_eq!(kept[0], record("a", 21, "z"));
+    assert_eq!(store.records(Timestamp(11)).await.unwrap().len(), 1, "since then");
+    let gone: NodeId = "a".parse().unwrap();
+    store.forget(vec![gone.clone(), "never".parse().unwrap()]).await.unwrap();
+    assert!(store.records(Timestamp(0)).await.unwrap().iter().all(|one| one.node != gone));
+}
+
+async fn a_device_s_name_is_given_once(store: &dyn NodeStore) {
+    let by = || By { who: "ana".into(), at: Timestamp(5) };
+    let device = |name: &str, node: &str| Device {
+        name: name.into(),
+        node: node.parse().unwrap(),
+        digest: Digest::of(name, b"secret"),
+        may_request: true,
+        created_at: Timestamp(5),
+        created_by: "ana".into(),
+    };
+    for (name, node, new) in [("lamp", "n1", true), ("Lamp", "n2", true), ("lamp", "thief", false)] {
+        assert_eq!(store.add_device(device(name, node), by()).await.unwrap(), new, "{name} {node}");
+    }
+    assert_eq!(store.device("lamp").await.unwrap(), Some(device("lamp", "n1")));
+    assert_eq!(store.device("nobody").await.unwrap(), None);
+    let names = |devices: Vec<Device>| devices.into_iter().map(|one| one.name).collect::<Vec<_>>();
+    assert_eq!(names(store.devices("", 10).await.unwrap()), ["Lamp", "lamp"]);
+    assert_eq!(names(store.devices("Lamp", 1).await.unwrap()), ["lamp"]);
+    assert!(store.remove_device("lamp", by()).await.unwrap());
+    assert!(!store.remove_device("lamp", by()).await.unwrap());
+}
+
+async fn only_the_newest_rubbish_is_kept(store: &dyn NodeStore) {
+    let tossed = |n: i64| Tossed {
+        at: Timestamp(n),
+        place: "mqtt x.nodes.register".into(),
+        who: "lamp\u{0}".into(),
+        reason: "no JSON".into(),
+        body: vec![0, 255, n as u8],
+    };
+    store.toss((0..5).map(tossed).collect(), 3).await.unwrap();
+    store.toss(vec![tossed(5)], 3).await.unwrap();
+    let kept = store.tossed(10).await.unwrap();
+    assert_eq!(kept.iter().map(|one| one.at.0).collect::<Vec<_>>(), [5, 4, 3]);
+    assert_eq!(kept[0].body, [0, 255, 5]);
+    assert_eq!(store.tossed(1).await.unwrap().len(), 1);
+}
