@@ -61,7 +61,7 @@ async fn add_device(
 ) -> Result<(StatusCode, Json<DeviceCreated>), Rejection> {
     let node = spec.node.as_deref().unwrap_or(&spec.name);
     let node = node.parse().map_err(|bad: crate::names::BadName| Problem::invalid("node", bad.to_string()))?;
-    let (device, password) = board.add_device(&spec.name, node, spec.requests, &caller.id).await?;
+    let (device, password) = board.add_device(&spec.name, node, spec.requests, &caller).await?;
     Ok((StatusCode::CREATED, Json(DeviceCreated { device: device.into(), password })))
 }
 

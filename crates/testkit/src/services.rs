@@ -88,6 +88,11 @@ impl Service {
         first_that_starts("rabbitmq", folder, |own, dice| rabbitmq::prepare_with_tls(own, dice, pair))
     }
 
+    /// One with its MQTT plugin, where guests come in by their user and password: [`Service::mqtt_address`].
+    pub fn rabbitmq_with_mqtt(folder: &Path) -> anyhow::Result<Service> {
+        first_that_starts("rabbitmq", folder, rabbitmq::prepare_with_mqtt)
+    }
+
     /// A Redis of its own, in memory only.
     pub fn redis(folder: &Path) -> anyhow::Result<Service> {
         first_that_starts("redis", folder, redis::prepare)

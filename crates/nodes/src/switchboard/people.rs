@@ -1,6 +1,7 @@
 //! What people see of nodes, and do to them.
 
 use mutirao_core::Problem;
+use mutirao_core::auth::Principal;
 
 use super::Switchboard;
 use crate::breaker::Health;
@@ -71,7 +72,7 @@ impl Switchboard {
         name: &str,
         node: NodeId,
         may_request: bool,
-        who: &str,
+        who: &Principal,
     ) -> Result<(Device, String), Problem> {
         device::check_name(name).map_err(|bad| Problem::invalid("name", bad.to_string()))?;
         let (password, at) = (device::new_password(), self.0.clock.now());
@@ -81,9 +82,9 @@ impl Switchboard {
             digest: Digest::of(name, password.as_bytes()),
             may_request,
             created_at: at,
-            created_by: who.to_owned(),
+            created_by: who.name.clone(),
         };
-        let by = By { who: who.to_owned(), at };
+        let by = By { who: who.id.clone(), at };
         match self.0.store.add_device(device.clone(), by).await.map_err(refused)? {
             true => Ok((device, password)),
             false => Err(Problem::conflict(format!("there is a device \"{name}\" already"))

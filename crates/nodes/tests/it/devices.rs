@@ -15,7 +15,7 @@ use mutirao_nodes::routing::{Ended, Place};
 use mutirao_nodes::{ActionName, Layer, Offer};
 use mutirao_testkit::wait::eventually;
 
-use crate::house::{Device, House, LONG, drained, errand, options, registration, result, within};
+use crate::house::{Device, House, LONG, drained, errand, options, registration, result, tester, within};
 
 const RESULTS: &str = "mutirao.task.handler.saida";
 
@@ -194,7 +194,7 @@ async fn a_result_that_cannot_be_taken_now_is_taken_later_and_asked_for_again() 
 async fn only_who_may_asks_for_tasks_and_what_is_no_task_is_kept_with_its_reason() {
     let folder = tempfile::tempdir().unwrap();
     let house = House::open(folder.path()).await;
-    let (_, password) = house.board.add_device("desk", "desk".parse().unwrap(), true, "test").await.unwrap();
+    let (_, password) = house.board.add_device("desk", "desk".parse().unwrap(), true, &tester()).await.unwrap();
     let mut asking = options(&house, "desk", Some(("desk", &password)));
     asking.subscriptions.push((TopicFilter::new("mutirao.task.final.saida").unwrap(), Qos::AtLeastOnce));
     let (client, heard) = Client::start(asking);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use mutirao_core::auth::{Principal, Role};
 use mutirao_core::{Clock, Dice, Problem, SystemClock};
 use mutirao_mqtt::client::{Received, State};
 use mutirao_mqtt::{Client, Limits, Options, Qos, TopicFilter, TopicName};
@@ -110,7 +111,7 @@ impl House {
 
     /// Lets a device in that speaks for the node of its own name.
     pub async fn let_in(&self, name: &str) -> String {
-        self.board.add_device(name, name.parse().unwrap(), false, "test").await.unwrap().1
+        self.board.add_device(name, name.parse().unwrap(), false, &tester()).await.unwrap().1
     }
 
     /// A device with its password, connected and listening.
@@ -123,6 +124,10 @@ impl House {
         let store = self.store.clone();
         async move { store.tossed(1_000).await.unwrap().into_iter().map(|one| one.reason).collect() }
     }
+}
+
+pub fn tester() -> Principal {
+    Principal { id: "t1".into(), name: "test".into(), role: Role::Admin, namespace: "default".into() }
 }
 
 pub struct Device {

@@ -4,4 +4,6 @@ mod devices;
 mod engines;
 mod faults;
 mod house;
+mod http;
+mod rabbit;
 mod store;

@@ -1,6 +1,7 @@
 //! How a private RabbitMQ node is prepared. Everything that nodes of one machine share by default is its own: the name,
 //! the cookie (in a home folder of its own), the name server `epmd`, the ports, the folders, the plugins.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -18,6 +19,12 @@ const SERVER: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 const CONTROL: &str = "/usr/lib/rabbitmq/bin/rabbitmqctl";
 
 impl Service {
+    /// Where its MQTT plugin listens, if it has one.
+    pub fn mqtt_address(&self) -> Option<SocketAddr> {
+        let conf = std::fs::read_to_string(self.folder.join("rabbitmq.conf")).ok()?;
+        conf.lines().find_map(|line| line.strip_prefix(MQTT_LISTENER)?.parse().ok())
+    }
+
     /// What `rabbitmqctl` makes of these words, on this node.
     pub fn rabbitmqctl(&self, words: &[&str]) -> anyhow::Result<String> {
         let done = self.launch.beside(CONTROL).args(words).output().context(CONTROL)?;
@@ -35,6 +42,19 @@ pub(super) fn prepare_with_tls(folder: PathBuf, dice: &Dice, pair: &Pair) -> any
     let settings = std::fs::read_to_string(&conf)? + &tls_settings(port, pair);
     std::fs::write(&conf, settings)?;
     service.url = format!("amqps://guest:guest@localhost:{port}/%2f");
+    Ok(service)
+}
+
+const MQTT_LISTENER: &str = "mqtt.listeners.tcp.local = ";
+
+/// The same, and MQTT by RabbitMQ's plugin.
+pub(super) fn prepare_with_mqtt(folder: PathBuf, dice: &Dice) -> anyhow::Result<Service> {
+    let service = prepare(folder, dice)?;
+    let [port] = ports::free(dice)?;
+    let conf = service.folder.join("rabbitmq.conf");
+    let mqtt = format!("{MQTT_LISTENER}127.0.0.1:{port}\nmqtt.allow_anonymous = false\nmqtt.exchange = amq.topic\n");
+    std::fs::write(&conf, std::fs::read_to_string(&conf)? + &mqtt)?;
+    std::fs::write(service.folder.join("enabled_plugins"), "[rabbitmq_management,rabbitmq_mqtt].\n")?;
     Ok(service)
 }
 

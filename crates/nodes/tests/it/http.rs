@@ -1,0 +1,96 @@
+//! Nodes that only speak HTTP.
+
+use std::net::SocketAddr;
+
+use axum::routing::post;
+use axum::{Json, Router};
+use mutirao_core::SystemClock;
+use mutirao_nodes::errand::{End, NotSent, Reach};
+use mutirao_nodes::http::HttpWay;
+use mutirao_nodes::preference::Protocol;
+use mutirao_nodes::wire::Message;
+use mutirao_testkit::wait::eventually;
+use mutirao_tls::Trust;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::house::{House, LONG, errand};
+
+async fn serve(router: Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    address
+}
+
+fn registration(node: &str, endpoint: &str, action: &str) -> Value {
+    json!({
+        "endpoint": endpoint, "layer": "FOG", "type": "Python", "nodeId": node, "forceRegister": true,
+        "actions": [format!("urn:mutirao:Action:{action}")],
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_registers_by_http_is_given_a_message_and_answers_at_once_or_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    HttpWay::open(&house.board, &Trust::nobody(), SystemClock::shared()).unwrap();
+    let manager = serve(house.board.capability().open).await;
+    let at_once = post(async |Json(message): Json<Message>| Json(Message { data: "\"done\"".into(), ..message }));
+    let node = serve(Router::new().route("/mutirao/messages", at_once)).await;
+    let password = house.let_in("web").await;
+    let http = reqwest::Client::new();
+    let health = http.get(format!("http://{manager}/actuator/health")).send().await.unwrap();
+    assert_eq!(health.text().await.unwrap(), r#"{"status":"UP"}"#);
+
+    let say = |place: &str, user: &str, body: Value| {
+        let request = http.post(format!("http://{manager}/mutirao/{place}")).json(&body);
+        let request = if user.is_empty() { request } else { request.basic_auth(user, Some(&password)) };
+        async move { request.send().await.unwrap() }
+    };
+    let endpoint = format!("http://{node}");
+    let ack = say("nodes/register", "web", registration("web", &endpoint, "fetch")).await;
+    assert_eq!(ack.json::<Value>().await.unwrap()["nodeId"], "web");
+    let anonymous = say("nodes/register", "", registration("other", &endpoint, "fetch")).await;
+    assert_eq!(anonymous.status(), 422, "{}", anonymous.text().await.unwrap());
+    assert_eq!(say("nodes/register", "nobody", registration("x", "", "a")).await.status(), 401);
+
+    let gone = house.board.send(errand("r1", "fetch")).await.unwrap();
+    assert_eq!((gone.node.as_str(), gone.over), ("web", Protocol::Http));
+    eventually("it answered", LONG, async || house.desk.returned.lock().len() == 1).await;
+    assert_eq!(house.desk.returned.lock()[0].end, End::Ok("\"done\"".into()));
+    let late = json!({ "actionTo": "x", "requestID": "r1", "messageData": "{}" });
+    assert_eq!(say("task/handler/saida", "web", late).await.status(), 204);
+    assert_eq!(house.desk.returned.lock().len(), 2);
+    assert_eq!(say("process/request/entrada", "web", json!({})).await.status(), 422, "it may not ask");
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_endpoint_leads_to_the_machine_s_surroundings_and_one_that_is_down_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    HttpWay::open(&house.board, &Trust::nobody(), SystemClock::shared()).unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let redirect = post(async || axum::response::Redirect::temporary("http://169.254.169.254/"));
+    let moved = serve(Router::new().route("/mutirao/messages", redirect)).await;
+    let endpoints = [
+        ("meta", "http://169.254.169.254".to_owned(), "address of this machine"),
+        ("mapped", "http://[::ffff:169.254.169.254]".to_owned(), "address of this machine"),
+        ("closed", format!("http://{closed}"), "refused"),
+        ("moved", format!("http://{moved}"), "307"),
+    ];
+    for (name, endpoint, words) in endpoints {
+        let device = house.device(name).await;
+        let mut said = registration(name, &endpoint, name);
+        said["layer"] = "CLOUD".into();
+        device.say("mutirao.nodes.register", said.to_string()).await;
+        // It does not listen on its topic any more, so only HTTP is left.
+        house.board.remove_device(name, "test").await.unwrap();
+        match house.board.send(errand(name, name)).await {
+            Err(NotSent::Unreachable { why, .. }) => assert!(why.to_lowercase().contains(words), "{name}: {why}"),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    house.close().await;
+}

@@ -1,0 +1,250 @@
+//! Workers and clients as the document has them, at a real RabbitMQ: AMQP by the exchanges, MQTT by the plugin.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, ExchangeDeclareOptions, QueueBindOptions,
+    QueueDeclareOptions,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer, ExchangeKind};
+use mutirao_broker::Rabbit;
+use mutirao_broker::rabbit::Config;
+use mutirao_core::{Dice, SystemClock};
+use mutirao_mqtt::client::State;
+use mutirao_mqtt::{Client, Options, Qos, TopicFilter, TopicName};
+use mutirao_nodes::errand::{End, Errand, Reach};
+use mutirao_nodes::preference::Protocol;
+use mutirao_nodes::pulse::Pace;
+use mutirao_nodes::rabbit::RabbitWays;
+use mutirao_nodes::registry::Strangers;
+use mutirao_nodes::routing::{Place, Rules};
+use mutirao_nodes::store;
+use mutirao_nodes::switchboard::{Parts, Switchboard};
+use mutirao_store::{Database, Sqlite};
+use mutirao_testkit::services::{AMQP_VARIABLE, Service, shared};
+use mutirao_testkit::wait::eventually;
+
+use crate::house::{Desk, LONG, drained, within};
+
+const NAMESPACE: &str = "sapparchi";
+
+struct Yard {
+    board: Switchboard,
+    desk: Arc<Desk>,
+    ways: RabbitWays,
+    rabbit: Arc<Rabbit>,
+    channel: Channel,
+    _connection: Connection,
+    namespace: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Yard {
+    async fn at(url: &str, namespace: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (clock, dice) = (SystemClock::shared(), Arc::new(Dice::from_os()));
+        let sqlite = Sqlite::open(&folder.path().join("store.db"), mutirao_nodes::MIGRATIONS).unwrap();
+        let parts = Parts {
+            namespace: namespace.parse().unwrap(),
+            store: store::open(&Database::from(sqlite)),
+            clock: clock.clone(),
+            dice: dice.clone(),
+            strangers: Strangers::Refused,
+            routing: Rules::default(),
+            pace: Pace { first_after: Duration::from_millis(50), every: Duration::from_millis(200), force_every: 5 },
+            others: false,
+        };
+        let board = Switchboard::start(parts).await.unwrap();
+        let desk = Arc::new(Desk::default());
+        board.attend(desk.clone());
+        let rabbit = Rabbit::connect(Config::new(url, clock.clone(), dice)).await.unwrap();
+        let ways = RabbitWays::open(&board, rabbit.clone(), clock);
+        let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
+        let channel = connection.create_channel().await.unwrap();
+        let namespace = namespace.to_owned();
+        Self { board, desk, ways, rabbit, channel, _connection: connection, namespace, _folder: folder }
+    }
+
+    fn name(&self, rest: &str) -> String {
+        format!("{}.{rest}", self.namespace)
+    }
+
+    async fn queue(&self, name: &str, durable: bool) {
+        let options = QueueDeclareOptions { durable, auto_delete: !durable, ..Default::default() };
+        self.channel.queue_declare(name.into(), options, FieldTable::default()).await.unwrap();
+    }
+
+    async fn bind(&self, queue: &str, exchange: &str, key: &str, arguments: FieldTable) {
+        let options = QueueBindOptions::default();
+        self.channel.queue_bind(queue.into(), exchange.into(), key.into(), options, arguments).await.unwrap();
+    }
+
+    async fn consume(&self, queue: &str) -> Consumer {
+        let options = BasicConsumeOptions::default();
+        self.channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await.unwrap()
+    }
+
+    async fn publish(&self, exchange: &str, key: &str, text: String) {
+        let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
+        let sent = self.channel.basic_publish(exchange.into(), key.into(), options, text.as_bytes(), properties);
+        sent.await.unwrap();
+    }
+
+    fn errand(&self, request: &str, action: &str) -> Errand {
+        Errand {
+            request: request.into(),
+            action: format!("urn:{}:Action:{action}", self.namespace).parse().unwrap(),
+            data: "{}".into(),
+            place: Place::default(),
+            timeout: LONG,
+            not: None,
+        }
+    }
+
+    fn registration(&self, node: &str, layer: &str, action: &str) -> String {
+        let action = format!("urn:{}:Action:{action}", self.namespace);
+        serde_json::json!({
+            "endpoint": "", "layer": layer, "type": "Python", "nodeId": node, "forceRegister": true, "actions": [action],
+        })
+        .to_string()
+    }
+
+    async fn close(self) {
+        let places = ["manager.available", "node.unicast", "task.handler.saida", "process.request.entrada"];
+        let names: Vec<String> = places.iter().chain(&["task.final.saida"]).map(|rest| self.name(rest)).collect();
+        self.ways.stop().await;
+        self.board.stop().await;
+        for name in names {
+            let _ = self.channel.queue_delete(name.as_str().into(), Default::default()).await;
+            let _ = self.channel.exchange_delete(name.as_str().into(), Default::default()).await;
+        }
+        self.rabbit.close();
+    }
+}
+
+async fn next(consumer: &mut Consumer) -> serde_json::Value {
+    let delivery = within("a message", consumer.next()).await.unwrap().unwrap();
+    delivery.ack(BasicAckOptions::default()).await.unwrap();
+    serde_json::from_slice(&delivery.data).unwrap()
+}
+
+fn result(request: &str) -> String {
+    serde_json::json!({ "actionTo": "x", "requestID": request, "messageData": "{\"ok\":1}" }).to_string()
+}
+
+/// The document's Python worker and its client, step by step, in a namespace of their own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_and_a_client_of_the_document_s_time_work_by_amqp() {
+    let Some(server) = shared(AMQP_VARIABLE) else { return };
+    let namespace = format!("t{:x}", Dice::from_os().u64());
+    let yard = Yard::at(&server, &namespace).await;
+    let unicast = yard.name("node.unicast.w1.python");
+    let declared = ExchangeDeclareOptions { durable: true, ..Default::default() };
+    let exchange = yard.name("node.unicast");
+    let headers = ExchangeKind::Headers;
+    yard.channel.exchange_declare(exchange.as_str().into(), headers, declared, FieldTable::default()).await.unwrap();
+    yard.queue(&unicast, true).await;
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-match".into(), AMQPValue::LongString("all".into()));
+    arguments.insert("nodeId".into(), AMQPValue::LongString("w1".into()));
+    yard.bind(&unicast, &exchange, "", arguments).await;
+    let (acks, beats) = (yard.name("test.acks"), yard.name("test.beats"));
+    for (queue, key) in [(&acks, "nodes.actions-list"), (&beats, "manager.available")] {
+        yard.queue(queue, false).await;
+        yard.bind(queue, "amq.topic", &yard.name(key), FieldTable::default()).await;
+    }
+    let (mut heard, mut acks) = (yard.consume(&beats).await, yard.consume(&acks).await);
+    assert_eq!(next(&mut heard).await["available"], true, "it beats once it is attached");
+
+    yard.publish("amq.topic", &yard.name("nodes.register"), yard.registration("w1", "CLOUD", "sum")).await;
+    assert_eq!(next(&mut acks).await["nodeId"], "w1");
+    let gone = yard.board.send(yard.errand("r1", "sum")).await.unwrap();
+    assert_eq!((gone.node.as_str(), gone.over), ("w1", Protocol::Amqp));
+    let mut inbox = yard.consume(&unicast).await;
+    assert_eq!(next(&mut inbox).await["requestID"], "r1");
+    // By the key, by the exchange, and straight into the queue.
+    let results = yard.name("task.handler.saida");
+    for (exchange, key) in [("amq.topic", results.as_str()), (&results, "any"), ("", &results)] {
+        yard.publish(exchange, key, result("r1")).await;
+    }
+    eventually("all came", LONG, async || yard.desk.returned.lock().len() == 3).await;
+    let first = yard.desk.returned.lock()[0].clone();
+    assert_eq!((first.end, first.node.unwrap().as_str()), (End::Ok("{\"ok\":1}".into()), "w1"));
+
+    let task =
+        serde_json::json!({ "id": "t1", "task_id": "urn:x:Task:t", "target_actions": ["a"], "message_data": "{}" });
+    let requests = yard.name("process.request.entrada");
+    for (exchange, key) in [("amq.topic", requests.as_str()), (&requests, "any"), ("", &requests)] {
+        yard.publish(exchange, key, task.to_string()).await;
+    }
+    eventually("asked", LONG, async || yard.desk.asked.lock().len() == 3).await;
+    yard.board.answer(r#"{"id":"t1"}"#.into()).await.unwrap();
+    let mut finals = yard.consume(&yard.name("task.final.saida")).await;
+    assert_eq!(next(&mut finals).await["id"], "t1");
+    let _ = yard.channel.queue_delete(unicast.as_str().into(), Default::default()).await;
+    yard.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_a_queue_is_not_reached_and_says_so() {
+    let Some(server) = shared(AMQP_VARIABLE) else { return };
+    let namespace = format!("t{:x}", Dice::from_os().u64());
+    let yard = Yard::at(&server, &namespace).await;
+    let key = yard.name("nodes.register");
+    let registration = yard.registration("ghost", "FOG", "haunt");
+    eventually("it registers", LONG, async || {
+        yard.publish("amq.topic", &key, registration.clone()).await;
+        yard.board.nodes().len() == 1
+    })
+    .await;
+    let why = yard.board.send(yard.errand("r1", "haunt")).await.unwrap_err().to_string();
+    assert!(why.contains("ghost could not be reached") && why.contains("no queue"), "{why}");
+    yard.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_at_rabbitmq_s_mqtt_plugin_works_like_any_other() {
+    if shared(AMQP_VARIABLE).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::rabbitmq_with_mqtt(folder.path()).unwrap();
+    let yard = Yard::at(service.url(), NAMESPACE).await;
+    let address = service.mqtt_address().unwrap();
+    let filters = ["sapparchi/node/lamp/in", "sapparchi.manager.available", "sapparchi.nodes.actions-list"];
+    let pause = Duration::from_millis(100);
+    let options = Options {
+        user: Some("guest".into()),
+        password: Some("guest".into()),
+        subscriptions: filters.iter().map(|one| (TopicFilter::new(one).unwrap(), Qos::AtLeastOnce)).collect(),
+        pause_min: pause,
+        pause_max: pause,
+        ..Options::new(address.to_string(), "esp32-lamp", SystemClock::shared(), Arc::new(Dice::seeded(1)))
+    };
+    let (client, heard) = Client::start(options);
+    let mut heard = drained(heard);
+    let mut state = client.state();
+    within("let in", async { state.wait_for(|state| *state == State::Connected).await.map(drop) }).await.unwrap();
+    let mut wait_for = async |ending: &str| loop {
+        let (topic, payload) = within(ending, heard.recv()).await.unwrap();
+        if topic.ends_with(ending) {
+            return serde_json::from_slice::<serde_json::Value>(&payload).unwrap();
+        }
+    };
+    assert_eq!(wait_for("manager/available").await["schema"], 1);
+    let say = |topic: &str, text: String| {
+        let topic = TopicName::new(topic).unwrap();
+        client.publish(topic, text.into(), Qos::AtLeastOnce)
+    };
+    within("said", say("sapparchi.nodes.register", yard.registration("lamp", "EDGE", "blink"))).await.unwrap();
+    assert_eq!(wait_for("nodes/actions-list").await["nodeId"], "lamp");
+    let gone = yard.board.send(yard.errand("r1", "blink")).await.unwrap();
+    assert_eq!(gone.over, Protocol::Mqtt);
+    assert_eq!(wait_for("node/lamp/in").await["requestID"], "r1");
+    within("said", say("sapparchi.task.handler.saida", result("r1"))).await.unwrap();
+    eventually("it came", LONG, async || yard.desk.returned.lock().len() == 1).await;
+    yard.close().await;
+}
