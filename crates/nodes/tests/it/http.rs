@@ -39,6 +39,7 @@ async fn a_node_registers_by_http_is_given_a_message_and_answers_at_once_or_late
     let at_once = post(async |Json(message): Json<Message>| Json(Message { data: "\"done\"".into(), ..message }));
     let node = serve(Router::new().route("/mutirao/messages", at_once)).await;
     let password = house.let_in("web").await;
+    mutirao_tls::install();
     let http = reqwest::Client::new();
     let health = http.get(format!("http://{manager}/actuator/health")).send().await.unwrap();
     assert_eq!(health.text().await.unwrap(), r#"{"status":"UP"}"#);
