@@ -8,6 +8,7 @@ mod backup;
 mod batch;
 mod checkers;
 mod database;
+mod devices;
 mod docs;
 mod elastic;
 mod faults;

@@ -132,7 +132,7 @@ pub fn tester() -> Principal {
 
 pub struct Device {
     pub client: Client,
-    pub heard: mpsc::UnboundedReceiver<(String, Bytes)>,
+    pub heard: mpsc::Receiver<(String, Bytes)>,
     pub node: String,
 }
 
@@ -170,11 +170,11 @@ impl Device {
 }
 
 /// Everything it hears is accepted at once: whoever stops reading hears no acknowledgement either.
-pub fn drained(mut heard: mpsc::Receiver<Received>) -> mpsc::UnboundedReceiver<(String, Bytes)> {
-    let (give, take) = mpsc::unbounded_channel();
+pub fn drained(mut heard: mpsc::Receiver<Received>) -> mpsc::Receiver<(String, Bytes)> {
+    let (give, take) = mpsc::channel(10_000);
     tokio::spawn(async move {
         while let Some(received) = heard.recv().await {
-            let _ = give.send((received.topic.as_str().to_owned(), received.payload.clone()));
+            let _ = give.try_send((received.topic.as_str().to_owned(), received.payload.clone()));
             received.accept();
         }
     });

@@ -1,0 +1,79 @@
+//! The walk of docs/nodes.md with a real installation and the clients that everybody has.
+
+use std::process::{Command, Stdio};
+
+use mutirao_testkit::{Installation, wait};
+use serde_json::Value;
+
+use crate::said::{SOON, Said};
+
+fn json_of(up: &Installation, args: &[&str]) -> Value {
+    let text = up.ok(&[&["--json"], args].concat());
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Where the installation says that it listens.
+fn mqtt_port(up: &Installation) -> String {
+    let out = up.stdout();
+    let line = out.lines().find_map(|line| line.trim().strip_prefix("MQTT")).unwrap_or_else(|| panic!("{out}"));
+    line.rsplit(':').next().unwrap().trim().to_owned()
+}
+
+fn mosquitto(program: &str, port: &str, user: &str, password: &str, rest: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(["-h", "localhost", "-p", port, "-u", user, "-P", password, "-q", "1"]).args(rest);
+    command.stdin(Stdio::null());
+    command
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_is_let_in_registers_with_mosquitto_and_is_listed_also_after_a_restart() {
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join("mosquitto_pub").exists()));
+    if !found {
+        eprintln!("skipped: there is no mosquitto_pub; run ./scripts/test without --fast");
+        return;
+    }
+    let mut up = Installation::setup().workers(0).arg("--mqtt-listen").arg("127.0.0.1:0").start();
+    let created = json_of(&up, &["device", "add", "lamp"]);
+    let (password, port) = (created["password"].as_str().unwrap(), mqtt_port(&up));
+    assert_eq!((&created["node"], password.len()), (&"lamp".into(), 40));
+    assert_eq!(json_of(&up, &["device", "list"])["items"][0]["name"], "lamp");
+
+    let topics = ["-t", "mutirao.nodes.actions-list", "-C", "1", "-W", "50"];
+    let mut ear = mosquitto("mosquitto_sub", &port, "lamp", password, &topics);
+    let ear = ear.stdout(Stdio::piped()).spawn().unwrap();
+    let registration = r#"{"endpoint":"","layer":"EDGE","type":"ESP32","nodeId":"lamp","forceRegister":true,"actions":["urn:mutirao:Action:blink"]}"#;
+    let register = ["-t", "mutirao.nodes.register", "-m", registration];
+    wait::eventually("it is listed", SOON, async || {
+        let said: Said = mosquitto("mosquitto_pub", &port, "lamp", password, &register).output().unwrap().into();
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let nodes = json_of(&up, &["node", "list"]);
+        nodes.as_array().unwrap().iter().any(|node| node["name"] == "lamp" && node["runs"]["presence"] == "registered")
+    })
+    .await;
+    let heard: Said = ear.wait_with_output().unwrap().into();
+    assert!(heard.out.contains(r#""nodeId":"lamp""#), "{heard:?}");
+
+    let wrong: Said = mosquitto("mosquitto_pub", &port, "lamp", "wrong", &register).output().unwrap().into();
+    assert_ne!(wrong.code, Some(0));
+    let shown = up.ok(&["node", "show", "lamp"]);
+    for part in ["ESP32", "user lamp", "edge", "urn:mutirao:Action:blink", "mqtt"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let rubbish = ["-t", "mutirao.nodes.register", "-m", "{"];
+    mosquitto("mosquitto_pub", &port, "lamp", password, &rubbish).status().unwrap();
+    wait::eventually("it is kept", SOON, async || {
+        up.ok(&["node", "rubbish"]).contains("a registration cannot be read")
+    })
+    .await;
+
+    up.kill9();
+    up.restart();
+    assert_eq!(json_of(&up, &["node", "show", "lamp"])["runs"]["kind"], "ESP32");
+    up.ok(&["node", "forget", "lamp"]);
+    up.ok(&["device", "rm", "lamp"]);
+    assert!(json_of(&up, &["device", "list"])["items"].as_array().unwrap().is_empty());
+    let health = up.request("GET /actuator/health", b"");
+    assert_eq!(health.status, 200);
+}
