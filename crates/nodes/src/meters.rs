@@ -71,6 +71,20 @@ pub const METERS: &[Meter] = &[
     },
 ];
 
+/// Every series is there from the start, at zero: one that appears with its first event hides that event from whoever
+/// looks at differences.
+pub fn begin() {
+    for why in Refused::ALL {
+        counter!(REFUSED, "reason" => why.as_str()).increment(0);
+    }
+    for over in [Protocol::Here, Protocol::Amqp, Protocol::Mqtt, Protocol::Http] {
+        for name in [SENT, NOT_SENT, RESULTS] {
+            counter!(name, "over" => over.as_str()).increment(0);
+        }
+    }
+    standing(0, 0, 0);
+}
+
 pub fn registered() {
     counter!(REGISTRATIONS).increment(1);
 }

@@ -105,6 +105,7 @@ impl Switchboard {
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
+        meters::begin();
         let board = Self(Arc::new(inner));
         board.0.tasks.spawn(beating::run(board.clone()));
         Ok(board)
