@@ -4,10 +4,11 @@ pub mod batch;
 pub mod budget;
 pub mod kv;
 pub mod overhead;
+pub mod sapparchi;
 pub mod sentryweb;
 pub mod spawn;
 
-pub const ALL: [(&str, &str); 11] = [
+pub const ALL: [(&str, &str); 16] = [
     (
         "batch",
         "10,000 processes, no-op tasks and a million of them, beside xargs, GNU parallel, HyperQueue, Celery, Dramatiq",
@@ -17,6 +18,11 @@ pub const ALL: [(&str, &str); 11] = [
     ("kv-2", "GETs that the cache has and has not, beside the original"),
     ("kv-3", "how fast what was accepted is applied, beside the original and PostgreSQL alone"),
     ("overhead", "no-op tasks end to end: tasks/s, CPU ledger, memory with a million waiting, cost of logging"),
+    ("sapparchi-1", "the round trip of one action, beside the raw one through the same listener"),
+    ("sapparchi-2", "a manager killed with 200 nodes registered and 2,000 runs under way"),
+    ("sapparchi-3", "one node of eleven slowed to two seconds: calls answered within one, by turns and as learned"),
+    ("sapparchi-4", "forty light steps one after the other, beside the published figures of workflow engines"),
+    ("sapparchi-5", "a thousand nodes by MQTT on one machine: memory and CPU a node"),
     ("sentryweb-1", "one scheduler from 100 to 1,000,000 monitors: CPU, memory, lateness"),
     ("sentryweb-2", "a second scheduler joins, leaves, is killed, is frozen: probes and outcomes doubled and missing"),
     ("sentryweb-3", "one checker on fast, slow and varied endpoints, beside blackbox_exporter and threads in Python"),

@@ -47,6 +47,21 @@ enum What {
     Kv3(experiments::kv::Options),
     /// No-op tasks end to end: tasks/s, CPU by process, memory with a million waiting, the cost of logging.
     Overhead(experiments::overhead::Options),
+    /// The round trip of one action, beside the raw one through the same listener.
+    #[command(name = "sapparchi-1")]
+    Sapparchi1(experiments::sapparchi::one::Options),
+    /// A manager killed with nodes registered and runs under way: when all are back, whether all runs end.
+    #[command(name = "sapparchi-2")]
+    Sapparchi2(experiments::sapparchi::two::Options),
+    /// One node of eleven slowed to two seconds: calls answered within one, by turns and as learned.
+    #[command(name = "sapparchi-3")]
+    Sapparchi3(experiments::sapparchi::three::Options),
+    /// Forty light steps one after the other, beside the published figures of workflow engines.
+    #[command(name = "sapparchi-4")]
+    Sapparchi4(experiments::sapparchi::four::Options),
+    /// A thousand nodes by MQTT on one machine: memory and CPU a node.
+    #[command(name = "sapparchi-5")]
+    Sapparchi5(experiments::sapparchi::five::Options),
     /// One scheduler from 100 to 1,000,000 monitors: CPU, memory and lateness, with the document's figures.
     #[command(name = "sentryweb-1")]
     Sentryweb1(experiments::sentryweb::one::Options),
@@ -99,6 +114,11 @@ fn main() -> anyhow::Result<()> {
         What::Kv3(options) => experiments::kv::three::run(options)?,
         What::Overhead(options) => experiments::overhead::run(options)?,
         What::Part(part) => return run_part(part),
+        What::Sapparchi1(options) => experiments::sapparchi::one::run(options)?,
+        What::Sapparchi2(options) => experiments::sapparchi::two::run(options)?,
+        What::Sapparchi3(options) => experiments::sapparchi::three::run(options)?,
+        What::Sapparchi4(options) => experiments::sapparchi::four::run(options)?,
+        What::Sapparchi5(options) => experiments::sapparchi::five::run(options)?,
         What::Sentryweb1(options) => experiments::sentryweb::one::run(options)?,
         What::Sentryweb2(options) => experiments::sentryweb::two::run(options)?,
         What::Sentryweb3(options) => experiments::sentryweb::three::run(options)?,

@@ -25,6 +25,7 @@ mod elastic;
 mod error;
 mod events;
 mod fleet;
+mod flows;
 mod http;
 mod jobs;
 pub mod kv;

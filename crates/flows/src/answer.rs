@@ -7,13 +7,14 @@ use serde_json::{Map, Value, json};
 use crate::foreman::run::{Item, Run, State};
 use crate::foreman::words::{End, RunEnd};
 use crate::plan::Ended;
+use crate::view::RunState;
 
 pub fn of(run: &Run, end: &RunEnd, at: Timestamp) -> Value {
     let admitted = &run.admitted;
     let mut answer = json!({
         "run": admitted.key,
         "flow": admitted.plan.name,
-        "state": word(end),
+        "state": RunState::from(end),
         "started_at": admitted.started_at,
         "ended_at": at,
         "took_ms": at.since(admitted.started_at).as_millis() as u64,
@@ -31,13 +32,16 @@ pub fn of(run: &Run, end: &RunEnd, at: Timestamp) -> Value {
     answer
 }
 
-fn word(end: &RunEnd) -> &'static str {
-    match end {
-        RunEnd::Done => "done",
-        RunEnd::Failed { .. } => "failed",
-        RunEnd::Cancelled => "cancelled",
-        RunEnd::TimedOut => "timed_out",
-    }
+/// Of a run that goes on: what of it is durable.
+pub fn so_far(run: &Run) -> Value {
+    let admitted = &run.admitted;
+    json!({
+        "run": admitted.key,
+        "flow": admitted.plan.name,
+        "state": RunState::Running,
+        "started_at": admitted.started_at,
+        "steps": steps(run),
+    })
 }
 
 fn steps(run: &Run) -> Value {
@@ -60,7 +64,11 @@ fn steps(run: &Run) -> Value {
 fn task(item: &Item) -> Value {
     let (State::Done, Some(outcome)) = (&item.state, &item.outcome) else { return Value::Null };
     let took_ms = outcome.ended_at.since(outcome.began_at).as_millis() as u64;
-    let mut said = json!({"tries": outcome.tries, "node": outcome.node, "took_ms": took_ms});
+    let began_at = outcome.began_at;
+    let mut said = json!({"tries": outcome.tries, "node": outcome.node, "began_at": began_at, "took_ms": took_ms});
+    if let Some(why) = &outcome.why {
+        said["why"] = json!(why);
+    }
     match &outcome.end {
         End::Ok(output) => (said["state"], said["output"]) = (json!("ok"), output.clone()),
         End::Failed(reason) => (said["state"], said["reason"]) = (json!("failed"), json!(reason)),

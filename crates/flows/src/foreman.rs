@@ -7,13 +7,15 @@
 //!   counts once, and is acknowledged once what came of it is durable.
 //! - Whoever reads a shard back comes to the same: what steps are given is a function of what is durable, and tasks that
 //!   were out are sent again under a new generation.
-//! - Tries in vain are written, so that no restart gives more of them. A node that went away costs none.
+//! - Tries in vain are written, so that no restart gives more of them. A node that went away costs none, and neither does
+//!   waiting for one that has room.
 //! - A run's answer leaves after its end is durable, at least once.
 //!
 //! Everything is bounded: runs ([`Rules::runs_max`]), tasks out ([`Rules::out_max`]), what waits to be written
 //! ([`takes_reports`](Foreman::takes_reports)), what a run may hold.
 
 mod clockwork;
+pub mod explaining;
 mod hearing;
 pub mod run;
 #[cfg(test)]
@@ -26,11 +28,11 @@ mod writing;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use clockwork::{Clockwork, Due};
+use clockwork::{Alarm, Clockwork, Due};
 use mutirao_core::{Mono, Timestamp, id::Attempt};
-use mutirao_nodes::NodeId;
+use mutirao_nodes::{ActionName, NodeId};
 use run::{Advance, Phase, Run, State};
-use words::{Batch, Dispatch, Effect, End, Input, RunEnd, RunKey, StepKey, Stored};
+use words::{Batch, Because, Dispatch, Effect, End, Input, RunEnd, RunKey, StepKey, Stored};
 use writing::Writing;
 
 use crate::answer;
@@ -70,10 +72,12 @@ impl Default for Rules {
 
 /// A task that is out.
 #[derive(Clone, Debug)]
-struct Out {
+pub struct Out {
     attempt: Attempt,
     node: Option<NodeId>,
+    why: Option<String>,
     began_at: Timestamp,
+    overdue: Alarm,
 }
 
 #[derive(Debug)]
@@ -83,6 +87,8 @@ pub struct Foreman {
     runs: BTreeMap<RunKey, Run>,
     outs: BTreeMap<StepKey, Out>,
     ready: VecDeque<StepKey>,
+    /// Those that wait for a node with room, by what they want of it, the oldest first.
+    parked: BTreeMap<ActionName, VecDeque<StepKey>>,
     clockwork: Clockwork,
     pending: Batch,
     pending_marks: Vec<u64>,
@@ -100,6 +106,7 @@ impl Foreman {
             runs: BTreeMap::new(),
             outs: BTreeMap::new(),
             ready: VecDeque::new(),
+            parked: BTreeMap::new(),
             clockwork: Clockwork::default(),
             pending: Batch { number: 1, ..Batch::default() },
             pending_marks: Vec::new(),
@@ -123,6 +130,14 @@ impl Foreman {
         self.pending.outcomes.len() < self.rules.pending_max
     }
 
+    pub fn knows(&self, run: RunKey) -> bool {
+        self.runs.contains_key(&run)
+    }
+
+    pub fn known(&self) -> impl Iterator<Item = RunKey> + '_ {
+        self.runs.keys().copied()
+    }
+
     /// Runs that have not ended, or whose answer has not left.
     pub fn runs(&self) -> usize {
         self.runs.len()
@@ -140,12 +155,24 @@ impl Foreman {
                     self.take(Run::new(admitted, Vec::new(), Vec::new()), None, now);
                 }
             }
-            Input::Report(report) => self.hear(report, now),
-            Input::Sent { key, attempt, node } => {
-                if let Some(out) = self.outs.get_mut(&key).filter(|out| out.attempt == attempt) {
-                    out.node = Some(node);
+            Input::Found(stored) => {
+                let Stored { admitted, outcomes, tries, end } = *stored;
+                if !self.runs.contains_key(&admitted.key) {
+                    self.take(Run::new(admitted, outcomes, tries), end, now);
                 }
             }
+            Input::Report(report) => self.hear(report, now),
+            Input::Sent { key, attempt, node, why } => {
+                if let Some(out) = self.outs.get_mut(&key).filter(|out| out.attempt == attempt) {
+                    (out.node, out.why) = (Some(node), Some(why));
+                    if let Some(item) = self.runs.get_mut(&key.run).and_then(|run| run.item_mut(key)) {
+                        (item.waits, item.waits_for) = (0, None);
+                    }
+                }
+            }
+            Input::NoRoom { key, attempt, why } => self.park(key, attempt, why, now),
+            Input::Room(action) => self.unpark(&action),
+            Input::Impossible { key, attempt, why } => self.give_up(key, attempt, why, now),
             Input::Lost { key, attempt } => self.lose(key, attempt, now),
             Input::NodeLost(node) => {
                 let there = self.outs.iter().filter(|(_, out)| out.node.as_ref() == Some(&node));
@@ -163,7 +190,12 @@ impl Foreman {
             Input::Tick => {
                 while let Some(due) = self.clockwork.due(now.mono) {
                     match due {
-                        Due::Ready(key) => self.ready.push_back(key),
+                        Due::Ready(key) => {
+                            if let Some(item) = self.runs.get_mut(&key.run).and_then(|run| run.item_mut(key)) {
+                                item.parked = None;
+                            }
+                            self.ready.push_back(key);
+                        }
                         Due::Overdue(key, attempt) => self.overdue(key, attempt, now),
                         Due::Run(run) => self.finish(run, RunEnd::TimedOut, now),
                     }
@@ -196,9 +228,9 @@ impl Foreman {
         if end.is_some() {
             run.phase = Phase::Ended;
         }
-        if let Some(timeout) = run.admitted.plan.timeout {
+        if let Some(timeout) = run.admitted.plan.timeout.filter(|_| end.is_none()) {
             let left = run.admitted.started_at.plus(timeout).since(now.wall);
-            self.clockwork.set(now.mono.plus(left), Due::Run(key));
+            run.overdue = Some(self.clockwork.set(now.mono.plus(left), Due::Run(key)));
         }
         self.runs.insert(key, run);
         self.advance(key, now);
@@ -233,13 +265,43 @@ impl Foreman {
         let last = StepKey { run: key, step: u32::MAX, item: u32::MAX };
         let out: Vec<StepKey> = self.outs.range(first..=last).map(|(key, _)| *key).collect();
         for key in out {
-            let recalled = self.outs.remove(&key);
-            self.effects.extend(recalled.map(|Out { attempt, .. }| Effect::Recall { key, attempt }));
+            let recalled = self.take_out(key);
+            self.effects.extend(recalled.map(|Out { attempt, .. }| Effect::Recall {
+                key,
+                attempt,
+                because: Because::Unwanted,
+            }));
         }
         let Some(run) = self.runs.get_mut(&key) else { return };
         run.phase = Phase::Ended;
+        if let Some(overdue) = run.overdue.take() {
+            self.clockwork.unset(overdue);
+        }
         let answer = answer::of(run, end, at);
-        self.effects.push_back(Effect::Announce { run: key, answer });
+        self.effects.push_back(Effect::Announce { run: key, end: end.clone(), answer });
+    }
+
+    pub fn action_of(&self, key: StepKey) -> Option<ActionName> {
+        self.runs.get(&key.run)?.admitted.plan.steps.get(key.step as usize).map(|step| step.action.clone())
+    }
+
+    /// Tasks that are out.
+    pub fn outs(&self) -> impl Iterator<Item = (StepKey, Attempt)> + '_ {
+        self.outs.iter().map(|(key, out)| (*key, out.attempt))
+    }
+
+    /// Whether this node may answer for an attempt: nobody answers for another.
+    pub fn may_answer(&self, key: StepKey, attempt: Attempt, node: Option<&NodeId>) -> bool {
+        let other =
+            |out: &Out| out.attempt == attempt && out.node.is_some() && node.is_some() && out.node.as_ref() != node;
+        !self.outs.get(&key).is_some_and(other)
+    }
+
+    /// It is out no more.
+    fn take_out(&mut self, key: StepKey) -> Option<Out> {
+        let out = self.outs.remove(&key)?;
+        self.clockwork.unset(out.overdue);
+        Some(out)
     }
 
     /// None if it need not go, or cannot: then its run fails.
@@ -264,8 +326,8 @@ impl Foreman {
         let attempt = Attempt { generation: self.generation, n: item.sent };
         item.state = State::Out(attempt);
         let not = item.failed_on.clone();
-        self.outs.insert(key, Out { attempt, node: None, began_at: now.wall });
-        self.clockwork.set(now.mono.plus(step.timeout), Due::Overdue(key, attempt));
+        let overdue = self.clockwork.set(now.mono.plus(step.timeout), Due::Overdue(key, attempt));
+        self.outs.insert(key, Out { attempt, node: None, why: None, began_at: now.wall, overdue });
         let (action, place, timeout) = (step.action.clone(), step.place.clone(), step.timeout);
         Some(Dispatch { key, attempt, action, input, place, timeout, not })
     }

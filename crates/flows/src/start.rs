@@ -1,4 +1,4 @@
-//! A request for a run, and whether it was made before. A client that does not know whether it was heard asks again with the
+//! A request for a run. A client that does not know whether it was heard asks again with the
 //! same key, and gets the run that it already has; the same key for something else is a slip, and refused.
 
 use mutirao_core::Problem;
@@ -22,13 +22,6 @@ pub struct RunRequest {
 /// What was asked for, in short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(pub [u8; 32]);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    ForTheFirstTime,
-    /// The run is there already.
-    Again,
-}
 
 impl RunRequest {
     pub fn check(&self) -> Result<(), Problem> {
@@ -56,16 +49,6 @@ impl RunRequest {
         digest.update(self.input.to_string());
         Fingerprint(digest.finalize().into())
     }
-
-    /// `before`: what was asked for with this key.
-    pub fn against(&self, before: Option<Fingerprint>) -> Result<Asked, Problem> {
-        match before {
-            None => Ok(Asked::ForTheFirstTime),
-            Some(before) if before == self.fingerprint() => Ok(Asked::Again),
-            Some(_) => Err(Problem::conflict("this key was used for another run")
-                .remedy("give each run a key of its own; the same one only to ask for the same again")),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -79,16 +62,13 @@ mod tests {
     }
 
     #[test]
-    fn the_same_key_gives_the_same_run_and_never_another() {
+    fn a_fingerprint_is_of_what_is_asked_for_however_it_is_written() {
         let first = request(json!({"flow": "f", "input": {"a": 1, "b": 2}, "idempotency_key": "k"}));
-        let said = Some(first.fingerprint());
-        assert_eq!(first.against(None), Ok(Asked::ForTheFirstTime));
         let reordered: RunRequest = serde_json::from_str(r#"{"input":{"b":2,"a":1},"flow":"f"}"#).unwrap();
-        assert_eq!(reordered.against(said), Ok(Asked::Again));
+        assert_eq!(first.fingerprint(), reordered.fingerprint());
         for other in [json!({"flow": "g", "input": {"a": 1, "b": 2}}), json!({"flow": "f", "input": {"a": 2, "b": 2}})]
         {
-            let line = request(other).against(said).unwrap_err().line();
-            assert!(line.starts_with("this key was used for another run; give each"), "{line}");
+            assert_ne!(first.fingerprint(), request(other).fingerprint());
         }
     }
 

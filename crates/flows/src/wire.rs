@@ -1,17 +1,20 @@
 //! A run in the words of workers and clients out there: their Task becomes a flow of steps one after the other, a step
 //! travels as a Message, and one answer goes back.
 
-use std::str::FromStr;
-
+use hmac::{Hmac, KeyInit, Mac};
 use mutirao_core::id::Attempt;
 use mutirao_nodes::wire::{Message, TaskRequest, written};
 use serde_json::{Value, json};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
 
 use crate::FlowSpec;
 use crate::definition::StepSpec;
-use crate::foreman::words::{Dispatch, RunKey, StepKey};
+use crate::foreman::words::{RunKey, StepKey};
 
 const NAME_CHARS_MAX: usize = 64;
+/// Of a request's id. Whoever would guess it has to ask a manager each time.
+const SEAL_BYTES: usize = 8;
 
 /// Each action is given what the one before it gave, the first what the client sent.
 pub fn flow_of(task: &TaskRequest) -> FlowSpec {
@@ -35,12 +38,6 @@ pub fn data_of(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.into()))
 }
 
-/// What goes to a node.
-pub fn message_of(dispatch: &Dispatch) -> Message {
-    let request = RequestId { key: dispatch.key, attempt: dispatch.attempt }.to_string();
-    Message { action: dispatch.action.to_string(), request, data: dispatch.input.to_string() }
-}
-
 /// What goes back: for one action the result as it came, for several the task with everything in it.
 pub fn answer_of(task: &TaskRequest, answer: &Value) -> String {
     if let [action] = &task.target_actions[..] {
@@ -60,37 +57,49 @@ pub fn answer_of(task: &TaskRequest, answer: &Value) -> String {
     })
 }
 
-/// By what a result finds back to its task, whoever owns the run by then: `sreq.17.2.0.5-1`.
+/// By what a result finds back to its task, whoever owns the run by then: `sreq.17.2.0.5-1.` and a seal, by which a manager
+/// knows that it was given to somebody: who did not get the task cannot answer for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId {
     pub key: StepKey,
     pub attempt: Attempt,
 }
 
-impl std::fmt::Display for RequestId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "sreq.{}.{}", self.key, self.attempt)
-    }
-}
+/// What request ids are sealed with: the same for all managers of an installation, and nobody else's.
+#[derive(Clone)]
+pub struct Secret(pub [u8; 32]);
 
 /// It is not one that we gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the request's id is none that was given")]
 pub struct NotOurs;
 
-impl FromStr for RequestId {
-    type Err = NotOurs;
+impl RequestId {
+    pub fn sealed(&self, secret: &Secret) -> String {
+        let open = format!("sreq.{}.{}", self.key, self.attempt);
+        let seal = seal(&open, secret);
+        format!("{open}.{seal}")
+    }
 
-    fn from_str(text: &str) -> Result<Self, NotOurs> {
-        let parts: Vec<&str> = text.split('.').collect();
+    pub fn unsealed(text: &str, secret: &Secret) -> Result<Self, NotOurs> {
+        let (open, shown) = text.rsplit_once('.').ok_or(NotOurs)?;
+        if !bool::from(seal(open, secret).as_bytes().ct_eq(shown.as_bytes())) {
+            return Err(NotOurs);
+        }
+        let parts: Vec<&str> = open.split('.').collect();
         let ["sreq", run, step, item, attempt] = parts[..] else { return Err(NotOurs) };
         let (generation, n) = attempt.split_once('-').ok_or(NotOurs)?;
         let number = |text: &str| text.parse::<u64>().map_err(|_| NotOurs);
         let small = |text: &str| text.parse::<u32>().map_err(|_| NotOurs);
         let key = StepKey { run: RunKey(number(run)?), step: small(step)?, item: small(item)? };
-        let id = Self { key, attempt: Attempt { generation: number(generation)?, n: small(n)? } };
-        if id.to_string() == text { Ok(id) } else { Err(NotOurs) }
+        Ok(Self { key, attempt: Attempt { generation: number(generation)?, n: small(n)? } })
     }
+}
+
+fn seal(open: &str, secret: &Secret) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(&secret.0).expect("a key of any length will do");
+    mac.update(open.as_bytes());
+    mac.finalize().into_bytes().iter().take(SEAL_BYTES).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -142,14 +151,15 @@ mod tests {
         #[test]
         fn a_request_id_finds_back_to_its_task(run: u64, step: u32, item: u32, generation: u64, n: u32) {
             let id = RequestId { key: StepKey { run: RunKey(run), step, item }, attempt: Attempt { generation, n } };
-            prop_assert_eq!(id.to_string().parse(), Ok(id));
+            let text = id.sealed(&Secret([7; 32]));
+            prop_assert_eq!(RequestId::unsealed(&text, &Secret([7; 32])), Ok(id));
+            prop_assert_eq!(RequestId::unsealed(&text, &Secret([8; 32])), Err(NotOurs));
+            prop_assert!(text.len() < 128);
         }
 
         #[test]
-        fn ids_of_others_are_refused(text in "(sreq)?[.0-9+-]{0,24}") {
-            if let Ok(id) = text.parse::<RequestId>() {
-                prop_assert_eq!(id.to_string(), text);
-            }
+        fn ids_that_nobody_was_given_are_refused(text in "(sreq)?[.0-9a-f-]{0,40}") {
+            prop_assert_eq!(RequestId::unsealed(&text, &Secret([7; 32])), Err(NotOurs));
         }
     }
 }

@@ -8,6 +8,7 @@ mod config;
 mod device;
 mod elastic;
 mod flags;
+mod flow;
 mod held_up;
 mod job;
 mod kv;
@@ -123,6 +124,8 @@ pub enum Noun {
     Queue(queue::QueueArgs),
     /// Monitors: services that are checked every interval
     Monitor(monitor::MonitorArgs),
+    /// Flows: graphs of steps that nodes on edge, fog and cloud run
+    Flow(flow::FlowArgs),
     /// Small shared state: values under keys
     Kv(kv::KvArgs),
     /// Make everything as files declare it
@@ -160,6 +163,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Noun::Task(args) => task::run(&globals, args).await.map(|()| 0),
         Noun::Queue(args) => queue::run(&globals, args).await.map(|()| 0),
         Noun::Monitor(args) => monitor::run(&globals, args).await,
+        Noun::Flow(args) => flow::run(&globals, args).await,
         Noun::Kv(args) => kv::run(&globals, args).await.map(|()| 0),
         Noun::Apply(args) => apply::run(&globals, args).await.map(|()| 0),
         Noun::Worker(args) => worker::run(&globals, args).await.map(|()| 0),

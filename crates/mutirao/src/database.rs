@@ -67,16 +67,17 @@ pub fn postgres_steps() -> Vec<Migration> {
     let fleet = mutirao_fleet::POSTGRES_MIGRATIONS;
     let monitors = mutirao_monitors::POSTGRES_MIGRATIONS;
     let (kv, nodes) = (mutirao_kv::POSTGRES_MIGRATIONS, mutirao_nodes::POSTGRES_MIGRATIONS);
-    let (jobs, own) = (mutirao_jobs::POSTGRES_MIGRATIONS, installation::POSTGRES_MIGRATIONS);
-    [mutirao_api::POSTGRES_MIGRATIONS, shards, jobs, fleet, monitors, kv, nodes, BLOBS_MIGRATIONS, own].concat()
+    let (jobs, flows) = (mutirao_jobs::POSTGRES_MIGRATIONS, mutirao_flows::POSTGRES_MIGRATIONS);
+    let own = installation::POSTGRES_MIGRATIONS;
+    [mutirao_api::POSTGRES_MIGRATIONS, shards, jobs, fleet, monitors, kv, nodes, flows, BLOBS_MIGRATIONS, own].concat()
 }
 
 fn sqlite_steps() -> Vec<Migration> {
     let shards = mutirao_shards::store::sqlite::MIGRATIONS;
-    let (monitors, kv) = (mutirao_monitors::MIGRATIONS, mutirao_kv::MIGRATIONS);
+    let (monitors, kv, flows) = (mutirao_monitors::MIGRATIONS, mutirao_kv::MIGRATIONS, mutirao_flows::MIGRATIONS);
     let (fleet, own) = (mutirao_fleet::MIGRATIONS, installation::MIGRATIONS);
     let nodes = mutirao_nodes::MIGRATIONS;
-    [mutirao_api::MIGRATIONS, shards, mutirao_jobs::MIGRATIONS, fleet, monitors, kv, nodes, own].concat()
+    [mutirao_api::MIGRATIONS, shards, mutirao_jobs::MIGRATIONS, fleet, monitors, kv, nodes, flows, own].concat()
 }
 
 /// Whoever forgets to name the server must not get an empty installation in its place, nor a backup of one.

@@ -12,6 +12,7 @@ mod database;
 mod doctor;
 mod failure;
 mod fleet;
+mod flows;
 mod installation;
 mod leavers;
 mod logs;

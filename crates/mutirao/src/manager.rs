@@ -12,6 +12,7 @@ use mutirao_broker::Rabbit;
 use mutirao_core::job::{WorkerState, WorkerView};
 use mutirao_core::{Clock, Dice, InstallationId, QueueName, SystemClock};
 use mutirao_fleet::{Fleets, FleetsParts};
+use mutirao_flows::{Flows, FlowsParts};
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
 use mutirao_kv::{AtHand, Kv, KvParts, Legacy, Path as KvPath};
 use mutirao_monitors::placement::Standing;
@@ -20,7 +21,7 @@ use mutirao_monitors::{Monitors, MonitorsParts};
 use mutirao_nodes::embedded::Embedded;
 use mutirao_nodes::rabbit::RabbitWays;
 use mutirao_nodes::switchboard::Switchboard;
-use mutirao_shards::Company;
+use mutirao_shards::{Company, MemberId};
 use mutirao_store::{Database, FolderLock, installation};
 use mutirao_tls::Serving;
 use tokio::net::TcpListener;
@@ -35,7 +36,7 @@ use crate::fleet::{Advice, Enrolments, Gatekeeper, Grounds};
 use crate::managers::Peers;
 use crate::membership::Membership;
 use crate::up::{Invite, Obituary, Resumed};
-use crate::{broker, checks, database, leavers, machine, nodes, tls};
+use crate::{broker, checks, database, flows, leavers, machine, nodes, tls};
 
 /// How long open requests may take to end when the manager goes down.
 const REQUESTS_DRAIN: Duration = Duration::from_secs(5);
@@ -51,6 +52,7 @@ pub struct Manager {
     monitors: Monitors,
     kv: Kv,
     nodes: Switchboard,
+    flows: Flows,
     mqtt: Option<Embedded>,
     by_rabbit: Option<RabbitWays>,
     store: Database,
@@ -141,6 +143,23 @@ impl Manager {
         .map_err(failed)?;
         let hearing = nodes::House { store: &store, clock: &clock, dice: &dice };
         let switchboard = nodes::start(settings, &hearing, terms.company).await?;
+        let flows = Flows::start(FlowsParts {
+            store: store.clone(),
+            leases: leases.clone(),
+            terms,
+            member: MemberId(own_name.clone()),
+            address: shown_url(settings, scheme, address),
+            broker: broker.clone(),
+            reach: Arc::new(switchboard.clone()),
+            namespace: settings.nodes_namespace.clone(),
+            clock: clock.clone(),
+            dice: dice.clone(),
+            keep: settings.flows_keep.0,
+            shutdown: shutdown.clone(),
+        })
+        .await
+        .map_err(failed)?;
+        switchboard.attend(Arc::new(flows.clone()));
         let by_rabbit = nodes::attach(&hearing, &switchboard, rabbit.as_ref());
         let mqtt = nodes::listen(settings, &hearing, &switchboard, tls.as_ref()).await?;
         if let Some(management) = management {
@@ -164,6 +183,7 @@ impl Manager {
         });
         jobs.consult(Arc::new(Advice(fleets.clone())));
         fleets.list_also(Arc::new(nodes::Listed(switchboard.clone())));
+        let own_clock = clock.clone();
         let api = mutirao_api::build(ApiParts {
             auth,
             broker,
@@ -175,6 +195,7 @@ impl Manager {
                 monitors.capability(),
                 kv.capability(legacy(settings)),
                 switchboard.capability(),
+                flows.capability(),
             ],
             ways,
             settings: api_settings(settings, shown_url(settings, scheme, address), tls),
@@ -185,6 +206,7 @@ impl Manager {
         mutirao_api::describe(mutirao_telemetry::METERS.iter().chain(mutirao_shards::METERS));
         let api = Arc::new(api);
         let token_file = api.auth().admin_token(&data).await.map_err(failed)?;
+        flows::host(settings, &switchboard, mqtt.as_ref(), &own_clock, (&url, &token_file))?;
         let serving = tokio::spawn({
             let api = api.clone();
             async move { api.serve(listener).await }
@@ -200,6 +222,7 @@ impl Manager {
             monitors,
             kv,
             nodes: switchboard,
+            flows,
             mqtt,
             by_rabbit,
             store,
@@ -289,7 +312,7 @@ impl Manager {
         }
         self.nodes.stop().await;
         // At once: each waits until the other managers stand ready.
-        tokio::join!(self.monitors.stop(), self.kv.stop(), self.jobs.stop());
+        tokio::join!(self.monitors.stop(), self.kv.stop(), self.jobs.stop(), self.flows.stop());
         if let Some(rabbit) = self.rabbit {
             rabbit.close();
         }

@@ -79,7 +79,7 @@ impl Membership {
         let file = data.join(MEMBER_FILE);
         let before = Before::read(&file).filter(|before| before.is_dead(&spot));
         if let Some(Before { member, .. }) = &before {
-            for group in [GROUP, mutirao_monitors::GROUP, mutirao_kv::GROUP] {
+            for group in [GROUP, mutirao_monitors::GROUP, mutirao_kv::GROUP, mutirao_flows::GROUP] {
                 bury(leases, group, member).await.map_err(trouble)?;
             }
         }

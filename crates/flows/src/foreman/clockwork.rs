@@ -17,18 +17,30 @@ pub enum Due {
     Run(RunKey),
 }
 
-/// What is no longer wanted stays until it is due and is then found to be of no meaning: at most one for each task that was
-/// sent, gone when its time is over.
+/// By which it can be taken back.
+pub type Alarm = (Mono, u64);
+
 #[derive(Debug, Default)]
 pub struct Clockwork {
-    by_time: BTreeMap<(Mono, u64), Due>,
+    by_time: BTreeMap<Alarm, Due>,
     set: u64,
 }
 
 impl Clockwork {
-    pub fn set(&mut self, at: Mono, due: Due) {
+    pub fn set(&mut self, at: Mono, due: Due) -> Alarm {
         self.set += 1;
         self.by_time.insert((at, self.set), due);
+        (at, self.set)
+    }
+
+    /// It is of no meaning any more. One that was due already is no mistake.
+    pub fn unset(&mut self, alarm: Alarm) {
+        self.by_time.remove(&alarm);
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.by_time.len()
     }
 
     pub fn next(&self) -> Option<Mono> {

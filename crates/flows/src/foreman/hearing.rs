@@ -1,16 +1,22 @@
 //! What a report, a loss or a silence means for a task.
 
+use std::time::Duration;
+
 use mutirao_core::Timestamp;
 use mutirao_core::id::Attempt;
-use mutirao_nodes::NodeId;
+use mutirao_nodes::{ActionName, NodeId};
 
 use super::clockwork::Due;
 use super::run::{Phase, State, Then};
-use super::words::{Effect, End, Report, StepKey, Try};
+use super::words::{Because, Effect, End, Report, StepKey, Try};
 use super::{Foreman, Now, Out};
 
 /// Of a reason, this much is kept.
 const REASON_CHARS_MAX: usize = 500;
+/// Between two looks for a node that has room.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+/// Of all that want the same, at most.
+const LOOKS_A_SECOND: u64 = 500;
 
 impl Foreman {
     pub(super) fn hear(&mut self, report: Report, now: Now) {
@@ -24,6 +30,9 @@ impl Foreman {
         }
         let Some(item) = run.item(key) else { return self.effects.push_back(Effect::Acknowledge(mark)) };
         let out = self.outs.get(&key).cloned();
+        if !self.may_answer(key, attempt, node.as_ref()) {
+            return self.effects.push_back(Effect::Acknowledge(mark));
+        }
         match (&item.state, end) {
             // What has ended stays as it is.
             (State::Done, _) => self.effects.push_back(Effect::Acknowledge(mark)),
@@ -37,7 +46,7 @@ impl Foreman {
             (_, End::Ok(value)) => {
                 let began_at = out.as_ref().map_or(now.wall, |out| out.began_at);
                 if let Some(out) = out.filter(|out| out.attempt != attempt) {
-                    self.effects.push_back(Effect::Recall { key, attempt: out.attempt });
+                    self.effects.push_back(Effect::Recall { key, attempt: out.attempt, because: Because::Unwanted });
                 }
                 self.settle(key, End::Ok(value), node, began_at, now);
                 self.pending_marks.push(mark);
@@ -52,19 +61,16 @@ impl Foreman {
 
     /// For good; to be written, and the next of its list may go.
     pub(super) fn settle(&mut self, key: StepKey, end: End, node: Option<NodeId>, began_at: Timestamp, now: Now) {
-        self.outs.remove(&key);
+        let why = self.take_out(key).filter(|out| out.node == node).and_then(|out| out.why);
         let batch = self.pending.number;
         let Some(run) = self.runs.get_mut(&key.run) else { return };
-        self.pending.outcomes.extend(run.settle(key, end, node, began_at, now.wall, batch));
+        self.pending.outcomes.extend(run.settle(key, end, (node, why), (began_at, now.wall), batch));
         self.ready.extend(run.release(key.step));
     }
 
     fn failed_try(&mut self, key: StepKey, why: String, node: Option<NodeId>, now: Now) {
-        let Out { node: sent_to, began_at, .. } = match self.outs.remove(&key) {
-            Some(out) => out,
-            None => return,
-        };
-        let reason: String = why.chars().take(REASON_CHARS_MAX).collect();
+        let Some(Out { node: sent_to, began_at, .. }) = self.outs.get(&key).cloned() else { return };
+        let reason = reason(&why);
         let batch = self.pending.number;
         let Some(run) = self.runs.get_mut(&key.run) else { return };
         let retries = run.admitted.plan.steps[key.step as usize].retries;
@@ -75,9 +81,11 @@ impl Foreman {
             return self.settle(key, End::Failed(reason), node.or(sent_to), began_at, now);
         }
         item.failed_on = node.or(sent_to);
+        item.last_reason = Some(reason.clone());
         let pause = self.rules.pause.saturating_mul(1 << (tries - 1).min(16)).min(self.rules.pause_max);
         item.state = State::Writing { batch, then: Then::Retry { not_before: now.mono.plus(pause) } };
         self.pending.tries.push(Try { key, tries, reason });
+        self.take_out(key);
     }
 
     /// Nobody's fault, and not the task's: it is sent again, and only a habit of it counts.
@@ -94,13 +102,60 @@ impl Foreman {
         }
         let pause = pause.saturating_mul(1 << (item.losses - 1).min(16)).min(self.rules.pause_max);
         item.state = State::Ready;
-        item.failed_on = self.outs.remove(&key).and_then(|out| out.node);
+        let failed_on = self.take_out(key).and_then(|out| out.node);
+        let Some(item) = self.runs.get_mut(&key.run).and_then(|run| run.item_mut(key)) else { return };
+        item.failed_on = failed_on;
         self.clockwork.set(now.mono.plus(pause), Due::Ready(key));
+    }
+
+    /// Nobody has room for it, or is there: it costs nothing, however long it takes. It is tried again when there may be
+    /// room, and now and then; the more wait, the more seldom each.
+    pub(super) fn park(&mut self, key: StepKey, attempt: Attempt, why: String, now: Now) {
+        if !self.is_out(key, attempt) {
+            return;
+        }
+        self.take_out(key);
+        let pause = self.rules.pause;
+        let Some(run) = self.runs.get_mut(&key.run) else { return };
+        let action = run.admitted.plan.steps[key.step as usize].action.clone();
+        let Some(item) = run.item_mut(key) else { return };
+        let line = self.parked.entry(action).or_default();
+        line.push_back(key);
+        let crowd = Duration::from_secs(line.len() as u64 / LOOKS_A_SECOND);
+        let pause = pause.saturating_mul(1 << item.waits.min(16)).min(WAIT_MAX).max(crowd);
+        item.waits += 1;
+        item.waits_for = Some(why);
+        item.state = State::Ready;
+        item.parked = Some(self.clockwork.set(now.mono.plus(pause), Due::Ready(key)));
+    }
+
+    /// Somebody may have room for one that waits.
+    pub(super) fn unpark(&mut self, action: &ActionName) {
+        let Some(line) = self.parked.get_mut(action) else { return };
+        while let Some(key) = line.pop_front() {
+            let Some(item) = self.runs.get_mut(&key.run).and_then(|run| run.item_mut(key)) else { continue };
+            // One whose pause was over in the meantime is on its way already.
+            if let Some(alarm) = item.parked.take() {
+                self.clockwork.unset(alarm);
+                self.ready.push_back(key);
+                break;
+            }
+        }
+        if line.is_empty() {
+            self.parked.remove(action);
+        }
+    }
+
+    /// No node could ever take it.
+    pub(super) fn give_up(&mut self, key: StepKey, attempt: Attempt, why: String, now: Now) {
+        if let Some(began_at) = self.is_out(key, attempt).then(|| self.outs[&key].began_at) {
+            self.settle(key, End::Failed(reason(&why)), None, began_at, now);
+        }
     }
 
     pub(super) fn overdue(&mut self, key: StepKey, attempt: Attempt, now: Now) {
         if self.is_out(key, attempt) {
-            self.effects.push_back(Effect::Recall { key, attempt });
+            self.effects.push_back(Effect::Recall { key, attempt, because: Because::Overdue });
             self.failed_try(key, "it was not heard of within its timeout".into(), None, now);
         }
     }
@@ -109,4 +164,9 @@ impl Foreman {
         self.outs.get(&key).is_some_and(|out| out.attempt == attempt)
             && self.runs.get(&key.run).is_some_and(|run| run.phase == Phase::Going)
     }
+}
+
+/// In bounds, and without what not every store can keep.
+fn reason(why: &str) -> String {
+    why.chars().take(REASON_CHARS_MAX).map(|c| if c == '\0' { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

@@ -7,6 +7,7 @@ use mutirao_core::{Mono, Timestamp, id::Attempt};
 use mutirao_nodes::NodeId;
 use serde_json::Value;
 
+use super::clockwork::Alarm;
 use super::words::{Admitted, End, Outcome, RunEnd, StepKey, Try};
 use crate::plan::{Ended, Opening, Seen};
 
@@ -41,6 +42,14 @@ pub struct Item {
     pub sent: u32,
     pub tries: u32,
     pub losses: u32,
+    /// Looks in vain for a node that has room.
+    pub waits: u32,
+    /// Why the last was in vain.
+    pub waits_for: Option<String>,
+    /// Waits for a node with room, at most until then.
+    pub(super) parked: Option<Alarm>,
+    /// Of the last try in vain.
+    pub last_reason: Option<String>,
     pub failed_on: Option<NodeId>,
     /// How it ended; only counts once it is durable.
     pub outcome: Option<Outcome>,
@@ -71,11 +80,13 @@ pub enum Phase {
 pub struct Run {
     pub admitted: Admitted,
     pub phase: Phase,
+    /// When it will have taken too long.
+    pub(super) overdue: Option<Alarm>,
     pub ended: Vec<Option<Ended>>,
     pub open: Vec<Option<OpenStep>>,
     /// What the store had when this was read back.
     stored: BTreeMap<(u32, u32), Outcome>,
-    stored_tries: BTreeMap<(u32, u32), u32>,
+    stored_tries: BTreeMap<(u32, u32), (u32, String)>,
     /// The step that failed for good, durably, and why.
     failed: Option<(usize, String)>,
     bytes: usize,
@@ -95,10 +106,11 @@ impl Run {
         Self {
             admitted,
             phase: Phase::Going,
+            overdue: None,
             ended: vec![None; steps],
             open: (0..steps).map(|_| None).collect(),
             stored: outcomes.into_iter().map(|outcome| (at(outcome.key), outcome)).collect(),
-            stored_tries: tries.into_iter().map(|one| (at(one.key), one.tries)).collect(),
+            stored_tries: tries.into_iter().map(|one| (at(one.key), (one.tries, one.reason))).collect(),
             failed: None,
             bytes: 0,
         }
@@ -166,9 +178,20 @@ impl Run {
         let item = |n: usize| {
             let at = (step as u32, n as u32);
             let outcome = self.stored.remove(&at);
-            let tries = self.stored_tries.remove(&at).unwrap_or_default();
+            let (tries, last_reason) = self.stored_tries.remove(&at).map(|(n, why)| (n, Some(why))).unwrap_or_default();
             let state = if outcome.is_some() { State::Done } else { State::Unsent };
-            Item { state, sent: 0, tries, losses: 0, failed_on: None, outcome }
+            Item {
+                state,
+                sent: 0,
+                tries,
+                losses: 0,
+                waits: 0,
+                waits_for: None,
+                parked: None,
+                last_reason,
+                failed_on: None,
+                outcome,
+            }
         };
         let items: Vec<Item> = (0..count).map(item).collect();
         self.bytes += items.iter().filter_map(|item| item.outcome.as_ref()).map(|one| size(&one.end)).sum::<usize>();
@@ -227,9 +250,8 @@ impl Run {
         &mut self,
         key: StepKey,
         end: End,
-        node: Option<NodeId>,
-        began_at: Timestamp,
-        ended_at: Timestamp,
+        (node, why): (Option<NodeId>, Option<String>),
+        (began_at, ended_at): (Timestamp, Timestamp),
         batch: u64,
     ) -> Option<Outcome> {
         let bytes = size(&end);
@@ -244,7 +266,7 @@ impl Run {
             open.active = open.active.saturating_sub(1);
         }
         let then = if matches!(end, End::Ok(_)) { Then::Done } else { Then::Failed };
-        let outcome = Outcome { key, end, tries: item.tries, node, began_at, ended_at };
+        let outcome = Outcome { key, end, tries: item.tries, node, why, began_at, ended_at };
         item.state = State::Writing { batch, then };
         item.outcome = Some(outcome.clone());
         Some(outcome)

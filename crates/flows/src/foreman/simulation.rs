@@ -1,5 +1,5 @@
 //! A seeded world in which runs go on though everything goes wrong: results are lost, late and doubled, nodes vanish, tasks
-//! fail, the store refuses or writes without saying so, and the owner of the runs dies at any point and another reads them
+//! fail, nobody has room, the store refuses or writes without saying so, and the owner of the runs dies at any point and another reads them
 //! back. What must hold:
 //!
 //! - a task is sent only once everything that it comes after is durable, and never twice under one attempt;
@@ -39,6 +39,7 @@ enum Event {
     Announced(RunKey),
     Lost(StepKey, Attempt),
     NodeLost(NodeId),
+    NoRoom(StepKey, Attempt),
     Cancel(RunKey),
 }
 
@@ -162,6 +163,9 @@ impl World {
             }
             Event::Announced(run) => self.foreman.handle(Input::Announced(run), now),
             Event::Lost(key, attempt) => self.foreman.handle(Input::Lost { key, attempt }, now),
+            Event::NoRoom(key, attempt) => {
+                self.foreman.handle(Input::NoRoom { key, attempt, why: "all are full".into() }, now)
+            }
             Event::NodeLost(node) => self.foreman.handle(Input::NodeLost(node), now),
             Event::Cancel(run) => self.foreman.handle(Input::Cancel(run), now),
         }
@@ -187,7 +191,7 @@ impl World {
                     report.key
                 );
             }
-            Effect::Announce { run, answer } => {
+            Effect::Announce { run, answer, .. } => {
                 self.note(format!("answer of run {}", run.0));
                 assert!(self.store.ends.contains_key(&run), "an answer left before the run's end was durable");
                 if let Some(before) = self.answers.insert(run, answer.clone()) {
@@ -210,7 +214,12 @@ impl World {
         }
         assert_eq!(dispatch.input, reference.inputs[&(key.step, key.item)], "{key} was given something else");
         let node: NodeId = format!("n{}", self.dice.below(4)).parse().unwrap();
-        self.foreman.handle(Input::Sent { key, attempt, node: node.clone() }, Self::at(self.now_ms));
+        if self.chance(12) {
+            let ms = self.dice.below(50);
+            return self.later(ms, Event::NoRoom(key, attempt));
+        }
+        self.foreman
+            .handle(Input::Sent { key, attempt, node: node.clone(), why: "its turn".into() }, Self::at(self.now_ms));
         let ok = End::Ok(flows::work(&dispatch.action, &dispatch.input));
         let soon = 1 + self.dice.below(200);
         let (end, times, ms) = match self.dice.below(100) {

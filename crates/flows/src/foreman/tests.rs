@@ -60,7 +60,7 @@ impl Bench {
                     self.foreman.handle(Input::Written(batch.number), self.now);
                 }
                 Effect::Acknowledge(mark) => self.acknowledged.push(mark),
-                Effect::Announce { run, answer } => {
+                Effect::Announce { run, answer, .. } => {
                     self.answers.push(answer);
                     self.foreman.handle(Input::Announced(run), self.now);
                 }
@@ -121,7 +121,7 @@ fn steps_without_open_dependencies_go_together_and_the_rest_when_theirs_have_end
     bench.report(&last[0], ok(json!("x")), 3);
     let answer = &bench.answers[0];
     assert_eq!((&answer["state"], &answer["output"]), (&json!("done"), &json!("x")));
-    assert_eq!(answer["steps"]["b"], json!({"state": "ok", "output": 2, "tries": 0, "node": "n", "took_ms": 40}));
+    assert_eq!(answer["steps"]["b"], json!({"state": "ok", "output": 2, "tries": 0, "began_at": 0, "node": "n", "took_ms": 40}));
     assert_eq!(bench.acknowledged, [1, 2, 3]);
     assert_eq!(bench.foreman.runs(), 0);
 }
@@ -215,7 +215,7 @@ fn a_node_that_goes_away_costs_no_try_unless_that_is_a_habit() {
     for _ in 0..Rules::default().losses_max {
         let out = bench.out().remove(0);
         let node: NodeId = "gone".parse().unwrap();
-        bench.say(Input::Sent { key: out.key, attempt: out.attempt, node: node.clone() });
+        bench.say(Input::Sent { key: out.key, attempt: out.attempt, node: node.clone(), why: "its turn".into() });
         bench.say(Input::NodeLost("other".parse().unwrap()));
         assert!(bench.dispatched.is_empty());
         bench.say(Input::NodeLost(node));
@@ -332,4 +332,72 @@ fn a_list_of_ten_thousand_goes_through_in_its_order() {
         out.iter().rev().for_each(|one| bench.report(one, ok(one.input["v"].clone()), 0));
     }
     assert_eq!(bench.answers[0]["output"], json!(list));
+}
+
+#[test]
+fn waiting_for_a_node_with_room_costs_no_try_however_long_it_takes() {
+    let mut bench = Bench::new(json!({"name": "f", "steps": [{"name": "a", "action": "x.a", "retries": 0}]}), json!(1));
+    for n in 1..=50 {
+        let Dispatch { key, attempt, .. } = bench.dispatched.last().unwrap().clone();
+        assert_eq!(attempt.n, n);
+        bench.say(Input::NoRoom { key, attempt, why: "all are full".into() });
+        bench.wait(1_000);
+    }
+    let explained = bench.foreman.explain(RunKey(1), bench.now.mono).unwrap();
+    assert_eq!(explained.len(), 1);
+    let Dispatch { key, attempt, .. } = bench.dispatched.last().unwrap().clone();
+    bench.say(Input::Report(Report { key, attempt, end: ok(json!(2)), node: None, mark: 1 }));
+    assert_eq!(bench.answers[0]["state"], "done");
+    assert_eq!(bench.answers[0]["steps"]["a"]["tries"], 0);
+}
+
+#[test]
+fn what_is_over_leaves_no_alarm_behind() {
+    let step = json!({"name": "a", "action": "x.a", "timeout": "1h"});
+    let mut bench = Bench::new(json!({"name": "f", "timeout": "1d", "steps": [step]}), json!(1));
+    assert_eq!(bench.foreman.clockwork.len(), 2, "its own, and the run's");
+    let Dispatch { key, attempt, .. } = bench.dispatched[0].clone();
+    bench.say(Input::NoRoom { key, attempt, why: "all are full".into() });
+    bench.wait(1_000);
+    let Dispatch { key, attempt, .. } = bench.dispatched[1].clone();
+    bench.say(Input::Report(Report { key, attempt, end: ok(json!(2)), node: None, mark: 1 }));
+    bench.say(Input::Announced(RunKey(1)));
+    assert_eq!((bench.foreman.runs(), bench.foreman.clockwork.len()), (0, 0));
+}
+
+#[test]
+fn nobody_answers_for_another() {
+    let mut bench = Bench::new(json!({"name": "f", "steps": [{"name": "a", "action": "x.a"}]}), json!(1));
+    let Dispatch { key, attempt, .. } = bench.dispatched[0].clone();
+    let report = |node: &str, mark| Report { key, attempt, end: ok(json!(node)), node: node.parse().ok(), mark };
+    bench.say(Input::Sent { key, attempt, node: "n1".parse().unwrap(), why: "its turn".into() });
+    bench.say(Input::Report(report("n2", 1)));
+    assert!(bench.written.is_empty() && bench.acknowledged == [1]);
+    bench.say(Input::Report(report("n1", 2)));
+    assert_eq!(bench.written[0].why.as_deref(), Some("its turn"));
+}
+
+#[test]
+fn what_no_node_could_ever_take_fails_the_run_at_once() {
+    let mut bench = Bench::new(json!({"name": "f", "steps": [{"name": "a", "action": "x.a"}]}), json!(1));
+    let Dispatch { key, attempt, .. } = bench.dispatched[0].clone();
+    bench.say(Input::Impossible { key, attempt, why: "it is too large".into() });
+    assert_eq!(bench.answers[0]["reason"], "it is too large");
+}
+
+#[test]
+fn room_for_one_lets_one_go_at_once_the_oldest_first() {
+    let flow = json!({"name": "f", "steps": [{"name": "a", "action": "x.a", "each": "input", "at_once": 3}]});
+    let mut bench = Bench::new(flow, json!([1, 2, 3]));
+    let out = std::mem::take(&mut bench.dispatched);
+    for Dispatch { key, attempt, .. } in &out {
+        bench.say(Input::NoRoom { key: *key, attempt: *attempt, why: "all are full".into() });
+    }
+    assert!(bench.dispatched.is_empty());
+    bench.say(Input::Room(out[0].action.clone()));
+    assert_eq!(bench.dispatched.iter().map(|one| one.key.item).collect::<Vec<_>>(), [0]);
+    bench.wait(5_000);
+    assert_eq!(bench.dispatched.len(), 3, "the others look by themselves, and the first is not sent twice");
+    bench.say(Input::Room(out[0].action.clone()));
+    assert_eq!(bench.dispatched.len(), 3, "nobody waits any more");
 }

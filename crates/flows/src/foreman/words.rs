@@ -61,12 +61,16 @@ pub enum End {
 #[derive(Clone, Debug)]
 pub enum Input {
     Admit(Admitted),
+    /// A run that was found in the store.
+    Found(Box<Stored>),
     Report(Report),
     /// A task is on its way to this node.
     Sent {
         key: StepKey,
         attempt: Attempt,
         node: NodeId,
+        /// Why that one, for people who ask.
+        why: String,
     },
     /// Nobody took it, or who took it is gone.
     Lost {
@@ -74,6 +78,20 @@ pub enum Input {
         attempt: Attempt,
     },
     NodeLost(NodeId),
+    /// No node that is there has it, or all are full.
+    NoRoom {
+        key: StepKey,
+        attempt: Attempt,
+        why: String,
+    },
+    /// A node that has this may have room again.
+    Room(ActionName),
+    /// Nobody could ever take it.
+    Impossible {
+        key: StepKey,
+        attempt: Attempt,
+        why: String,
+    },
     Cancel(RunKey),
     /// The batch of this number is durable.
     Written(u64),
@@ -93,6 +111,7 @@ pub enum Effect {
     Recall {
         key: StepKey,
         attempt: Attempt,
+        because: Because,
     },
     /// All of it in one transaction, fenced; what is there already stays.
     Write(Arc<Batch>),
@@ -101,8 +120,17 @@ pub enum Effect {
     /// The run's end is durable; whoever waits for it is told, at least once.
     Announce {
         run: RunKey,
+        end: RunEnd,
         answer: Value,
     },
+}
+
+/// Why nobody waits for a task any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Because {
+    /// It was not heard of in time.
+    Overdue,
+    Unwanted,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -125,6 +153,8 @@ pub struct Outcome {
     /// Tries in vain before it.
     pub tries: u32,
     pub node: Option<NodeId>,
+    /// Why that node.
+    pub why: Option<String>,
     pub began_at: Timestamp,
     pub ended_at: Timestamp,
 }

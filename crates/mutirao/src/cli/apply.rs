@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use mutirao_client::Client;
+use mutirao_flows::FlowSpec;
+use mutirao_flows::view::{Became as FlowBecame, FlowDeclared};
 use mutirao_monitors::MonitorSpec;
 use mutirao_monitors::alerts::channel::ChannelSpec;
 use mutirao_monitors::service::MonitorView;
@@ -35,6 +37,7 @@ enum Thing {
     Queue(Box<QueueSpec>, Pause),
     Monitor(Box<MonitorSpec>, Pause),
     Channel(Box<ChannelSpec>),
+    Flow(Box<FlowSpec>),
 }
 
 #[derive(Debug, Serialize)]
@@ -51,6 +54,7 @@ enum Made {
     Queue(Box<QueueView>),
     Monitor(Box<MonitorView>),
     Channel(Box<ChannelView>),
+    Flow { name: String },
 }
 
 impl Made {
@@ -59,6 +63,7 @@ impl Made {
             Made::Queue(queue) => format!("queue {}", queue.definition.name),
             Made::Monitor(monitor) => format!("monitor {}", monitor.definition.name),
             Made::Channel(channel) => format!("channel {}", channel.definition.name),
+            Made::Flow { name } => format!("flow {name}"),
         }
     }
 }
@@ -81,14 +86,17 @@ pub async fn run(globals: &Globals, args: ApplyArgs) -> Result<(), Failure> {
     let client = reach::client(&globals.config(vec![])?)?;
     // Monitors may name channels of the same file, wherever they stand in it.
     things.sort_by_key(|thing| !matches!(thing, Thing::Channel(_)));
-    let (mut all, mut monitors): (Vec<Applied>, _) = (Vec::with_capacity(things.len()), Vec::new());
+    let mut all: Vec<Applied> = Vec::with_capacity(things.len());
+    let (mut monitors, mut flows) = (Vec::new(), Vec::new());
     for thing in things {
         match thing {
             Thing::Queue(spec, pause) => all.push(queue_made_so(&client, *spec, pause).await?),
             Thing::Monitor(spec, pause) => monitors.push(Declared { definition: *spec, pause }),
             Thing::Channel(spec) => all.push(channel_made_so(&client, *spec).await?),
+            Thing::Flow(spec) => flows.push(*spec),
         }
     }
+    all.extend(flows_made_so(&client, &flows).await?);
     all.extend(monitors_made_so(&client, &monitors).await?);
     out.answer(&all, |all| {
         let line = |Applied { became, thing }: &Applied| {
@@ -140,6 +148,23 @@ async fn monitors_made_so(client: &Client, all: &[Declared]) -> Result<Vec<Appli
     Ok(made)
 }
 
+/// All of them or none.
+async fn flows_made_so(client: &Client, all: &[FlowSpec]) -> Result<Vec<Applied>, Failure> {
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
+    let told: Vec<FlowDeclared> = client.declare_flows(&all).await?;
+    let applied = |FlowDeclared { name, became }| {
+        let became = match became {
+            FlowBecame::Made => Became::Made,
+            FlowBecame::Changed => Became::Changed,
+            FlowBecame::Unchanged => Became::Unchanged,
+        };
+        Applied { became, thing: Made::Flow { name } }
+    };
+    Ok(told.into_iter().map(applied).collect())
+}
+
 /// Written in any case: what is secret in it is not shown, so nobody here can tell whether it is the same.
 async fn channel_made_so(client: &Client, spec: ChannelSpec) -> Result<Applied, Failure> {
     let there: Option<ChannelView> = match client.channel(&spec.name).await {
@@ -161,7 +186,7 @@ async fn channel_made_so(client: &Client, spec: ChannelSpec) -> Result<Applied, 
 fn understood(document: Document) -> Result<Thing, String> {
     let Document { place, mut value } = document;
     let wrong = |what: String| format!("{place}: {what}");
-    let kinds = "write kind: Queue, kind: Monitor or kind: Channel";
+    let kinds = "write kind: Queue, kind: Monitor, kind: Channel or kind: Flow";
     let fields =
         value.as_object_mut().ok_or_else(|| wrong("it is not a list of fields; begin with kind: Queue".into()))?;
     let kind = match fields.remove("kind") {
@@ -186,6 +211,8 @@ fn understood(document: Document) -> Result<Thing, String> {
             spec.check().map_err(|problem| wrong(problem.line()))?;
             Ok(Thing::Channel(Box::new(spec)))
         }
+        // Whether it could work depends on the actions that there are: the manager says.
+        "Flow" => Ok(Thing::Flow(Box::new(read(value).map_err(wrong)?))),
         _ => Err(wrong(format!("there is no kind \"{kind}\"; {kinds}"))),
     }
 }

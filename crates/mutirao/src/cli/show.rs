@@ -1,6 +1,7 @@
 //! How things look on a terminal: tables without rulers, ages instead of dates, dashes for nothing. Pure.
 
 mod dead;
+mod flow;
 mod job;
 mod monitor;
 mod queue;
@@ -15,6 +16,7 @@ use mutirao_core::shard::ShardView;
 use mutirao_core::{Attempt, Timestamp};
 
 pub use dead::{dead_tasks, letters};
+pub use flow::{flow, flows, run, run_end, run_explained, runs, steps_ended};
 pub use job::{counts, job, jobs};
 pub use monitor::{alerts, channels, history, monitor, monitors, tried};
 pub use queue::{explanation, queue, queues};

@@ -164,6 +164,8 @@ settings! {
     "mqtt.queue_size" => mqtt_queue_size: Bytes = "1MiB";
     /// How long one waits there before nobody wants it any more.
     "mqtt.queue_age" => mqtt_queue_age: Span = "1day";
+    /// How long runs of flows that ended are kept.
+    "flows.keep" => flows_keep: Span = "7days";
     /// How long kv remembers what its keys were: whoever lists or watches may be that far behind.
     "kv.keep" => kv_keep: Span = "1day";
     /// Writes of keys that may be on their way from one manager to one shard, of which there are 16, where RabbitMQ carries

@@ -1,0 +1,73 @@
+//! Flows and their runs. What is sent and answered is the caller's to name: those types live with the capability, which this
+//! crate does not know.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::ClientError;
+use crate::http::{Call, Client, Repeat};
+use crate::target::Target;
+
+impl Client {
+    /// Makes all of them what they are declared to be, or none.
+    pub async fn declare_flows<T: DeserializeOwned>(&self, all: &impl Serialize) -> Result<Vec<T>, ClientError> {
+        self.fetch(Call::put_json(Target::new("/v1/flows"), all)?).await
+    }
+
+    /// A page of them, by name, after this one.
+    pub async fn flows<T: DeserializeOwned>(&self, after: Option<&str>) -> Result<Vec<T>, ClientError> {
+        self.fetch(Call::get(Target::new("/v1/flows").arg("after", after))).await
+    }
+
+    pub async fn flow<T: DeserializeOwned>(&self, name: &str) -> Result<T, ClientError> {
+        self.fetch(Call::get(flow(name))).await
+    }
+
+    pub async fn remove_flow(&self, name: &str) -> Result<(), ClientError> {
+        self.fetch_bytes(Call::delete(flow(name))).await.map(drop)
+    }
+
+    /// With a key, whoever asks again gets the same run.
+    pub async fn run_flow<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        body: &impl Serialize,
+        key: Option<&str>,
+    ) -> Result<T, ClientError> {
+        let repeat = if key.is_some() { Repeat::Safe } else { Repeat::Never };
+        let call = Call::post(flow(name).part("runs"), repeat).json(body)?;
+        self.fetch(match key {
+            Some(key) => call.header("idempotency-key", key),
+            None => call,
+        })
+        .await
+    }
+
+    /// Newest first, those before this one; of all flows, or of one.
+    pub async fn runs<T: DeserializeOwned>(
+        &self,
+        of: Option<&str>,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<T>, ClientError> {
+        let target = of.map_or(Target::new("/v1/runs"), |name| flow(name).part("runs"));
+        self.fetch(Call::get(target.arg("before", before).arg("limit", Some(limit)))).await
+    }
+
+    /// Waits for its end for a while, if asked to: `10s`.
+    pub async fn run<T: DeserializeOwned>(&self, run: u64, wait: Option<&str>) -> Result<T, ClientError> {
+        self.fetch(Call::get(Target::new("/v1/runs").part(run).arg("wait", wait))).await
+    }
+
+    pub async fn cancel_run<T: DeserializeOwned>(&self, run: u64) -> Result<T, ClientError> {
+        self.fetch(Call::post(Target::new("/v1/runs").part(run).part("cancel"), Repeat::Safe)).await
+    }
+
+    pub async fn explain_run<T: DeserializeOwned>(&self, run: u64) -> Result<T, ClientError> {
+        self.fetch(Call::get(Target::new("/v1/runs").part(run).part("explain"))).await
+    }
+}
+
+fn flow(name: &str) -> Target {
+    Target::new("/v1/flows").part(name)
+}

@@ -1,0 +1,382 @@
+//! Flows as a capability: what people, and clients of the wire, ask of it. Any process takes changes and runs in and
+//! answers; whoever owns a run's shard is told at once, and finds it in the store within seconds should it not hear.
+
+mod clients;
+mod news;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mutirao_broker::Shared as Broker;
+use mutirao_core::auth::Principal;
+use mutirao_core::clock::ClockExt;
+use mutirao_core::shard::MemberId;
+use mutirao_core::{Clock, Dice, Problem, Timestamp};
+use mutirao_nodes::Namespace;
+use mutirao_nodes::errand::Reach;
+use mutirao_shards::{Shards, ShardsError, ShardsParts, Terms};
+use mutirao_store::{Database, refused};
+use mutirao_surface::{Capability, Ready};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, broadcast, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::definition::check::Catalogue;
+use crate::foreman::explaining::from_store;
+use crate::foreman::run::Run;
+use crate::foreman::words::{Admitted, RunKey};
+use crate::meters::METERS;
+use crate::plans::Plans;
+use crate::post::{Bench, Doors, Queues, Word, follow};
+use crate::start::RunRequest;
+use crate::store::{self, Begun, By, FLOWS_AT_ONCE, Made, NewRun, RunRecord, RunRow, RunsOf, Shared as Store};
+use crate::view::{Became, FlowDeclared, FlowView, RunExplained, RunLine, RunState, RunView};
+use crate::{FlowSpec, GROUP, SHARDS, answer, meters, routes, shard_of};
+
+/// Flows and runs shown on one page.
+pub const PAGE_MAX: u32 = 1_000;
+/// The longest that somebody waits for a run.
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
+/// A run whose owner is another process is looked at this often while somebody waits.
+const GLANCE: Duration = Duration::from_millis(250);
+/// And one that is looked after here, should its end not be heard.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How long an owner may take to explain.
+const EXPLAIN_WITHIN: Duration = Duration::from_secs(2);
+const LEAVE_WITHIN: Duration = Duration::from_secs(6);
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+const SWEEP_ROWS: u32 = 50;
+const SWEEP_PAUSE: Duration = Duration::from_millis(50);
+const ENDED_HEARD_MAX: usize = 4_096;
+
+pub struct FlowsParts {
+    /// Has had [`crate::MIGRATIONS`] or [`crate::POSTGRES_MIGRATIONS`] applied, after those of `shards`.
+    pub store: Database,
+    pub leases: mutirao_shards::Shared,
+    pub terms: Terms,
+    pub member: MemberId,
+    pub address: String,
+    pub broker: Broker,
+    pub reach: Arc<dyn Reach>,
+    pub namespace: Namespace,
+    pub clock: Arc<dyn Clock>,
+    pub dice: Arc<Dice>,
+    /// How long runs that ended are kept.
+    pub keep: Duration,
+    pub shutdown: CancellationToken,
+}
+
+/// A handle on the running capability; clones share it.
+#[derive(Clone)]
+pub struct Flows(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    clock: Arc<dyn Clock>,
+    shards: Shards,
+    bench: Bench,
+    shutdown: CancellationToken,
+    over: CancellationToken,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Flows {
+    /// Joins those who own runs.
+    pub async fn start(parts: FlowsParts) -> Result<Self, ShardsError> {
+        let FlowsParts { store, leases, terms, member, address, broker, reach, namespace, clock, dice, keep, shutdown } =
+            parts;
+        meters::begin();
+        let store = store::open(&store);
+        let mut candidate = [0; 32];
+        mutirao_core::dice::os_random(&mut candidate);
+        let secret = store.secret(candidate).await?;
+        let shards = Shards::start(ShardsParts {
+            store: leases,
+            clock: clock.clone(),
+            dice,
+            group: GROUP,
+            count: SHARDS,
+            member,
+            address,
+            terms,
+        })
+        .await?;
+        let bench = Bench {
+            store: store.clone(),
+            broker,
+            clock: clock.clone(),
+            shards: shards.clone(),
+            reach,
+            plans: Arc::new(Plans::new(namespace)),
+            secret,
+            doors: Doors::default(),
+            bells: Arc::new((0..SHARDS).map(|_| Notify::new()).collect()),
+            ended: broadcast::Sender::new(ENDED_HEARD_MAX),
+            queues: Queues::default(),
+            company: terms.company,
+        };
+        let (over, mut tasks) = (CancellationToken::new(), JoinSet::new());
+        tasks.spawn(follow(bench.clone(), over.clone()));
+        tasks.spawn(news::listen(bench.clone()));
+        tasks.spawn(sweep(store.clone(), clock.clone(), keep));
+        let tasks = Mutex::new(tasks);
+        Ok(Self(Arc::new(Inner { store, clock, shards, bench, shutdown, over, tasks })))
+    }
+
+    /// Writes what is on its way, and gives the shards back.
+    pub async fn stop(&self) {
+        self.0.shards.leave().await;
+        self.0.over.cancel();
+        let mut tasks = std::mem::take(&mut *self.0.tasks.lock());
+        while !tasks.is_empty() {
+            let _ = self.0.clock.timeout(LEAVE_WITHIN, tasks.join_next()).await;
+            tasks.abort_all();
+        }
+    }
+
+    pub fn capability(&self) -> Capability {
+        let shards = self.0.shards.clone();
+        Capability::new("flows", routes::routes().with_state(self.clone()))
+            .measuring(METERS)
+            .sharded(move || shards.views())
+            .ready_when(Arc::new(self.clone()))
+    }
+
+    /// All of them or none; every flow that could not work is named.
+    pub async fn declare(&self, caller: &Principal, flows: Vec<FlowSpec>) -> Result<Vec<FlowDeclared>, Problem> {
+        if flows.len() > FLOWS_AT_ONCE {
+            return Err(Problem::malformed(format!("{} flows at once are too many", flows.len()))
+                .remedy(format!("declare at most {FLOWS_AT_ONCE} at a time")));
+        }
+        let mut wrong = Vec::new();
+        for (n, spec) in flows.iter().enumerate() {
+            if let Err(problem) = self.check(spec).await {
+                let place = if flows.len() > 1 { format!("[{n}]") } else { String::new() };
+                wrong.push(if place.is_empty() { problem } else { problem.under(&place) });
+            }
+        }
+        match &wrong[..] {
+            [] => {}
+            [one] => return Err(one.clone()),
+            several => {
+                let lines: Vec<String> = several.iter().map(Problem::line).collect();
+                return Err(Problem::malformed(lines.join("; ")));
+            }
+        }
+        let names: Vec<String> = flows.iter().map(|spec| spec.name.clone()).collect();
+        let made = self.0.store.put(flows, self.by(caller)).await.map_err(refused)?;
+        let became = |made: Made| match made {
+            Made::Created => Became::Made,
+            Made::Changed => Became::Changed,
+            Made::Same => Became::Unchanged,
+        };
+        Ok(names.into_iter().zip(made).map(|(name, made)| FlowDeclared { name, became: became(made) }).collect())
+    }
+
+    async fn check(&self, spec: &FlowSpec) -> Result<(), Problem> {
+        let (spec, catalogue) = (spec.clone(), self.0.bench.reach.catalogue());
+        let namespace = self.0.bench.plans.namespace().clone();
+        let checked =
+            tokio::task::spawn_blocking(move || spec.plan(&namespace, Catalogue::Known(&catalogue)).map(drop));
+        checked.await.map_err(|_| Problem::internal())?
+    }
+
+    pub async fn flow(&self, caller: &Principal, name: &str) -> Result<FlowView, Problem> {
+        let found = self.0.store.flow(caller.namespace.clone(), name.into()).await.map_err(refused)?;
+        found.map(FlowView::from).ok_or_else(|| missing(name))
+    }
+
+    /// By name, those after this one.
+    pub async fn flows(&self, caller: &Principal, after: &str, rows: u32) -> Result<Vec<FlowView>, Problem> {
+        let page = self.0.store.flows(caller.namespace.clone(), after.into(), rows.min(PAGE_MAX)).await;
+        Ok(page.map_err(refused)?.into_iter().map(FlowView::from).collect())
+    }
+
+    /// Runs of it go on: they have the flow as it was when they began.
+    pub async fn remove(&self, caller: &Principal, name: &str) -> Result<(), Problem> {
+        match self.0.store.remove(caller.namespace.clone(), name.into()).await.map_err(refused)? {
+            true => Ok(()),
+            false => Err(missing(name)),
+        }
+    }
+
+    /// Durable when answered. Asked again with the same key, it is the same run.
+    pub async fn run(&self, caller: &Principal, request: RunRequest) -> Result<RunLine, Problem> {
+        request.check()?;
+        let spec = self.flow(caller, &request.flow).await?.definition;
+        let asked = request.idempotency_key.clone().map(|key| (format!("run:{key}"), request.fingerprint()));
+        let new = NewRun { by: self.by(caller), spec, input: request.input, asked, reply: None };
+        self.begin(new).await
+    }
+
+    async fn begin(&self, new: NewRun) -> Result<RunLine, Problem> {
+        if self.0.bench.doors.is_full() {
+            return Err(Problem::busy("too many runs are under way already", 5));
+        }
+        let plan = self.0.bench.plans.of(&new.spec).await?;
+        let begun = self.0.store.begin(new.clone()).await.map_err(refused)?;
+        let started_at = new.by.at;
+        match begun {
+            Begun::New(run) => {
+                meters::accepted();
+                let admitted = Admitted { key: run, plan, input: new.input, started_at };
+                self.tell(run, Word::Admit(Box::new(admitted), new.reply.map(Box::new))).await;
+                let (flow, owner) = (new.spec.name, new.by.who);
+                Ok(RunLine { run: run.0, flow, state: RunState::Running, owner, started_at, ended_at: None })
+            }
+            Begun::Again(run) => {
+                let row = self.0.store.row(run).await.map_err(refused)?;
+                row.as_ref().map(RunLine::from).ok_or_else(|| unknown(run.0))
+            }
+            Begun::Other(run) => Err(Problem::conflict(format!("this key was used for another run, {}", run.0))
+                .remedy("give each run a key of its own; the same one only to ask for the same again")),
+        }
+    }
+
+    /// Who owns it hears of it now, or finds it.
+    async fn tell(&self, run: RunKey, word: Word) {
+        let shard = shard_of(run);
+        match self.0.bench.doors.of(shard) {
+            Some(door) if door.try_send(word).is_ok() => {}
+            _ => news::say(&self.0.bench, run).await,
+        }
+    }
+
+    pub async fn runs(
+        &self,
+        caller: &Principal,
+        flow: Option<String>,
+        before: Option<u64>,
+        rows: u32,
+    ) -> Result<Vec<RunLine>, Problem> {
+        let namespace = caller.namespace.clone();
+        let which = RunsOf { namespace, flow, before: before.map(RunKey), rows: rows.min(PAGE_MAX) };
+        Ok(self.0.store.runs(which).await.map_err(refused)?.iter().map(RunLine::from).collect())
+    }
+
+    /// As it is; waits for its end for a while, if asked to.
+    pub async fn show(&self, caller: &Principal, run: u64, wait: Duration) -> Result<RunView, Problem> {
+        let until = self.0.clock.monotonic().plus(wait.min(WAIT_MAX));
+        let mut ended = self.0.bench.ended.subscribe();
+        loop {
+            let record = self.record(caller, run).await?;
+            let left = until.since(self.0.clock.monotonic());
+            if record.row.end.is_some() || left.is_zero() || self.0.shutdown.is_cancelled() {
+                return self.view(record).await;
+            }
+            let here = async { while !matches!(ended.recv().await, Ok(key) if key.0 == run) {} };
+            let known_here = self.0.bench.doors.of(shard_of(RunKey(run))).is_some();
+            let glance = left.min(if known_here { LOOK_AGAIN } else { GLANCE });
+            tokio::select! {
+                () = here => {}
+                () = self.0.shutdown.cancelled() => {}
+                () = self.0.clock.sleep(glance) => {}
+            }
+        }
+    }
+
+    async fn record(&self, caller: &Principal, run: u64) -> Result<RunRecord, Problem> {
+        let found = self.0.store.read(vec![RunKey(run)]).await.map_err(refused)?;
+        let ours = found.into_iter().find(|record| record.row.namespace == caller.namespace);
+        ours.ok_or_else(|| unknown(run))
+    }
+
+    async fn row(&self, caller: &Principal, run: u64) -> Result<RunRow, Problem> {
+        let found = self.0.store.row(RunKey(run)).await.map_err(refused)?;
+        found.filter(|row| row.namespace == caller.namespace).ok_or_else(|| unknown(run))
+    }
+
+    async fn rebuilt(&self, record: RunRecord) -> Result<Run, Problem> {
+        let plan = self.0.bench.plans.written(&record.definition).await?;
+        let admitted = Admitted { key: record.row.key, plan, input: record.input, started_at: record.row.started_at };
+        let mut run = Run::new(admitted, record.outcomes, record.tries);
+        run.advance();
+        Ok(run)
+    }
+
+    async fn view(&self, record: RunRecord) -> Result<RunView, Problem> {
+        let (end, line) = (record.row.end.clone(), RunLine::from(&record.row));
+        let run = match self.rebuilt(record).await {
+            Ok(run) => run,
+            Err(problem) => return Ok(RunView::unreadable(line, end.map(|(end, _)| end), problem)),
+        };
+        let said = match &end {
+            Some((end, at)) => answer::of(&run, end, *at),
+            None => answer::so_far(&run),
+        };
+        serde_json::from_value(said).map_err(|_| Problem::internal())
+    }
+
+    /// One that has ended stays as it is.
+    pub async fn cancel(&self, caller: &Principal, run: u64) -> Result<RunLine, Problem> {
+        let row = self.row(caller, run).await?;
+        if self.0.store.cancel(row.key).await.map_err(refused)? {
+            self.tell(row.key, Word::Look(row.key)).await;
+        } else {
+            let state = RunLine::from(&self.row(caller, run).await?).state.as_str();
+            return Err(Problem::conflict(format!("run {run} has ended already: {state}")));
+        }
+        Ok(RunLine::from(&row))
+    }
+
+    pub async fn explain(&self, caller: &Principal, run: u64) -> Result<RunExplained, Problem> {
+        let record = self.record(caller, run).await?;
+        let RunLine { flow, state, .. } = RunLine::from(&record.row);
+        let (key, shard) = (record.row.key, shard_of(record.row.key));
+        if let Some(door) = self.0.bench.doors.of(shard).filter(|_| state == RunState::Running) {
+            let (told, answer) = oneshot::channel();
+            let asked = async {
+                door.send(Word::Explain(key, told)).await.ok()?;
+                answer.await.ok().flatten()
+            };
+            if let Ok(Some(steps)) = self.0.clock.timeout(EXPLAIN_WITHIN, asked).await {
+                return Ok(RunExplained { run, flow, state, owned_at: None, steps });
+            }
+        }
+        let elsewhere = state == RunState::Running && self.0.bench.doors.of(shard).is_none();
+        let owned_at = self.0.shards.owner_of(shard).filter(|_| elsewhere).map(|(_, address)| address);
+        let steps = from_store(&self.rebuilt(record).await?);
+        Ok(RunExplained { run, flow, state, owned_at, steps })
+    }
+
+    fn by(&self, caller: &Principal) -> By {
+        By { namespace: caller.namespace.clone(), who: caller.name.clone(), at: self.0.clock.now() }
+    }
+}
+
+#[async_trait]
+impl Ready for Flows {
+    async fn ready(&self) -> Result<(), String> {
+        self.0.shards.trouble().map_or(Ok(()), Err)
+    }
+}
+
+/// Forgets runs that ended long ago.
+async fn sweep(store: Store, clock: Arc<dyn Clock>, keep: Duration) {
+    loop {
+        clock.sleep(SWEEP_EVERY).await;
+        let before = Timestamp(clock.now().0.saturating_sub(keep.as_millis() as i64));
+        loop {
+            match store.sweep(before, SWEEP_ROWS).await {
+                // Whoever has something to write comes in between.
+                Ok(gone) if gone == u64::from(SWEEP_ROWS) => clock.sleep(SWEEP_PAUSE).await,
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::debug!(%error, "old runs stay for now; the next round removes them");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn unknown(run: u64) -> Problem {
+    Problem::not_found(format!("there is no run {run}")).remedy("`mutirao flow runs` shows those that are there")
+}
+
+fn missing(name: &str) -> Problem {
+    let name: String = name.chars().take(100).collect();
+    Problem::not_found(format!("there is no flow \"{name}\"")).remedy("`mutirao flow list` shows those that are there")
+}

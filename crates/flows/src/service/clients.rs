@@ -1,0 +1,51 @@
+//! What nodes give back, and what clients of the wire ask for.
+
+use async_trait::async_trait;
+use mutirao_core::Problem;
+use mutirao_core::auth::DEFAULT_NAMESPACE;
+use mutirao_nodes::NodeId;
+use mutirao_nodes::errand::{Returned, Taker};
+use mutirao_nodes::wire::{TEXT_CHARS_MAX, TaskRequest};
+
+use super::Flows;
+use crate::post::Word;
+use crate::start::{INPUT_BYTES_MAX, RunRequest};
+use crate::store::{By, NewRun};
+use crate::{returns, wire};
+
+/// Who owns what the wire asks for.
+const OWNER: &str = "wire";
+
+#[async_trait]
+impl Taker for Flows {
+    async fn returned(&self, returned: Returned) -> Result<(), Problem> {
+        returns::bring(&self.0.bench, returned).await
+    }
+
+    /// A Task that comes again, as it may, is the run that it was.
+    async fn asked(&self, task: TaskRequest) -> Result<(), Problem> {
+        if !(1..=TEXT_CHARS_MAX).contains(&task.id.len()) || task.id.chars().any(char::is_control) {
+            return Err(Problem::invalid("id", "it has no characters, too many, or some that nobody can see"));
+        }
+        let spec = wire::flow_of(&task);
+        let (plan, catalogue) = (self.0.bench.plans.of(&spec).await?, self.0.bench.reach.catalogue());
+        if let Some(step) = plan.steps.iter().find(|step| !catalogue.contains(&step.action)) {
+            return Err(Problem::invalid("target_actions", format!("no node has {}", step.action)));
+        }
+        if task.message_data.len() > INPUT_BYTES_MAX {
+            return Err(Problem::invalid("message_data", format!("more than {INPUT_BYTES_MAX} bytes")));
+        }
+        let input = wire::data_of(&task.message_data);
+        let by = By { namespace: DEFAULT_NAMESPACE.into(), who: OWNER.into(), at: self.0.clock.now() };
+        let request = RunRequest { flow: task.task_id.clone(), input: input.clone(), idempotency_key: None };
+        let asked = Some((format!("wire:{}", task.id), request.fingerprint()));
+        self.begin(NewRun { by, spec, input, asked, reply: Some(task) }).await.map(drop)
+    }
+
+    fn lost(&self, node: &NodeId) {
+        for door in self.0.bench.doors.all() {
+            // A post that is too busy to hear of it finds out by their timeouts.
+            let _ = door.try_send(Word::Lost(node.clone()));
+        }
+    }
+}

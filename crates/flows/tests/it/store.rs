@@ -1,0 +1,158 @@
+//! What every store of flows keeps to.
+
+use std::sync::Arc;
+
+use mutirao_core::{ShardId, Timestamp};
+use mutirao_flows::FlowSpec;
+use mutirao_flows::foreman::words::{Batch, End, Outcome, RunEnd, RunKey, StepKey, Try};
+use mutirao_flows::start::RunRequest;
+use mutirao_flows::store::{self, Begun, By, Made, NewRun, RunsOf, Shared, Writing};
+use mutirao_shards::Fence;
+use serde_json::{Value, json};
+
+use crate::engine::{Engine, on_both};
+
+on_both!(
+    a_flow_is_made_changed_or_left_as_it_is,
+    a_run_is_asked_for_once_by_its_key,
+    what_is_written_stays_as_it_is_and_comes_back,
+    whoever_lost_the_shard_writes_nothing,
+    runs_are_forgotten_only_after_their_answer_has_left,
+    the_secret_is_the_first_that_anybody_came_with,
+);
+
+fn by() -> By {
+    By { namespace: "default".into(), who: "ana".into(), at: Timestamp(5) }
+}
+
+fn spec(name: &str, action: &str) -> FlowSpec {
+    serde_json::from_value(json!({"name": name, "steps": [{"name": "a", "action": action}]})).unwrap()
+}
+
+fn new_run(key: Option<&str>, input: Value) -> NewRun {
+    let request = RunRequest { flow: "f".into(), input: input.clone(), idempotency_key: None };
+    let asked = key.map(|key| (key.to_owned(), request.fingerprint()));
+    NewRun { by: by(), spec: spec("f", "actions.a"), input, asked, reply: None }
+}
+
+/// A run of the shard that the fence is for.
+async fn run_of(store: &Shared, shard: ShardId) -> RunKey {
+    loop {
+        let Begun::New(run) = store.begin(new_run(None, json!(1))).await.unwrap() else { panic!("asked before") };
+        if mutirao_flows::shard_of(run) == shard {
+            return run;
+        }
+    }
+}
+
+fn outcome(run: RunKey, step: u32, end: End) -> Outcome {
+    let key = StepKey { run, step, item: 0 };
+    let node = Some("n1".parse().unwrap());
+    let why = Some("the only one".into());
+    Outcome { key, end, tries: 2, node, why, began_at: Timestamp(7), ended_at: Timestamp(9) }
+}
+
+async fn a_flow_is_made_changed_or_left_as_it_is(engine: &Engine) {
+    let store = store::open(&engine.database().await);
+    let put = |specs: Vec<FlowSpec>| store.put(specs, by());
+    assert_eq!(
+        put(vec![spec("f", "actions.a"), spec("g", "actions.a")]).await.unwrap(),
+        [Made::Created, Made::Created]
+    );
+    assert_eq!(put(vec![spec("f", "actions.b"), spec("g", "actions.a")]).await.unwrap(), [Made::Changed, Made::Same]);
+    let row = store.flow("default".into(), "f".into()).await.unwrap().unwrap();
+    assert_eq!((row.spec, row.revision, row.changed_by.as_str()), (spec("f", "actions.b"), 2, "ana"));
+    assert!(store.flow("other".into(), "f".into()).await.unwrap().is_none(), "another namespace");
+    let names = |rows: Vec<store::FlowRow>| rows.into_iter().map(|row| row.spec.name).collect::<Vec<_>>();
+    assert_eq!(names(store.flows("default".into(), "f".into(), 10).await.unwrap()), ["g"]);
+    assert!(store.remove("default".into(), "f".into()).await.unwrap());
+    assert!(!store.remove("default".into(), "f".into()).await.unwrap());
+}
+
+async fn a_run_is_asked_for_once_by_its_key(engine: &Engine) {
+    let store = store::open(&engine.database().await);
+    let Begun::New(first) = store.begin(new_run(Some("k"), json!({"a": 1}))).await.unwrap() else { panic!() };
+    assert_eq!(store.begin(new_run(Some("k"), json!({"a": 1}))).await.unwrap(), Begun::Again(first));
+    assert_eq!(store.begin(new_run(Some("k"), json!({"a": 2}))).await.unwrap(), Begun::Other(first));
+    let Begun::New(second) = store.begin(new_run(None, json!({"a": 1}))).await.unwrap() else { panic!() };
+    assert!(second > first);
+    let which = RunsOf { namespace: "default".into(), flow: Some("f".into()), before: None, rows: 10 };
+    let keys: Vec<RunKey> = store.runs(which.clone()).await.unwrap().iter().map(|row| row.key).collect();
+    assert_eq!(keys, [second, first], "newest first");
+    let before = RunsOf { before: Some(second), flow: None, ..which.clone() };
+    assert_eq!(store.runs(before).await.unwrap().len(), 1);
+    let none = RunsOf { flow: Some("g".into()), ..which };
+    assert!(store.runs(none).await.unwrap().is_empty());
+}
+
+async fn what_is_written_stays_as_it_is_and_comes_back(engine: &Engine) {
+    let (database, fence) = engine.claimed().await;
+    let store = store::open(&database);
+    let run = run_of(&store, fence.shard).await;
+    let tried = |tries, reason: &str| Try { key: StepKey { run, step: 1, item: 0 }, tries, reason: reason.into() };
+    let batch = Batch {
+        number: 1,
+        outcomes: vec![outcome(run, 0, End::Ok(json!({"v": [1, "x"]}))), outcome(run, 2, End::Failed("no".into()))],
+        tries: vec![tried(2, "second")],
+        ..Batch::default()
+    };
+    for _ in 0..2 {
+        assert_eq!(store.write(fence.clone(), Arc::new(batch.clone())).await.unwrap(), Writing::Done);
+    }
+    let late = Batch {
+        outcomes: vec![outcome(run, 0, End::Ok(json!("another")))],
+        tries: vec![tried(1, "first")],
+        ..Batch::default()
+    };
+    store.write(fence.clone(), Arc::new(late)).await.unwrap();
+    let [record] = &store.read(vec![run]).await.unwrap()[..] else { panic!("one run") };
+    let mut outcomes = record.outcomes.clone();
+    outcomes.sort_by_key(|one| one.key);
+    assert_eq!(outcomes, batch.outcomes, "the first that was written");
+    assert_eq!(record.tries[0].tries, 2, "never fewer");
+    assert_eq!((record.input.clone(), record.row.end.clone()), (json!(1), None));
+    assert!(store.cancel(run).await.unwrap());
+    assert!(store.open(fence.shard, 10).await.unwrap().contains(&(run, true)));
+    let failed = RunEnd::Failed { step: Some("a".into()), reason: "no".into() };
+    let ends = |end: RunEnd, at| Batch { ends: vec![(run, end, Timestamp(at))], ..Batch::default() };
+    store.write(fence.clone(), Arc::new(ends(failed.clone(), 11))).await.unwrap();
+    store.write(fence.clone(), Arc::new(ends(RunEnd::Done, 12))).await.unwrap();
+    let row = store.row(run).await.unwrap().unwrap();
+    assert_eq!(row.end, Some((failed, Timestamp(11))), "the first end counts");
+    assert!(!store.cancel(run).await.unwrap(), "it has ended");
+}
+
+async fn whoever_lost_the_shard_writes_nothing(engine: &Engine) {
+    let (database, fence) = engine.claimed().await;
+    let store = store::open(&database);
+    let run = run_of(&store, fence.shard).await;
+    let former = Fence { generation: fence.generation + 1, ..fence };
+    let batch = Batch { outcomes: vec![outcome(run, 0, End::Ok(json!(1)))], ..Batch::default() };
+    assert_eq!(store.write(former, Arc::new(batch)).await.unwrap(), Writing::Fenced);
+    assert!(store.read(vec![run]).await.unwrap()[0].outcomes.is_empty());
+}
+
+async fn runs_are_forgotten_only_after_their_answer_has_left(engine: &Engine) {
+    let (database, fence) = engine.claimed().await;
+    let store = store::open(&database);
+    let run = run_of(&store, fence.shard).await;
+    let end = Batch {
+        outcomes: vec![outcome(run, 0, End::Ok(json!(1)))],
+        ends: vec![(run, RunEnd::Done, Timestamp(100))],
+        ..Batch::default()
+    };
+    store.write(fence.clone(), Arc::new(end)).await.unwrap();
+    assert_eq!(store.sweep(Timestamp(1_000), 10).await.unwrap(), 0, "somebody waits for its answer");
+    assert!(store.open(fence.shard, 100).await.unwrap().contains(&(run, false)));
+    store.write(fence.clone(), Arc::new(Batch { announced: vec![run], ..Batch::default() })).await.unwrap();
+    assert!(!store.open(fence.shard, 100).await.unwrap().contains(&(run, false)));
+    assert_eq!(store.sweep(Timestamp(100), 10).await.unwrap(), 0, "not old enough");
+    assert_eq!(store.sweep(Timestamp(101), 10).await.unwrap(), 1);
+    assert!(store.read(vec![run]).await.unwrap().is_empty());
+}
+
+async fn the_secret_is_the_first_that_anybody_came_with(engine: &Engine) {
+    let store = store::open(&engine.database().await);
+    assert_eq!(store.secret([1; 32]).await.unwrap().0, [1; 32]);
+    assert_eq!(store.secret([2; 32]).await.unwrap().0, [1; 32]);
+}

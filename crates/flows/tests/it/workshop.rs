@@ -1,0 +1,99 @@
+//! Nodes that are functions of this process: what reaches them is as unreliable as a test asks for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mutirao_core::clock::Clock;
+use mutirao_core::{Dice, Problem, SystemClock};
+use mutirao_flows::Flows;
+use mutirao_flows::wire::data_of;
+use mutirao_nodes::errand::{End, Errand, Gone, NotSent, Reach, Returned, Taker};
+use mutirao_nodes::preference::Protocol;
+use mutirao_nodes::routing::Ended;
+use mutirao_nodes::{ActionName, Layer};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+pub struct Workshop {
+    /// Where results go: of several managers, the one that a node happens to reach.
+    pub taker: Mutex<Option<Flows>>,
+    dice: Dice,
+    /// Of a hundred results, so many are lost, and so many come twice.
+    pub lost: u64,
+    pub doubled: u64,
+    pub closed: Mutex<bool>,
+    /// How often each task was run, by its action and input.
+    pub done: Mutex<BTreeMap<String, u32>>,
+    pub answers: Mutex<Vec<String>>,
+    pub ended: Mutex<Vec<Ended>>,
+}
+
+impl Workshop {
+    pub fn new(lost: u64, doubled: u64) -> Arc<Self> {
+        Arc::new(Self {
+            taker: Mutex::default(),
+            dice: Dice::seeded(7),
+            lost,
+            doubled,
+            closed: Mutex::new(false),
+            done: Mutex::default(),
+            answers: Mutex::default(),
+            ended: Mutex::default(),
+        })
+    }
+}
+
+fn work(action: &str, input: &Value) -> End {
+    let last = action.rsplit('.').next().unwrap_or_default();
+    match last {
+        "double" => End::Ok(json!(input["n"].as_i64().unwrap_or_default() * 2).to_string()),
+        "list" => End::Ok(json!({"rows": [1, 2, 3]}).to_string()),
+        "fail" => End::Failed("it always does\0".into()),
+        _ => End::Ok(json!({"did": last, "with": input}).to_string()),
+    }
+}
+
+#[async_trait]
+impl Reach for Workshop {
+    async fn send(&self, errand: Errand) -> Result<Gone, NotSent> {
+        if *self.closed.lock() {
+            return Err(NotSent::Nobody(errand.action));
+        }
+        let input = data_of(&errand.data);
+        *self.done.lock().entry(format!("{} {}", errand.action, errand.data)).or_default() += 1;
+        let end = work(errand.action.as_str(), &input);
+        let (lost, doubled) = (self.dice.below(100) < self.lost, self.dice.below(100) < self.doubled);
+        let node: mutirao_nodes::NodeId = "shop".parse().unwrap();
+        let returned = Returned { request: errand.request, end, node: Some(node.clone()) };
+        let taker = self.taker.lock().clone();
+        let wait = Duration::from_millis(self.dice.below(8));
+        tokio::spawn(async move {
+            SystemClock.sleep(wait).await;
+            let Some(taker) = taker else { return };
+            if !lost {
+                let _ = taker.returned(returned.clone()).await;
+            }
+            if doubled {
+                let _ = taker.returned(returned).await;
+            }
+        });
+        Ok(Gone { node, layer: Layer::Cloud, over: Protocol::Http, why: "the only one".into() })
+    }
+
+    fn ended(&self, _request: &str, how: Ended) {
+        self.ended.lock().push(how);
+    }
+
+    async fn answer(&self, text: String) -> Result<(), Problem> {
+        self.answers.lock().push(text);
+        Ok(())
+    }
+
+    fn catalogue(&self) -> BTreeSet<ActionName> {
+        ["double", "list", "fail", "a", "b", "c"]
+            .map(|name| format!("urn:mutirao:Action:actions.{name}").parse().unwrap())
+            .into()
+    }
+}

@@ -1,0 +1,81 @@
+//! Flows as the settings ask for them, and the node inside this process that runs what the program itself brings.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mutirao_actions::Table;
+use mutirao_actions::builtin::{Means, Publish};
+use mutirao_client::{Client, Credentials};
+use mutirao_core::Clock;
+use mutirao_mqtt::{Port, Qos, TopicName};
+use mutirao_nodes::embedded::Embedded;
+use mutirao_nodes::errand::End;
+use mutirao_nodes::hands::Hands;
+use mutirao_nodes::switchboard::Switchboard;
+use mutirao_nodes::{ActionName, NodeId, Offer};
+
+use crate::checks;
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::tls;
+
+/// What the node inside this process is called.
+const OWN_NODE: &str = "manager";
+
+/// From now on the built-in actions are there. `url` and `token_file`: by which they reach keys, as any client would.
+pub fn host(
+    settings: &Settings,
+    board: &Switchboard,
+    mqtt: Option<&Embedded>,
+    clock: &Arc<dyn Clock>,
+    (url, token_file): (&str, &Path),
+) -> Result<(), Failure> {
+    let token = std::fs::read_to_string(token_file)?.trim().to_owned();
+    let trust = tls::trust(settings, url, Some(tls::pin_file(&settings.data.0)))?;
+    let client = Client::trusting(url, Credentials::Token(token), &trust)
+        .map_err(|error| Failure::failed(format!("built-in actions cannot reach keys: {error}")))?;
+    let publish = mqtt.map(|mqtt| -> Arc<dyn Publish> {
+        Arc::new(Topics { port: mqtt.port().clone(), namespace: settings.nodes_namespace.to_string() })
+    });
+    let means = Means { probes: Some(checks::probes(settings, clock)?), client: Some(client), publish };
+    let table = Arc::new(Table::new(clock.clone()));
+    means.put_into(&table, &settings.nodes_namespace).map_err(|full| Failure::failed(full.to_string()))?;
+    let node: NodeId = OWN_NODE.parse().map_err(|bad| Failure::failed(format!("{bad}")))?;
+    board.host(node, Arc::new(BuiltIn(table)));
+    Ok(())
+}
+
+/// Never a program: those belong to nodes of their own.
+struct BuiltIn(Arc<Table>);
+
+#[async_trait]
+impl Hands for BuiltIn {
+    fn offers(&self) -> BTreeSet<Offer> {
+        self.0.offers().into_iter().collect()
+    }
+
+    async fn run(&self, action: &ActionName, data: &str) -> End {
+        self.0.run(action, data).await
+    }
+}
+
+/// The topics of this manager's own listener, but for those that nodes and managers are known by.
+struct Topics {
+    port: Port,
+    namespace: String,
+}
+
+#[async_trait]
+impl Publish for Topics {
+    async fn publish(&self, to: &str, text: String) -> Result<(), String> {
+        let ours = to.split(['.', '/']).next() == Some(self.namespace.as_str());
+        if ours || to.starts_with('$') {
+            return Err(format!("to: topics that begin with {} or $ are not for flows", self.namespace));
+        }
+        let topic = TopicName::new(to).map_err(|error| format!("to: {error}"))?;
+        let said = self.port.publish(topic, text.into(), Qos::AtLeastOnce);
+        said.map(drop).map_err(|error| error.to_string())
+    }
+}
