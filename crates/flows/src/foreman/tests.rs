@@ -121,7 +121,10 @@ fn steps_without_open_dependencies_go_together_and_the_rest_when_theirs_have_end
     bench.report(&last[0], ok(json!("x")), 3);
     let answer = &bench.answers[0];
     assert_eq!((&answer["state"], &answer["output"]), (&json!("done"), &json!("x")));
-    assert_eq!(answer["steps"]["b"], json!({"state": "ok", "output": 2, "tries": 0, "began_at": 0, "node": "n", "took_ms": 40}));
+    assert_eq!(
+        answer["steps"]["b"],
+        json!({"state": "ok", "output": 2, "tries": 0, "began_at": 0, "node": "n", "took_ms": 40})
+    );
     assert_eq!(bench.acknowledged, [1, 2, 3]);
     assert_eq!(bench.foreman.runs(), 0);
 }
