@@ -285,6 +285,10 @@ impl Foreman {
         self.runs.get(&key.run)?.admitted.plan.steps.get(key.step as usize).map(|step| step.action.clone())
     }
 
+    pub fn is_waited_for(&self, key: StepKey, attempt: Attempt) -> bool {
+        self.outs.get(&key).is_some_and(|out| out.attempt == attempt)
+    }
+
     /// Tasks that are out.
     pub fn outs(&self) -> impl Iterator<Item = (StepKey, Attempt)> + '_ {
         self.outs.iter().map(|(key, out)| (*key, out.attempt))

@@ -19,6 +19,7 @@ use mutirao_mqtt::{
     TopicFilter, TopicName,
 };
 use parking_lot::RwLock;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
 use crate::meters;
@@ -274,15 +275,18 @@ async fn listen_to(mut inbox: Inbox, board: Switchboard, way: Arc<MqttWay>, cloc
     while let Some(delivery) = inbox.next().await {
         let (board, way, clock) = (board.clone(), way.clone(), clock.clone());
         let turn = board.turn().await;
-        tokio::spawn(async move {
-            take(delivery, &board, &way, &*clock).await;
-            drop(turn);
-        });
+        tokio::spawn(async move { take(delivery, &board, &way, &*clock, turn).await });
     }
 }
 
 /// Dropped, it is not acknowledged, and its client says it again.
-async fn take(delivery: Delivery, board: &Switchboard, way: &MqttWay, clock: &dyn Clock) {
+async fn take(
+    delivery: Delivery,
+    board: &Switchboard,
+    way: &MqttWay,
+    clock: &dyn Clock,
+    mut turn: Option<OwnedSemaphorePermit>,
+) {
     let message = delivery.message.clone();
     let place = message.topic.as_str();
     let Some(kind) = board.places().kind_of(place) else { return delivery.accept() };
@@ -298,7 +302,10 @@ async fn take(delivery: Delivery, board: &Switchboard, way: &MqttWay, clock: &dy
             }
             Err(problem) => {
                 tracing::debug!(%problem, place, "what a device said cannot be taken yet");
+                // Whoever waits holds up nobody.
+                drop(turn.take());
                 clock.sleep(PAUSE).await;
+                turn = board.turn().await;
             }
         }
     }

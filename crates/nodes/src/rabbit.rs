@@ -19,6 +19,7 @@ use mutirao_broker::Rabbit;
 use mutirao_core::Problem;
 use mutirao_core::clock::{Clock, ClockExt};
 use parking_lot::Mutex;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use crate::names::NodeId;
@@ -121,10 +122,7 @@ async fn attached(board: &Switchboard, rabbit: &Rabbit, post: &Post, clock: &Arc
         };
         let (board, post, clock) = (board.clone(), post.channel.lock().clone(), clock.clone());
         let turn = board.turn().await;
-        tokio::spawn(async move {
-            take(&delivery, &board, post, &*clock).await;
-            drop(turn);
-        });
+        tokio::spawn(async move { take(&delivery, &board, post, &*clock, turn).await });
     }
     "the connection was lost".into()
 }
@@ -137,7 +135,13 @@ fn explain(error: &lapin::Error) -> String {
     }
 }
 
-async fn take(delivery: &Delivery, board: &Switchboard, post: Option<Channel>, clock: &dyn Clock) {
+async fn take(
+    delivery: &Delivery,
+    board: &Switchboard,
+    post: Option<Channel>,
+    clock: &dyn Clock,
+    turn: Option<OwnedSemaphorePermit>,
+) {
     let (exchange, key) = (delivery.exchange.as_str(), delivery.routing_key.as_str());
     // By the key on amq.topic, by the queue's own name, or by that of the exchange: all are names of places.
     let kind = board.places().kind_of(key).or_else(|| board.places().kind_of(exchange));
@@ -168,6 +172,8 @@ async fn take(delivery: &Delivery, board: &Switchboard, post: Option<Channel>, c
         }
         Err(problem) => {
             tracing::debug!(%problem, key, "what a node said cannot be taken yet");
+            // Whoever waits holds up nobody.
+            drop(turn);
             clock.sleep(GIVE_BACK_AFTER).await;
             settle(delivery, false).await;
         }

@@ -60,8 +60,11 @@ impl Line for Mqtt {
 
 #[async_trait]
 impl Publish for Mqtt {
+    /// Once, with quality 0: one that the listener does not allow would else be said again with every connection.
     async fn publish(&self, to: &str, text: String) -> Result<(), String> {
-        self.say(to, text).await
+        let topic = TopicName::new(to).map_err(|error| format!("to: {error}"))?;
+        let said = self.client.publish(topic, text.into(), Qos::AtMostOnce).await;
+        said.map_err(|error| error.to_string())
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use mutirao_nodes::Namespace;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -17,7 +18,11 @@ pub trait Publish: Send + Sync {
     async fn publish(&self, to: &str, text: String) -> Result<(), String>;
 }
 
-pub struct Say(pub Arc<dyn Publish>);
+/// Not where nodes and managers speak with each other: in their namespace, whoever says something is believed.
+pub struct Say {
+    pub publish: Arc<dyn Publish>,
+    pub namespace: Namespace,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,12 +39,16 @@ impl Action for Say {
         if to.is_empty() || to.chars().count() > TO_CHARS_MAX {
             return Err(format!("to: it has 1 to {TO_CHARS_MAX} characters"));
         }
+        let ours = to.split(['.', '/']).next() == Some(self.namespace.as_str());
+        if ours || to.starts_with('$') {
+            return Err(format!("to: what begins with {} or $ is not for flows", self.namespace));
+        }
         let text = match data {
             Value::String(text) => text,
             other => other.to_string(),
         };
         let bytes = text.len();
-        self.0.publish(&to, text).await?;
+        self.publish.publish(&to, text).await?;
         Ok(json!({"to": to, "bytes": bytes}).to_string())
     }
 }

@@ -147,7 +147,7 @@ fn action(text: &str, namespace: &Namespace, catalogue: Catalogue<'_>) -> Result
     let near = nearest(action.short(), known.iter().map(ActionName::short));
     let problem = Problem::invalid("action", format!("no node has an action \"{}\"", action.short()));
     Err(problem.remedy(near.map_or_else(
-        || "`mutirao node list` and `mutirao node show ID` show those there are".to_owned(),
+        || "see `mutirao node list` and `mutirao node show ID` for those there are".to_owned(),
         |near| format!("did you mean \"{near}\"?"),
     )))
 }

@@ -245,6 +245,10 @@ impl Post {
                 tracing::debug!(%error, "what came of tasks of flows could not be written; trying again");
                 self.tell_foreman(Input::Unwritten(number));
             }
+            // It was called back before it had gone: whoever got it is not waited for.
+            News::Sent(key, attempt, _, Ok(_)) if !self.foreman.is_waited_for(key, attempt) => {
+                self.bench.reach.ended(&self.request(key, attempt), Ended::Recalled);
+            }
             News::Sent(key, attempt, action, sent) => self.tell_foreman(match sent {
                 Ok(Gone { node, why, .. }) => {
                     meters::sent();

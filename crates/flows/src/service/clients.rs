@@ -3,18 +3,36 @@
 use async_trait::async_trait;
 use mutirao_core::Problem;
 use mutirao_core::auth::DEFAULT_NAMESPACE;
-use mutirao_nodes::NodeId;
 use mutirao_nodes::errand::{Returned, Taker};
 use mutirao_nodes::wire::{TEXT_CHARS_MAX, TaskRequest};
+use mutirao_nodes::{ActionName, NodeId};
+use mutirao_store::refused;
 
 use super::Flows;
+use crate::foreman::words::RunKey;
 use crate::post::Word;
 use crate::start::{INPUT_BYTES_MAX, RunRequest};
 use crate::store::{By, NewRun};
-use crate::{returns, wire};
+use crate::view::RunState;
+use crate::{answer, returns, wire};
 
 /// Who owns what the wire asks for.
 const OWNER: &str = "wire";
+
+/// Whoever may ask on the wire need not be let in by the API: what is done with the manager's rights is not for it.
+fn may_be_asked_for(action: &ActionName) -> bool {
+    !action.short().starts_with("builtin.") || matches!(action.short(), "builtin.cel" | "builtin.aggregate")
+}
+
+impl Flows {
+    async fn answer_again(&self, run: u64, task: &TaskRequest) -> Result<(), Problem> {
+        let found = self.0.store.read(vec![RunKey(run)]).await.map_err(refused)?;
+        let Some(record) = found.into_iter().next() else { return Ok(()) };
+        let Some((end, at)) = record.row.end.clone() else { return Ok(()) };
+        let answer = answer::of(&self.rebuilt(record).await?, &end, at);
+        self.0.bench.reach.answer(wire::answer_of(task, &answer)).await
+    }
+}
 
 #[async_trait]
 impl Taker for Flows {
@@ -32,6 +50,12 @@ impl Taker for Flows {
         if let Some(step) = plan.steps.iter().find(|step| !catalogue.contains(&step.action)) {
             return Err(Problem::invalid("target_actions", format!("no node has {}", step.action)));
         }
+        if let Some(step) = plan.steps.iter().find(|step| !may_be_asked_for(&step.action)) {
+            let detail =
+                format!("{} works with the manager's own rights, and is not for clients of the wire", step.action);
+            return Err(Problem::invalid("target_actions", detail)
+                .remedy("declare a flow that has it, and let that be run through the API"));
+        }
         if task.message_data.len() > INPUT_BYTES_MAX {
             return Err(Problem::invalid("message_data", format!("more than {INPUT_BYTES_MAX} bytes")));
         }
@@ -39,7 +63,12 @@ impl Taker for Flows {
         let by = By { namespace: DEFAULT_NAMESPACE.into(), who: OWNER.into(), at: self.0.clock.now() };
         let request = RunRequest { flow: task.task_id.clone(), input: input.clone(), idempotency_key: None };
         let asked = Some((format!("wire:{}", task.id), request.fingerprint()));
-        self.begin(NewRun { by, spec, input, asked, reply: Some(task) }).await.map(drop)
+        let line = self.begin(NewRun { by, spec, input, asked, reply: Some(task.clone()) }).await?;
+        match line.state {
+            RunState::Running => Ok(()),
+            // Asked for again: its answer may have been missed.
+            _ => self.answer_again(line.run, &task).await,
+        }
     }
 
     fn lost(&self, node: &NodeId) {

@@ -214,6 +214,12 @@ async fn a_task_of_the_wire_is_run_once_and_answered_once(engine: &Engine) {
     assert_eq!((answer.id.as_str(), answer.created_at), ("streq-1", Some(5)));
     let said: Value = serde_json::from_str(&answer.message_data).unwrap();
     assert_eq!(said["output"], json!({"did": "b", "with": {"did": "a", "with": {"x": 1}}}));
+    flows.asked(task.clone()).await.unwrap();
+    until("whoever missed its answer has it", || shop.answers.lock().len() == 2).await;
+    assert_eq!(shop.answers.lock()[1], answers[0], "the same again");
+    let rights = vec!["urn:mutirao:Action:builtin.http".into()];
+    let line = flows.asked(TaskRequest { id: "streq-3".into(), target_actions: rights, ..task.clone() }).await;
+    assert!(line.unwrap_err().line().contains("not for clients of the wire"));
     let unknown = TaskRequest { id: "streq-2".into(), target_actions: vec!["urn:mutirao:Action:x".into()], ..task };
     assert_eq!(flows.asked(unknown).await.unwrap_err().status, 422);
     flows.stop().await;

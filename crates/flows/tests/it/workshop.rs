@@ -92,8 +92,8 @@ impl Reach for Workshop {
     }
 
     fn catalogue(&self) -> BTreeSet<ActionName> {
-        ["double", "list", "fail", "a", "b", "c"]
-            .map(|name| format!("urn:mutirao:Action:actions.{name}").parse().unwrap())
-            .into()
+        let ours = ["double", "list", "fail", "a", "b", "c"].map(|name| format!("actions.{name}"));
+        let all = ours.into_iter().chain(["builtin.http".into(), "builtin.cel".into()]);
+        all.map(|name| format!("urn:mutirao:Action:{name}").parse().unwrap()).collect()
     }
 }

@@ -7,7 +7,7 @@ use super::Switchboard;
 use crate::breaker::Health;
 use crate::device::{self, Device, Digest};
 use crate::names::{NodeId, Offer};
-use crate::registry::{Presence, Record};
+use crate::registry::{Presence, Proof, Record};
 use crate::store::{By, Tossed};
 use crate::way::Waits;
 
@@ -111,6 +111,14 @@ impl Switchboard {
                 .remedy("`mutirao device list` shows those that are there"));
         }
         self.0.ways().iter().for_each(|way| way.expel(name));
+        // Else a node that is reached by HTTP would be given tasks, and believed, for ever.
+        let its_own = Proof::User(name.to_owned());
+        for info in self.nodes().into_iter().filter(|info| info.record.proof == its_own) {
+            match self.forget(&info.record.node).await {
+                Err(problem) if problem.status != 404 => return Err(problem),
+                _ => {}
+            }
+        }
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use crate::errand::{Errand, NotSent};
 use crate::names::{NodeId, Offer};
 use crate::preference::{Preferences, Protocol, Sent};
 use crate::registry::{Gone, Now, Presence, Proof, Record, Registry, Rules};
-use crate::routing::{self, Candidate, Choice, Ended, NoNode, Router, Ticket, Why};
+use crate::routing::{self, Candidate, Choice, Ended, NoNode, Place, Router, Ticket, Why};
 use crate::way::NotGiven;
 
 /// A task that some node has.
@@ -100,7 +100,13 @@ impl State {
             errand.place.node.as_ref().is_none_or(|node| *node == record.node)
                 && errand.place.labels.iter().all(|(key, value)| record.labels.get(key) == Some(value))
         };
-        let all: Vec<_> = self.registry.offering(&errand.action).filter(|(record, _)| fits(record)).collect();
+        let mut all: Vec<_> = self.registry.offering(&errand.action).filter(|(record, _)| fits(record)).collect();
+        // What the program brings itself is not given to whoever says that it has it too, unless that is asked for.
+        let is_here = |record: &Record| record.heard_over.contains(&Protocol::Here);
+        let brought = errand.action.short().starts_with("builtin.") && errand.place == Place::default();
+        if brought && all.iter().any(|(record, _)| is_here(record)) {
+            all.retain(|(record, _)| is_here(record));
+        }
         for (record, offer) in &all {
             let version = newest.entry(record.layer).or_default();
             *version = offer.version.max(*version);

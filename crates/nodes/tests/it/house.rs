@@ -138,7 +138,17 @@ pub struct Device {
 
 impl Device {
     pub async fn connect(house: &House, node: &str, user: Option<(&str, &str)>) -> Self {
-        let (client, heard) = Client::start(options(house, node, user));
+        Self::start(options(house, node, user), node).await
+    }
+
+    /// One for whom nothing is kept once it is gone.
+    pub async fn passing_by(house: &House, node: &str) -> Self {
+        let password = house.let_in(node).await;
+        Self::start(Options { clean: true, ..options(house, node, Some((node, &password))) }, node).await
+    }
+
+    async fn start(options: Options, node: &str) -> Self {
+        let (client, heard) = Client::start(options);
         let mut state = client.state();
         within("it is let in", async { state.wait_for(|state| *state == State::Connected).await.map(drop) })
             .await

@@ -14,7 +14,7 @@ use mutirao_tls::Trust;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::house::{House, LONG, errand};
+use crate::house::{Device, House, LONG, errand};
 
 async fn serve(router: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -82,16 +82,29 @@ async fn no_endpoint_leads_to_the_machine_s_surroundings_and_one_that_is_down_sa
         ("moved", format!("http://{moved}"), "307"),
     ];
     for (name, endpoint, words) in endpoints {
-        let device = house.device(name).await;
+        let device = Device::passing_by(&house, name).await;
         let mut said = registration(name, &endpoint, name);
         said["layer"] = "CLOUD".into();
         device.say("mutirao.nodes.register", said.to_string()).await;
         // It does not listen on its topic any more, so only HTTP is left.
+        drop(device);
+        let why = eventually_unreachable(&house, name).await;
+        assert!(why.to_lowercase().contains(words), "{name}: {why}");
         house.board.remove_device(name, "test").await.unwrap();
-        match house.board.send(errand(name, name)).await {
-            Err(NotSent::Unreachable { why, .. }) => assert!(why.to_lowercase().contains(words), "{name}: {why}"),
-            other => panic!("{name}: {other:?}"),
-        }
+        assert!(matches!(house.board.send(errand(name, name)).await, Err(NotSent::Nobody(_))), "it was kept out");
     }
     house.close().await;
+}
+
+async fn eventually_unreachable(house: &House, name: &str) -> String {
+    let said = std::cell::RefCell::new(String::new());
+    eventually("only HTTP is left", LONG, async || match house.board.send(errand(name, name)).await {
+        Err(NotSent::Unreachable { why, .. }) => {
+            *said.borrow_mut() = why;
+            true
+        }
+        _ => false,
+    })
+    .await;
+    said.into_inner()
 }
