@@ -56,7 +56,7 @@ impl Means {
             put("builtin.kv_put", Arc::new(kv::Put(client)))?;
         }
         if let Some(publish) = self.publish {
-            put("builtin.publish", Arc::new(publish::Say { publish, namespace: namespace.clone() }))?;
+            put("builtin.publish", Arc::new(publish::Say { line: publish, namespace: namespace.clone() }))?;
         }
         Ok(())
     }

@@ -18,9 +18,8 @@ pub trait Publish: Send + Sync {
     async fn publish(&self, to: &str, text: String) -> Result<(), String>;
 }
 
-/// Not where nodes and managers speak with each other: in their namespace, whoever says something is believed.
 pub struct Say {
-    pub publish: Arc<dyn Publish>,
+    pub line: Arc<dyn Publish>,
     pub namespace: Namespace,
 }
 
@@ -39,16 +38,16 @@ impl Action for Say {
         if to.is_empty() || to.chars().count() > TO_CHARS_MAX {
             return Err(format!("to: it has 1 to {TO_CHARS_MAX} characters"));
         }
-        let ours = to.split(['.', '/']).next() == Some(self.namespace.as_str());
-        if ours || to.starts_with('$') {
-            return Err(format!("to: what begins with {} or $ is not for flows", self.namespace));
+        // By these nodes and managers are known: a flow that could speak there could speak for them.
+        if to.starts_with('$') || to.split(['.', '/']).next() == Some(self.namespace.as_str()) {
+            return Err(format!("to: places that begin with {} or $ are not for flows", self.namespace));
         }
         let text = match data {
             Value::String(text) => text,
             other => other.to_string(),
         };
         let bytes = text.len();
-        self.publish.publish(&to, text).await?;
+        self.line.publish(&to, text).await?;
         Ok(json!({"to": to, "bytes": bytes}).to_string())
     }
 }

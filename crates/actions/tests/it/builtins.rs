@@ -97,7 +97,9 @@ async fn what_is_published_goes_where_the_shell_says_and_what_was_not_given_is_n
     let publish = async |asked: Value| stage.run("builtin.publish", &asked.to_string()).await;
     assert_eq!(json_of(publish(json!({"to": "a/b", "data": {"x": 1}})).await), json!({"to": "a/b", "bytes": 7}));
     assert_eq!(json_of(publish(json!({"to": "a/b", "data": "text"})).await)["bytes"], 4);
-    assert!(why(publish(json!({"to": "", "data": 1})).await).starts_with("to: "));
+    for not_there in ["", "mutirao.task.handler.saida", "mutirao/node/x/in", "$SYS/x"] {
+        assert!(why(publish(json!({"to": not_there, "data": 1})).await).starts_with("to: "), "{not_there}");
+    }
     let expected = [("a/b".to_owned(), r#"{"x":1}"#.to_owned()), ("a/b".to_owned(), "text".to_owned())];
     assert_eq!(*said.0.lock(), expected);
     assert!(why(stage.run("builtin.kv_get", "{}").await).contains("this node has no"));

@@ -40,9 +40,9 @@ pub struct NodeArgs {
     /// A file with the password, of which only its owner should be able to read
     #[arg(long, requires = "user", value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// What names on the wire begin with
-    #[arg(long, requires = "transport", default_value_t)]
-    namespace: Namespace,
+    /// What names on the wire begin with [default: nodes.namespace of the settings, which is mutirao]
+    #[arg(long, requires = "transport")]
+    namespace: Option<Namespace>,
     /// A folder of definitions of actions (kind: Action), which is looked at again and again
     #[arg(long, requires = "transport", value_name = "DIR")]
     actions: Option<PathBuf>,

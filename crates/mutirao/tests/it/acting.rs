@@ -15,6 +15,7 @@ use mutirao_nodes::wire::{Message, Register, Word, written};
 use mutirao_testkit::{Installation, wait};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
+use crate::devices::json_of;
 use crate::said::{SOON, mutirao, refused, run};
 
 /// Lets in who knows the password.
@@ -170,6 +171,51 @@ async fn a_node_that_is_told_of_the_api_reads_and_writes_keys_there() {
     assert_eq!((&read["found"], &read["value"]["on"]), (&true.into(), &true.into()), "{read}");
     let again = kv("builtin.kv_put", r#"{"key":"lamp","value":1,"revision":0}"#).await;
     assert!(again["error"].as_str().is_some(), "it is there already: {again}");
+}
+
+/// Whichever it speaks, a node of this program runs the step of a flow, and says what came of it through a manager's kill.
+fn runs_a_step(transport: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    put(&folder.path().join("actions/upper.yaml"), "kind: Action\nname: upper\ncommand: [ tr, a-z, A-Z ]\n");
+    put(
+        &folder.path().join("flow.yaml"),
+        "kind: Flow\nname: loud\nsteps:\n  - name: one\n    action: upper\n    input: input.text\n    on: { layer: edge }\n",
+    );
+    // The same after a restart.
+    let [port] = mutirao_testkit::ports::free(&Dice::from_os()).unwrap();
+    let listen = format!("127.0.0.1:{port}");
+    let mut up = Installation::setup().workers(0).arg("--mqtt-listen").arg(&listen).start();
+    let device = json_of(&up, &["device", "add", "gate-7"]);
+    let server = match transport {
+        "mqtt" => format!("mqtt://{listen}"),
+        _ => up.url(),
+    };
+    let (dir, actions) = (folder.path().join("node"), folder.path().join("actions"));
+    let args = ["role", "node", "--id", "gate-7", "--layer", "edge", "--transport", transport, "--user", "gate-7"];
+    let (dir, actions) = (dir.display().to_string(), actions.display().to_string());
+    let more = ["--server", &server, "--dir", &dir, "--actions", &actions, "--listen", "127.0.0.1:0"];
+    let mut command = mutirao(&[&args[..], &more[..]].concat());
+    command.env("MUTIRAO_NODE_PASSWORD", device["password"].as_str().unwrap()).stdout(Stdio::null());
+    let _node = Node(command.spawn().unwrap());
+    let there = |up: &Installation| up.cli(&["node", "show", "gate-7"]).status.success();
+    wait::until("it to be listed", SOON, || there(&up));
+    up.ok(&["flow", "apply", "-f", &folder.path().join("flow.yaml").display().to_string()]);
+    let said = up.ok(&["flow", "run", "loud", "--input", r#"{"text": "abc"}"#, "--watch"]);
+    assert!(said.contains("ABC"), "{said}");
+    up.kill9();
+    up.restart();
+    let said = up.ok(&["flow", "run", "loud", "--input", r#"{"text": "again"}"#, "--watch"]);
+    assert!(said.contains("AGAIN"), "{said}");
+}
+
+#[test]
+fn a_node_runs_a_step_of_a_flow_over_mqtt_also_after_the_manager_was_killed() {
+    runs_a_step("mqtt");
+}
+
+#[test]
+fn a_node_runs_a_step_of_a_flow_over_http_also_after_the_manager_was_killed() {
+    runs_a_step("http");
 }
 
 #[test]

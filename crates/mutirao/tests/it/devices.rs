@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::said::{SOON, Said};
 
-fn json_of(up: &Installation, args: &[&str]) -> Value {
+pub fn json_of(up: &Installation, args: &[&str]) -> Value {
     let text = up.ok(&[&["--json"], args].concat());
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }

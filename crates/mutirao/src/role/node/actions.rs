@@ -30,7 +30,7 @@ pub async fn run(globals: &Globals, args: NodeArgs, transport: Transport) -> Res
     let mut asked = Asked::listen()?;
     let dir = std::path::absolute(args.dir.clone().unwrap_or_else(|| DIR.into()))?;
     let _lock = take_folder(&dir)?;
-    let mut me = me(&args)?;
+    let mut me = me(&settings, &args)?;
     let (clock, dice): (Arc<dyn Clock>, _) = (SystemClock::shared(), Arc::new(Dice::from_os()));
     let opened = line::open(&settings, &args, transport, &me, &clock, &dice).await?;
     me.endpoint = opened.endpoint;
@@ -72,7 +72,7 @@ fn take_folder(dir: &Path) -> Result<FolderLock, Failure> {
     })
 }
 
-fn me(args: &NodeArgs) -> Result<Me, Failure> {
+fn me(settings: &Settings, args: &NodeArgs) -> Result<Me, Failure> {
     let node: NodeId = match &args.id {
         Some(id) => id.clone(),
         // Dots would lead a message elsewhere.
@@ -84,7 +84,7 @@ fn me(args: &NodeArgs) -> Result<Me, Failure> {
     Ok(Me {
         node,
         layer: args.layer.0,
-        namespace: args.namespace.clone(),
+        namespace: args.namespace.clone().unwrap_or_else(|| settings.nodes_namespace.clone()),
         endpoint: String::new(),
         labels: args.labels.iter().flat_map(|labels| labels.0.clone()).collect(),
         slots: args.slots as usize,
