@@ -42,14 +42,16 @@ async fn a_device_is_let_in_registers_with_mosquitto_and_is_listed_also_after_a_
 
     let topics = ["-t", "mutirao.nodes.actions-list", "-C", "1", "-W", "50"];
     let mut ear = mosquitto("mosquitto_sub", &port, "lamp", password, &topics);
-    let ear = ear.stdout(Stdio::piped()).spawn().unwrap();
+    let mut ear = ear.stdout(Stdio::piped()).spawn().unwrap();
     let registration = r#"{"endpoint":"","layer":"EDGE","type":"ESP32","nodeId":"lamp","forceRegister":true,"actions":["urn:mutirao:Action:blink"]}"#;
     let register = ["-t", "mutirao.nodes.register", "-m", registration];
-    wait::eventually("it is listed", SOON, async || {
+    // Said again until the ear, which takes its time to listen, has heard an answer.
+    wait::eventually("it is listed, and told so", SOON, async || {
         let said: Said = mosquitto("mosquitto_pub", &port, "lamp", password, &register).output().unwrap().into();
         assert_eq!(said.code, Some(0), "{said:?}");
         let nodes = json_of(&up, &["node", "list"]);
-        nodes.as_array().unwrap().iter().any(|node| node["name"] == "lamp" && node["runs"]["presence"] == "registered")
+        let is_it = |node: &Value| node["name"] == "lamp" && node["runs"]["presence"] == "registered";
+        nodes.as_array().unwrap().iter().any(is_it) && ear.try_wait().unwrap().is_some()
     })
     .await;
     let heard: Said = ear.wait_with_output().unwrap().into();
