@@ -86,6 +86,10 @@ fn end_of(said: Said) -> End {
 
 /// Takes what others brought for a shard of ours, for as long as it is not dropped.
 pub async fn listen(bench: Bench, shard: ShardId, generation: u64) {
+    if bench.company == Company::Alone {
+        // Nobody is there who could bring anything.
+        return std::future::pending().await;
+    }
     loop {
         match hear(&bench, shard).await {
             // The post ends with its shard; this is only its ear.
