@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::doors::{Ask, Door, Doors};
+use crate::ear::REFUSED_PAUSE;
 use crate::question::{Answer, Answered, Asked, Question, answers_to, asks_of};
 
 /// Questions of this process that may wait for other processes.
@@ -151,12 +152,15 @@ impl Asking {
     /// Takes in the answers of other processes, until the broker is closed.
     pub async fn listen(self: Arc<Self>) {
         loop {
-            match self.hear().await {
+            let pause = match self.hear().await {
                 Err(BrokerError::Closed) => return,
-                Err(error) => tracing::debug!(%error, "answers are not heard; trying again"),
-                Ok(()) => {}
-            }
-            self.clock.sleep(PAUSE).await;
+                Err(error) => {
+                    tracing::debug!(%error, "answers are not heard; trying again");
+                    if matches!(error, BrokerError::Refused { .. }) { REFUSED_PAUSE } else { PAUSE }
+                }
+                Ok(()) => PAUSE,
+            };
+            self.clock.sleep(pause).await;
         }
     }
 

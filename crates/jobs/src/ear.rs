@@ -14,17 +14,22 @@ use crate::question::{Answer, Answered, Asked, Question, asks_of};
 use crate::queues::looks::broker_trouble;
 
 const PAUSE: Duration = Duration::from_millis(200);
+/// After a refusal, which somebody has to put right.
+pub(crate) const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 /// Questions that may wait for an answer. Whoever is not heard asks again.
 const UNANSWERED_MAX: usize = 256;
 
 /// Until the foreman hangs up or the broker is closed.
 pub(crate) async fn listen(broker: Broker, shard: ShardId, clock: Arc<dyn Clock>, foreman: mpsc::Sender<Ask>) {
     while !foreman.is_closed() {
-        match hear(&broker, shard, &foreman).await {
+        let pause = match hear(&broker, shard, &foreman).await {
             Ok(()) | Err(BrokerError::Closed) => return,
-            Err(error) => tracing::debug!(%shard, %error, "questions of other managers are not heard; trying again"),
-        }
-        clock.sleep(PAUSE).await;
+            Err(error) => {
+                tracing::debug!(%shard, %error, "questions of other managers are not heard; trying again");
+                if matches!(error, BrokerError::Refused { .. }) { REFUSED_PAUSE } else { PAUSE }
+            }
+        };
+        clock.sleep(pause).await;
     }
 }
 

@@ -15,6 +15,7 @@ mod bin;
 mod hearing;
 mod people;
 mod state;
+mod trouble;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -45,6 +46,7 @@ use crate::way::{NotGiven, Way};
 use crate::wire::places::Places;
 use crate::wire::{self, MESSAGE_BYTES_MAX, Message};
 use state::{Chosen, State};
+use trouble::Trouble;
 
 /// What comes back from the hands of this process is told again for so long, should it not be taken.
 const TOLD_AGAIN: Duration = Duration::from_millis(500);
@@ -77,6 +79,7 @@ pub(crate) struct Inner {
     taker: OnceLock<Arc<dyn Taker>>,
     hands: OnceLock<(NodeId, Arc<dyn Hands>)>,
     bin: bin::Bin,
+    trouble: Trouble,
     hearing: Arc<Semaphore>,
     stopping: CancellationToken,
     tasks: TaskTracker,
@@ -101,6 +104,7 @@ impl Switchboard {
             taker: OnceLock::new(),
             hands: OnceLock::new(),
             bin: bin::Bin::default(),
+            trouble: Trouble::default(),
             hearing: Arc::new(Semaphore::new(hearing::AT_ONCE)),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),

@@ -52,7 +52,11 @@ impl Ours {
     fn start_logging(backend: Backend, level: &str) -> anyhow::Result<Self> {
         let backing = backend.start()?;
         // All of wrk is one caller.
-        let setup = Installation::setup().workers(0).env("MUTIRAO_LOG", level).env("MUTIRAO_API_RATE", "1000000");
+        let setup = Installation::setup()
+            .workers(0)
+            .env("MUTIRAO_LOG", level)
+            .env("MUTIRAO_API_RATE", "1000000")
+            .env("MUTIRAO_API_BURST", "1000000");
         let setup = setup.env("MUTIRAO_KV_LEGACY_ROUTES", "on");
         let mut setup = backing.fit(setup);
         let mut redis = None;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use lapin::options::{BasicConsumeOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::options::{BasicConsumeOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Consumer as Deliveries};
 use parking_lot::Mutex;
@@ -159,18 +159,25 @@ async fn attach(rabbit: &Inner, up: &Up, topic: &Name) -> Result<(Channel, Deliv
     let options = QueueDeclareOptions::exclusive().auto_delete();
     let name = || queue.as_str().into();
     channel.queue_declare(name(), options, ear_arguments(&rabbit.limits)).await.map_err(configuring(&queue))?;
-    let bind = channel.queue_bind(
-        name(),
-        exchange.as_str().into(),
-        topic.into(),
-        QueueBindOptions::default(),
-        FieldTable::default(),
-    );
-    bind.await.map_err(about(Asked::Bind, &exchange))?;
+    match hear_from(&channel, &queue, &exchange, topic).await {
+        Ok(deliveries) => Ok((channel, deliveries)),
+        Err(trouble) => {
+            // It goes by itself only after it was listened to, or with the connection, which may last for days.
+            if let Ok(other) = up.channel().await {
+                let _ = other.queue_delete(name(), QueueDeleteOptions::default()).await;
+            }
+            Err(trouble)
+        }
+    }
+}
+
+async fn hear_from(channel: &Channel, queue: &str, exchange: &str, topic: &Name) -> Result<Deliveries, Trouble> {
+    let (options, arguments) = (QueueBindOptions::default(), FieldTable::default());
+    let bind = channel.queue_bind(queue.into(), exchange.into(), topic.into(), options, arguments);
+    bind.await.map_err(about(Asked::Bind, exchange))?;
     // Not acknowledged: the backlog on this side is what bounds it, and it never makes the connection wait.
     let options = BasicConsumeOptions { no_ack: true, exclusive: true, ..Default::default() };
-    let deliveries = channel.basic_consume(name(), "".into(), options, FieldTable::default()).await;
-    Ok((channel, deliveries.map_err(reading(&queue))?))
+    channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await.map_err(reading(queue))
 }
 
 async fn listen(rabbit: &Inner, mut deliveries: Deliveries, ear: &Ear) {

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lapin::{Channel, Connection};
+use lapin::{Channel, Connection, ErrorKind};
 use mutirao_core::clock::ClockExt;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -27,6 +27,9 @@ pub(super) use keeping::MARKED_WITHIN;
 /// RabbitMQ 3 forgets what was asked of it meanwhile, so waiting longer would be in vain.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 
+/// AMQP's code for a connection that is closed because it has served.
+const USED_UP: u16 = 200;
+
 /// A connection as it was when it was asked for.
 #[derive(Clone)]
 pub(super) struct Up {
@@ -41,9 +44,26 @@ impl Up {
     }
 
     pub async fn channel(&self) -> Result<Channel, Trouble> {
-        // Nothing was asked yet that could be refused. What the client library reports here can be the refusal of a former
-        // channel with the same number.
-        self.connection.create_channel().await.map_err(|error| Trouble::Lost(error.to_string()))
+        match self.connection.create_channel().await {
+            Ok(channel) => Ok(channel),
+            Err(error) => {
+                if matches!(error.kind(), ErrorKind::ChannelsLimitReached) {
+                    self.use_up().await;
+                }
+                // Nothing was asked yet that could be refused. What the client library reports here can be the refusal of a
+                // former channel with the same number.
+                Err(Trouble::Lost(error.to_string()))
+            }
+        }
+    }
+
+    /// The client library never gives a channel's number free when a former channel of that number was refused something.
+    /// A long row of refusals uses them all up, and only another connection has new ones.
+    async fn use_up(&self) {
+        if self.connection.status().connected() {
+            tracing::info!("all channels of a connection to the broker are used up by refusals: it is made anew");
+            let _ = self.connection.close(USED_UP, "channels used up".into()).await;
+        }
     }
 }
 

@@ -154,7 +154,10 @@ impl Fleets {
     pub async fn wish(&self, name: &NodeName, wish: Wish, by: &Principal) -> Result<NodeView, Problem> {
         match self.parts().store.wish(name, wish, self.by_person(by)).await.map_err(refused)? {
             true => self.node(name).await,
-            false => Err(no_node(name)),
+            false => Err(match self.node(name).await {
+                Ok(_) => carries_nobody(name),
+                Err(problem) => problem,
+            }),
         }
     }
 
@@ -301,6 +304,11 @@ fn one_list(carriers: Vec<NodeView>, runners: Vec<NodeView>) -> Vec<NodeView> {
 fn no_node(name: &NodeName) -> Problem {
     Problem::not_found(format!("there is no node \"{}\"", short(&name.0)))
         .remedy("`mutirao node list` shows those that are there")
+}
+
+fn carries_nobody(name: &NodeName) -> Problem {
+    Problem::conflict(format!("the node \"{}\" runs actions; no workers are put on it", short(&name.0)))
+        .remedy("`mutirao node list` shows the others, with their cpus")
 }
 
 fn no_worker(worker: &WorkerId) -> Problem {

@@ -34,6 +34,8 @@ pub(super) struct Queued {
     broker: Broker,
     outbox: Arc<Outbox>,
     pace: Pace,
+    /// The last trouble with the broker, which is told once.
+    trouble: Option<String>,
 }
 
 /// A parcel and the delivery that brought it.
@@ -45,7 +47,7 @@ struct Brought {
 
 impl Queued {
     pub fn new(applier: Applier, broker: Broker, outbox: Arc<Outbox>) -> Self {
-        Self { applier, broker, outbox, pace: COMMITS }
+        Self { applier, broker, outbox, pace: COMMITS, trouble: None }
     }
 
     /// Until the shard is another's. What is not acknowledged by then goes back to the queue, in its place.
@@ -55,39 +57,53 @@ impl Queued {
                 Ok(Go::Away) => return,
                 // Whoever owns the shard by now gets nothing from the queue while this one takes from it.
                 Ok(Go::On) => drop(consumer),
-                Err(error) => {
-                    let shard = self.applier.fence.shard.0;
-                    tracing::warn!(%error, shard, "writes cannot be taken from their queue");
-                }
+                Err(error) => self.tell(&error),
             }
             self.applier.bench.clock.sleep(REFUSED_PAUSE).await;
         }
     }
 
     /// None when the shard went first.
-    async fn attach(&self) -> Option<Box<dyn Consumer>> {
+    async fn attach(&mut self) -> Option<Box<dyn Consumer>> {
         let queue = queue_of(self.applier.fence.shard);
-        let clock = &self.applier.bench.clock;
+        let clock = self.applier.bench.clock.clone();
         while self.applier.stays() {
             if !self.applier.holds() {
                 clock.sleep(LOOK).await;
                 continue;
             }
-            let mut attaching = std::pin::pin!(self.broker.consume(&queue, CREDIT));
-            let refused = loop {
-                tokio::select! {
-                    attached = &mut attaching => match attached {
-                        Ok(consumer) => return Some(consumer),
-                        Err(error) => break error,
-                    },
-                    // A broker that is away is waited for, but not longer than the shard is ours.
-                    () = clock.sleep(LOOK) => if !self.applier.stays() { return None },
+            let refused = {
+                let mut attaching = std::pin::pin!(self.broker.consume(&queue, CREDIT));
+                loop {
+                    tokio::select! {
+                        attached = &mut attaching => match attached {
+                            Ok(consumer) => {
+                                self.trouble = None;
+                                return Some(consumer);
+                            }
+                            Err(error) => break error,
+                        },
+                        // A broker that is away is waited for, but not longer than the shard is ours.
+                        () = clock.sleep(LOOK) => if !self.applier.stays() { return None },
+                    }
                 }
             };
-            tracing::warn!(error = %refused, queue, "writes cannot be taken from their queue");
+            self.tell(&refused);
             clock.sleep(REFUSED_PAUSE).await;
         }
         None
+    }
+
+    fn tell(&mut self, error: &BrokerError) {
+        let shard = self.applier.fence.shard.0;
+        let line = error.to_string();
+        // Every shard meets a refusal, and the broker says it for all of them.
+        if matches!(error, BrokerError::Refused { .. }) || self.trouble.as_ref() == Some(&line) {
+            tracing::debug!(%error, shard, "writes cannot be taken from their queue");
+        } else {
+            tracing::warn!(%error, shard, "writes cannot be taken from their queue; it is tried again");
+        }
+        self.trouble = Some(line);
     }
 
     /// Until the shard is another's, or may be: then it goes on once that is known.

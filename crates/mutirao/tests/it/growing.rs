@@ -273,7 +273,10 @@ fn what_keeps_workers_from_coming_is_said_to_whoever_waits_and_whoever_asks() {
     let up = Installation::setup().workers(0).set("jobs.lease", LEASE).start();
     wait::until("a node to be offered", SOON, || up.ok(&["node", "list"]).contains("open"));
     let nodes = json(&up.ok(&["--json", "node", "list"]));
-    let node = nodes[0]["name"].as_str().unwrap();
+    let carries = |node: &&serde_json::Value| !node["offered_at"].is_null();
+    let node = nodes.as_array().unwrap().iter().find(carries).unwrap()["name"].as_str().unwrap();
+    let said = Said::from(up.cli(&["node", "cordon", "manager"]));
+    assert!(said.code == Some(1) && said.err.contains("runs actions; no workers are put on it"), "{said:?}");
     up.ok(&["node", "cordon", node]);
     queue(&up, "wave", 0, 2, "");
     let mut waiting = up.command(&["submit", "--wait", "--queue", "wave", "--", "echo", "done"]);

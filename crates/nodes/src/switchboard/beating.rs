@@ -80,11 +80,10 @@ impl Inner {
                 Gone::Forgotten(node) => forgotten.push(node),
             }
         }
-        if !forgotten.is_empty()
-            && let Err(error) = self.store.forget(forgotten).await
-        {
+        if !forgotten.is_empty() {
             // A restart brings them back, and they are forgotten then.
-            tracing::warn!(%error, "nodes that are long gone could not be removed");
+            let done = self.store.forget(forgotten).await;
+            self.trouble.told("nodes that are long gone could not be removed", done);
         }
         self.empty_bin().await;
     }
@@ -94,20 +93,16 @@ impl Inner {
         if tossed.is_empty() {
             return;
         }
-        let many = tossed.len();
-        if let Err(error) = self.store.toss(tossed, bin::KEPT_MAX).await {
-            tracing::warn!(%error, many, "what nodes said and nobody could read was not kept");
-        }
+        let done = self.store.toss(tossed, bin::KEPT_MAX).await;
+        self.trouble.told("what nodes said and nobody could read was not kept", done);
     }
 
     async fn learn(&self, until: &mut Timestamp) {
         let now = self.now();
-        match self.store.records(Timestamp(until.0 - LEARN_OVERLAP_MS)).await {
-            Ok(records) => {
-                self.state.lock().registry.learn(records, now);
-                *until = now.wall;
-            }
-            Err(error) => tracing::warn!(%error, "what other managers heard of nodes could not be read"),
+        let read = self.store.records(Timestamp(until.0 - LEARN_OVERLAP_MS)).await;
+        if let Some(records) = self.trouble.told("what other managers heard of nodes could not be read", read) {
+            self.state.lock().registry.learn(records, now);
+            *until = now.wall;
         }
     }
 
@@ -117,8 +112,8 @@ impl Inner {
             return;
         }
         let nodes: Vec<_> = records.iter().map(|record| record.node.clone()).collect();
-        if let Err(error) = self.store.keep(records).await {
-            tracing::warn!(%error, "when nodes were last heard of could not be written; it is tried again");
+        let kept = self.store.keep(records).await;
+        if self.trouble.told("when nodes were last heard of could not be written; it is tried again", kept).is_none() {
             self.state.lock().unwritten.extend(nodes);
         }
     }

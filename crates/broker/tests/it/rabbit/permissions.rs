@@ -1,5 +1,6 @@
 //! A user that may not do everything: which permission is lacking is told, with the command that grants it.
 
+use futures_util::StreamExt;
 use mutirao_broker::rabbit::Extent;
 use mutirao_broker::suite::{bodies, soon};
 use mutirao_broker::{Broker, BrokerError, Rabbit};
@@ -36,12 +37,18 @@ impl User {
         Some(user)
     }
 
-    fn ask(&self, line: &str, json: &str) {
+    /// Their names.
+    fn queues(&self) -> String {
+        self.ask("GET /api/queues/%2f?columns=name", "")
+    }
+
+    fn ask(&self, line: &str, json: &str) -> String {
         let address = self.management.trim_start_matches("http://").parse().unwrap();
         // guest:guest
         let headers = [("Authorization", "Basic Z3Vlc3Q6Z3Vlc3Q="), ("Content-Type", "application/json")];
         let answer = http::request(address, line, &headers, json.as_bytes()).unwrap();
         assert!((200..300).contains(&answer.status), "{line}: {}", answer.text());
+        answer.text().into()
     }
 
     fn permit(&self, may: May<'_>) {
@@ -115,4 +122,27 @@ async fn what_is_refused_at_run_time_has_the_right_reason_until_it_is_granted() 
         .await;
         assert_eq!(rabbit.trouble(queue), None);
     }
+}
+
+#[tokio::test]
+async fn a_long_row_of_refusals_leaves_no_queues_behind_and_is_got_over() {
+    // RabbitMQ's channels on a connection, and some more.
+    const TRIES: usize = 2_047 + 200;
+    let Some(user) = User::new() else { return };
+    let all = May { configure: ".*", write: ".*", read: ".*" };
+    user.permit(all);
+    let rabbit = connect(&user.url, &user.prefix).await.unwrap();
+    rabbit.consume("q", 1).await.unwrap();
+    user.permit(May { read: "^$", ..all });
+    let tries = futures_util::stream::iter(0..TRIES).map(|_| rabbit.subscribe("t"));
+    let refused = tries.buffer_unordered(16).filter(|tried| std::future::ready(tried.is_err())).count().await;
+    assert_eq!(refused, TRIES);
+    let ears = format!("{}ear.", user.prefix);
+    assert_eq!(user.queues().matches(&ears).count(), 0, "{}", user.queues());
+    user.permit(all);
+    soon("to be heard and to hear again", async {
+        drop(rabbit.subscribe("t").await.unwrap());
+        drop(rabbit.consume("q", 1).await.unwrap());
+    })
+    .await;
 }

@@ -78,7 +78,6 @@ fn a_permission_that_is_lost_at_run_time_is_one_line_and_the_queue_explains_it()
 }
 
 #[test]
-#[ignore = "the job does not end within a minute after the permission is back, since nodes and flows listen too: to be found out"]
 fn whoever_cannot_be_heard_for_want_of_a_permission_is_not_given_up() {
     let Some(vhost) = Vhost::new() else { return };
     let user = format!("p{}", vhost.name);
