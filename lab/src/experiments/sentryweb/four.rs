@@ -80,6 +80,9 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     let setup = Installation::setup()
         .workers(0)
         .env("MUTIRAO_LOG", "warn")
+        // The experiment makes and removes monitors by the thousand.
+        .set("api.rate", "100000")
+        .set("api.burst", "100000")
         .set("monitors.checker", "none")
         .set("monitors.checkers", &format!("1..{CHECKERS_MAX}"))
         .set("monitors.under_way_max", &SLOTS.to_string())
