@@ -7,6 +7,7 @@ mod keeping;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lapin::{Channel, Connection, ErrorKind};
@@ -35,6 +36,8 @@ const USED_UP: u16 = 200;
 pub(super) struct Up {
     connection: Arc<Connection>,
     pub generation: u64,
+    /// The client library never gives a channel's number free again once it has met the refusal of a former channel there.
+    spoilt: Arc<AtomicBool>,
 }
 
 impl Up {
@@ -47,8 +50,10 @@ impl Up {
         match self.connection.create_channel().await {
             Ok(channel) => Ok(channel),
             Err(error) => {
-                if matches!(error.kind(), ErrorKind::ChannelsLimitReached) {
-                    self.use_up().await;
+                match error.kind() {
+                    ErrorKind::ChannelsLimitReached if self.spoilt.load(Ordering::Relaxed) => self.use_up().await,
+                    ErrorKind::ChannelsLimitReached => {}
+                    _ => self.spoilt.store(true, Ordering::Relaxed),
                 }
                 // Nothing was asked yet that could be refused. What the client library reports here can be the refusal of a
                 // former channel with the same number.
@@ -57,8 +62,7 @@ impl Up {
         }
     }
 
-    /// The client library never gives a channel's number free when a former channel of that number was refused something.
-    /// A long row of refusals uses them all up, and only another connection has new ones.
+    /// A long row of refusals has spoilt all numbers of channels, and only another connection has new ones.
     async fn use_up(&self) {
         if self.connection.status().connected() {
             tracing::info!("all channels of a connection to the broker are used up by refusals: it is made anew");

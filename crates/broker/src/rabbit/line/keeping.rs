@@ -70,7 +70,7 @@ async fn hold(core: &Core, connection: Arc<Connection>) -> BrokerError {
         *declared = (declared.0 + 1, HashSet::new());
         declared.0
     };
-    core.become_(State::Up(Up { connection: connection.clone(), generation }));
+    core.become_(State::Up(Up { connection: connection.clone(), generation, spoilt: Arc::default() }));
     let again = generation > 1;
     if again {
         tracing::info!(purpose = core.purpose, "the broker is reached again");
