@@ -42,7 +42,8 @@ pub struct Options {
     pub messages_max: usize,
     /// Of these, sent and unacknowledged.
     pub in_flight_max: usize,
-    /// Messages for the program that it has not accepted; then nothing more is read.
+    /// Messages for the program that it has not taken. More of quality 1 wait, as many as the server sends without an
+    /// acknowledgement; more of quality 0 are dropped.
     pub unaccepted_max: usize,
     /// Until a connection is there and answered.
     pub connect_wait_max: Duration,
@@ -137,7 +138,7 @@ pub enum NotSaid {
 }
 
 impl Client {
-    /// Begins at once. The second is where what the server sends arrives; it must be read, or nothing more is.
+    /// Begins at once. The second is where what the server sends arrives. Whoever does not read it can publish all the same.
     pub fn start(options: Options) -> (Self, mpsc::Receiver<Received>) {
         let (orders, taken) = mpsc::channel(options.messages_max.max(1));
         let (incoming, received) = mpsc::channel(options.unaccepted_max.max(1));

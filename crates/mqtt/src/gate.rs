@@ -1,4 +1,6 @@
-//! Who is at the door. The server asks a [`Gate`] once for each CONNECT; what it answers holds for the connection.
+//! Who is at the door. The server asks a [`Gate`] once for each CONNECT; what it answers holds for the connection. It asks
+//! again when somebody was expelled while the gate was thinking, for it may have been this one: whoever takes rights away
+//! changes what the gate will say first, and expels then.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

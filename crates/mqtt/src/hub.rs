@@ -156,6 +156,7 @@ pub struct Hub<P> {
     held_away_bytes: usize,
     last_id: u64,
     counts: Counts,
+    expulsions: u64,
 }
 
 impl<P: Clone> Hub<P> {
@@ -172,6 +173,7 @@ impl<P: Clone> Hub<P> {
             held_away_bytes: 0,
             last_id: 0,
             counts: Counts::default(),
+            expulsions: 0,
         }
     }
 
@@ -226,9 +228,15 @@ impl<P: Clone> Hub<P> {
 
     /// Forgets whoever came in under this name, and cuts them off: their rights were taken away.
     pub fn expel(&mut self, who: &str) -> usize {
+        self.expulsions += 1;
         let ids: Vec<_> = self.sessions.iter().filter(|(_, it)| &*it.guest.who == who).map(|(id, _)| *id).collect();
         ids.iter().for_each(|id| self.forget(*id));
         ids.len()
+    }
+
+    /// How often somebody was expelled, there or not. Whoever was let in before the last time may be among them.
+    pub fn expulsions(&self) -> u64 {
+        self.expulsions
     }
 
     /// Throws away what is too old: messages of clients that are away, and their sessions. Now and then.

@@ -1,15 +1,21 @@
 //! One connection of a client, from CONNACK to its end.
+//!
+//! It reads and writes at the same time, and never stops reading: acknowledgements of what we said and answers to pings are
+//! dealt with whatever else is full, for the program may be waiting for just those before it takes another message. What
+//! the program has no room for waits here: a server sends no more of quality 1 than its window, and past a bound of bytes
+//! the connection ends instead (they come again); quality 0 that finds no room is dropped, which is what it is for.
 
+use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use mutirao_core::clock::{ClockExt, Mono};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, warn};
 
-use super::outgoing::Outgoing;
+use super::outgoing::{Outgoing, Written};
 use super::run::Stream;
 use super::{Options, Order, Received, State};
 use crate::acks::{Ack, Acks, NotTaken};
@@ -18,6 +24,8 @@ use crate::session::OTHERS_PID;
 
 const WRITE_BYTES: usize = 32 << 10;
 const READ_BYTES: usize = 1 << 10;
+/// Of messages that the program has no room for.
+const HELD_BYTES_MAX: usize = 4 << 20;
 /// There is one subscribe at most on its way.
 const SUBSCRIBE_PID: Pid = OTHERS_PID;
 
@@ -35,6 +43,8 @@ pub enum Break {
     Silent,
     #[error("the server takes nothing")]
     Stuck,
+    #[error("the server sent more than the program could take, and went on")]
+    Flooded,
     #[error("the server sent what a server does not send")]
     WrongPacket,
     #[error(transparent)]
@@ -53,11 +63,47 @@ pub struct Talk<'a> {
     subscribes: bool,
     subscribed: bool,
     acks: Acks,
-    /// Read, and still to be given to the program; until then nothing more is read.
-    held: Option<Received>,
+    /// Read, and still to be given to the program.
+    held: VecDeque<Received>,
+    held_bytes: usize,
     heard: Mono,
     said: Mono,
-    out: BytesMut,
+    out: Out,
+}
+
+/// What is being written.
+#[derive(Default)]
+struct Out {
+    bytes: BytesMut,
+    unflushed: bool,
+    since: Mono,
+    /// Something of it was taken since then.
+    moved: bool,
+    /// Who waits to hear that it was.
+    waiting: Vec<Written>,
+}
+
+impl Out {
+    fn is_done(&self) -> bool {
+        self.bytes.is_empty() && !self.unflushed
+    }
+
+    /// May be dropped while it waits, and goes on where it was.
+    async fn write<W: AsyncWrite + Unpin>(&mut self, writer: &mut W) -> io::Result<()> {
+        while !self.bytes.is_empty() {
+            self.unflushed = true;
+            if writer.write_buf(&mut self.bytes).await? == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.moved = true;
+        }
+        if self.unflushed {
+            writer.flush().await?;
+            self.unflushed = false;
+        }
+        self.waiting.drain(..).for_each(Written::done);
+        Ok(())
+    }
 }
 
 impl<'a> Talk<'a> {
@@ -69,10 +115,21 @@ impl<'a> Talk<'a> {
         subscribes: bool,
     ) -> Self {
         let now = options.clock.monotonic();
-        let (acks, out) = (Acks::default(), BytesMut::new());
         let subscribes = subscribes && !options.subscriptions.is_empty();
-        let subscribed = !subscribes;
-        Self { options, outgoing, incoming, told, subscribes, subscribed, acks, held: None, heard: now, said: now, out }
+        Self {
+            options,
+            outgoing,
+            incoming,
+            told,
+            subscribes,
+            subscribed: !subscribes,
+            acks: Acks::default(),
+            held: VecDeque::new(),
+            held_bytes: 0,
+            heard: now,
+            said: now,
+            out: Out::default(),
+        }
     }
 
     /// Does the server know what this client wants to hear?
@@ -82,7 +139,7 @@ impl<'a> Talk<'a> {
 
     pub async fn run(
         &mut self,
-        mut stream: Box<dyn Stream>,
+        stream: Box<dyn Stream>,
         buffer: BytesMut,
         orders: &mut mpsc::Receiver<Order>,
     ) -> Ended {
@@ -95,7 +152,7 @@ impl<'a> Talk<'a> {
                 self.told.send_replace(State::Connected);
             }
         }
-        match self.talk(&mut *stream, buffer, orders).await {
+        match self.talk(stream, buffer, orders).await {
             Ok(()) => Ended::Finished,
             Err(why) => Ended::Broke(why),
         }
@@ -103,43 +160,52 @@ impl<'a> Talk<'a> {
 
     async fn talk(
         &mut self,
-        stream: &mut dyn Stream,
+        stream: Box<dyn Stream>,
         mut buffer: BytesMut,
         orders: &mut mpsc::Receiver<Order>,
     ) -> Result<(), Break> {
         let clock = self.options.clock.clone();
+        let (mut reader, mut writer) = tokio::io::split(stream);
         let mut wanted = true;
         loop {
-            while self.listens()
-                && let Some(packet) = codec::decode(&mut buffer, self.options.packet_bytes_max)?
-            {
+            while let Some(packet) = codec::decode(&mut buffer, self.options.packet_bytes_max)? {
                 self.heard = clock.monotonic();
                 self.hear(packet)?;
             }
             while let Some(ack) = self.acks.ready() {
                 self.say(&ack.into());
             }
-            let (waiting, written) = self.outgoing.pull(WRITE_BYTES, clock.monotonic());
-            let more = !waiting.is_empty();
-            waiting.into_iter().for_each(|publish| self.say(&Packet::Publish(publish)));
-            if !wanted && self.outgoing.is_empty() {
+            if self.out.is_done() {
+                let (waiting, written) = self.outgoing.pull(WRITE_BYTES, clock.monotonic());
+                if !waiting.is_empty() {
+                    self.out.waiting.push(written);
+                }
+                waiting.into_iter().for_each(|publish| self.say(&Packet::Publish(publish)));
+            }
+            if !wanted && self.outgoing.is_empty() && self.out.is_done() {
                 self.say(&Packet::Disconnect);
-                self.flush(stream).await?;
+                let last = self.out.write(&mut writer);
+                clock.timeout(self.options.connect_wait_max, last).await.map_err(|_| Break::Stuck)??;
                 return Ok(());
             }
-            self.flush(stream).await?;
-            written.done();
-            let (listens, quiet) = (self.listens(), self.quiet_until());
+            let (writes, quiet) = (!self.out.is_done(), self.quiet_until());
+            let stuck = self.out.since.plus(self.options.connect_wait_max);
             tokio::select! {
                 biased;
                 ack = self.acks.next() => self.say(&ack?.into()),
-                room = self.incoming.reserve(), if self.held.is_some() => {
-                    if let (Ok(room), Some(held)) = (room, self.held.take()) {
+                room = self.incoming.reserve(), if !self.held.is_empty() => match (room, self.held.pop_front()) {
+                    (Ok(room), Some(held)) => {
+                        self.held_bytes -= held.payload.len();
                         room.send(held);
                     }
-                    self.heard = clock.monotonic();
-                }
-                read = read(stream, &mut buffer), if listens => {
+                    // Nobody reads any more; what is dropped is not acknowledged.
+                    _ => {
+                        self.held.clear();
+                        self.held_bytes = 0;
+                    }
+                },
+                wrote = self.out.write(&mut writer), if writes => wrote?,
+                read = read(&mut reader, &mut buffer) => {
                     if read? == 0 {
                         return Err(Break::Closed);
                     }
@@ -148,19 +214,20 @@ impl<'a> Talk<'a> {
                     Some(order) => self.outgoing.take(order, clock.monotonic()),
                     None => wanted = false,
                 },
+                () = clock.sleep_until(stuck), if writes => {
+                    if !std::mem::take(&mut self.out.moved) {
+                        return Err(Break::Stuck);
+                    }
+                    self.out.since = clock.monotonic();
+                }
                 () = clock.sleep_until(quiet) => {
-                    if listens && clock.monotonic().since(self.heard) >= self.options.keep_alive.mul_f64(1.5) {
+                    if clock.monotonic().since(self.heard) >= self.options.keep_alive.mul_f64(1.5) {
                         return Err(Break::Silent);
                     }
                     self.say(&Packet::PingReq);
                 }
-                () = std::future::ready(()), if more => {}
             }
         }
-    }
-
-    fn listens(&self) -> bool {
-        self.held.is_none() && self.acks.len() < self.options.unaccepted_max.max(1)
     }
 
     /// When something must be said, lest the server takes us for dead. Twice within its patience and ours.
@@ -197,32 +264,31 @@ impl<'a> Talk<'a> {
             // It asked for no more than 1.
             Handling::ExactlyOnce { .. } => return Err(Break::WrongPacket),
         };
-        self.held = Some(Received { topic, payload, retained: retain, done });
+        let full = self.held.len() >= self.options.unaccepted_max.max(1);
+        if full && done.is_none() {
+            debug!(?topic, "a message of quality 0 found no room");
+            return Ok(());
+        }
+        self.held_bytes += payload.len();
+        if full && self.held_bytes > HELD_BYTES_MAX {
+            return Err(Break::Flooded);
+        }
+        self.held.push_back(Received { topic, payload, retained: retain, done });
         Ok(())
     }
 
     fn say(&mut self, packet: &Packet) {
         self.said = self.options.clock.monotonic();
-        if let Err(error) = codec::encode(packet, &mut self.out) {
+        if self.out.is_done() {
+            (self.out.since, self.out.moved) = (self.said, false);
+        }
+        if let Err(error) = codec::encode(packet, &mut self.out.bytes) {
             debug!(%error, "a packet was not sent");
         }
     }
-
-    async fn flush(&mut self, stream: &mut dyn Stream) -> Result<(), Break> {
-        if self.out.is_empty() {
-            return Ok(());
-        }
-        let write = async {
-            stream.write_all(&self.out).await?;
-            stream.flush().await
-        };
-        self.options.clock.timeout(self.options.connect_wait_max, write).await.map_err(|_| Break::Stuck)??;
-        self.out.clear();
-        Ok(())
-    }
 }
 
-async fn read(stream: &mut dyn Stream, buffer: &mut BytesMut) -> io::Result<usize> {
+async fn read(stream: &mut ReadHalf<Box<dyn Stream>>, buffer: &mut BytesMut) -> io::Result<usize> {
     buffer.reserve(READ_BYTES);
     stream.read_buf(buffer).await
 }

@@ -24,6 +24,9 @@ const READ_BYTES: usize = 1 << 10;
 /// Client ids are kept with their sessions and written in logs.
 const CLIENT_ID_BYTES_MAX: usize = 128;
 
+/// How often the gate is asked about one who knocks while others are expelled.
+const ASKED_MAX: u32 = 8;
+
 /// Why a connection never became a session.
 #[derive(Debug, thiserror::Error)]
 enum Stranger {
@@ -86,15 +89,26 @@ where
         user: connect.user.take().filter(|user| !user.is_empty()),
         password: connect.password.take().filter(|password| !password.is_empty()),
     };
-    let guest = shared.gate.admit(&knock).await?;
     let client_id: Arc<str> = client_id.into();
-    let speaker = Speaker { who: guest.who.clone(), client_id: client_id.clone(), standing: guest.standing };
-    let handle = Handle::default();
-    let arrival = Arrival { guest, client_id, clean: connect.clean, will: connect.will };
-    let now = shared.clock.monotonic();
-    let welcome = shared.hub.lock().connect(conn, arrival, handle.clone(), now)?;
-    // Nothing may wait from here on: dropped between the two, this would leave a session that nobody ends.
-    Ok((Connection::new(conn, handle, speaker, connect.keep_alive_s, now), welcome))
+    for _ in 0..ASKED_MAX {
+        let expulsions = shared.hub.lock().expulsions();
+        let guest = shared.gate.admit(&knock).await?;
+        let speaker = Speaker { who: guest.who.clone(), client_id: client_id.clone(), standing: guest.standing };
+        let handle = Handle::default();
+        let (client_id, will) = (client_id.clone(), connect.will.clone());
+        let arrival = Arrival { guest, client_id, clean: connect.clean, will };
+        let now = shared.clock.monotonic();
+        let welcome = {
+            let mut hub = shared.hub.lock();
+            // What the gate said may be what it would not say any more: whoever was expelled since had no session yet.
+            (hub.expulsions() == expulsions).then(|| hub.connect(conn, arrival, handle.clone(), now))
+        };
+        if let Some(welcome) = welcome {
+            // Nothing may wait from here on: dropped between the two, this would leave a session that nobody ends.
+            return Ok((Connection::new(conn, handle, speaker, connect.keep_alive_s, now), welcome?));
+        }
+    }
+    Err(Refusal::Unavailable.into())
 }
 
 async fn first_packet<S>(stream: &mut S, buffer: &mut BytesMut, shared: &Shared) -> Result<Connect, Stranger>

@@ -134,6 +134,39 @@ async fn what_the_program_does_not_accept_comes_again() {
 }
 
 #[tokio::test]
+async fn whoever_takes_nothing_more_can_say_what_it_has_all_the_same() {
+    const MESSAGES: usize = 40;
+    let house = House::open().await;
+    let mut inbox = house.port.subscribe(vec![filter("from/me")], 8);
+    let full = Options { unaccepted_max: 1, ..options(house.address, "node") };
+    let (client, mut received) = Client::start(full);
+    is(&client, State::Connected).await;
+    for number in 0..MESSAGES {
+        house.port.publish(name("to/me"), vec![number as u8].into(), Qos::AtLeastOnce).unwrap();
+        house.port.publish(name("to/me"), "and nobody minds".into(), Qos::AtMostOnce).unwrap();
+    }
+    // Nothing of it is taken until something was said, and acknowledged.
+    for number in 0..20u8 {
+        let publishing = client.publish(name("from/me"), vec![number].into(), Qos::AtLeastOnce);
+        let taking = async {
+            let delivery = next(&mut inbox).await;
+            assert_eq!(delivery.message.payload[..], [number]);
+            delivery.accept();
+        };
+        within("the acknowledgement", async { tokio::join!(publishing, taking) }).await.0.unwrap();
+    }
+    let mut told = vec![];
+    while told.len() < MESSAGES {
+        let message = within("a message", received.recv()).await.unwrap();
+        if let [number] = message.payload[..] {
+            told.push(number as usize);
+        }
+        message.accept();
+    }
+    assert_eq!(told, (0..MESSAGES).collect::<Vec<_>>(), "and nothing was lost, doubled or turned around");
+}
+
+#[tokio::test]
 async fn a_client_that_is_refused_says_so_and_one_that_goes_says_goodbye() {
     let house = House::guarded().await;
     let guess = Options { user: Some("device".into()), password: Some("guess".into()), ..options(house.address, "d") };

@@ -2,6 +2,7 @@
 //! client over lines that are cut. Time is the server's own manual clock wherever a test is about time.
 
 mod client;
+mod expelled;
 mod heavy;
 mod house;
 mod kept;
