@@ -6,14 +6,15 @@ use sha2::{Digest, Sha256};
 use crate::Timestamp;
 use crate::check::Kinds;
 
-/// What a principal may do. Ordered: each role may do all that the ones before it may, but for the two that stand aside:
+/// What a principal may do. Ordered: each role may do all that the ones before it may, but for those that stand aside:
 /// `Node` reaches the link, the blobs of its own tasks and nothing else, `Elastic` what a resource manager needs under
-/// `/v1/elastic` and nothing else.
+/// `/v1/elastic` and nothing else, `Keys` (which a manager's own actions have) the keys under `/v1/kv` and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     Node,
     Elastic,
+    Keys,
     Viewer,
     Operator,
     Admin,
@@ -22,7 +23,9 @@ pub enum Role {
 impl Role {
     pub fn may(self, needed: Role) -> bool {
         match (self, needed) {
-            (Role::Node | Role::Elastic, _) | (_, Role::Node | Role::Elastic) => self == needed,
+            (Role::Node | Role::Elastic | Role::Keys, _) | (_, Role::Node | Role::Elastic | Role::Keys) => {
+                self == needed
+            }
             (have, need) => have as u8 >= need as u8,
         }
     }
@@ -31,6 +34,7 @@ impl Role {
         match self {
             Role::Node => "node",
             Role::Elastic => "elastic",
+            Role::Keys => "keys",
             Role::Viewer => "viewer",
             Role::Operator => "operator",
             Role::Admin => "admin",
@@ -312,6 +316,7 @@ mod tests {
         assert!(Role::Admin.may(Role::Viewer) && Role::Operator.may(Role::Operator) && Role::Node.may(Role::Node));
         assert!(Role::Elastic.may(Role::Elastic) && !Role::Elastic.may(Role::Node) && !Role::Elastic.may(Role::Viewer));
         assert!(!Role::Admin.may(Role::Elastic) && !Role::Node.may(Role::Elastic));
+        assert!(Role::Keys.may(Role::Keys) && !Role::Keys.may(Role::Viewer) && !Role::Admin.may(Role::Keys));
         assert!(!Role::Viewer.may(Role::Operator) && !Role::Node.may(Role::Viewer) && !Role::Admin.may(Role::Node));
     }
 }

@@ -54,7 +54,7 @@ struct PutArgs {
               (status = 429, description = "Too many writes wait.", body = Problem)))]
 async fn put(
     State(kv): State<Kv>,
-    only::Operator(caller): only::Operator,
+    only::KeysWriter(caller): only::KeysWriter,
     Part(key): Part<String>,
     Args(args): Args<PutArgs>,
     request: Request,
@@ -83,7 +83,7 @@ struct SyncArgs {
               (status = 412, description = "The condition does not hold.", body = Problem)))]
 async fn delete(
     State(kv): State<Kv>,
-    only::Operator(caller): only::Operator,
+    only::KeysWriter(caller): only::KeysWriter,
     Part(key): Part<String>,
     Args(args): Args<SyncArgs>,
     headers: HeaderMap,
@@ -111,7 +111,7 @@ struct ReadArgs {
               (status = 504, description = "What was asked for is not applied yet.", body = Problem)))]
 async fn read(
     State(kv): State<Kv>,
-    only::Viewer(caller): only::Viewer,
+    only::KeysReader(caller): only::KeysReader,
     Part(key): Part<String>,
     Args(args): Args<ReadArgs>,
 ) -> Result<Response, Rejection> {
@@ -165,7 +165,7 @@ struct ListArgs {
               (status = 410, description = "The cursor is from before what is remembered.", body = Problem)))]
 async fn list(
     State(kv): State<Kv>,
-    only::Viewer(caller): only::Viewer,
+    only::KeysReader(caller): only::KeysReader,
     headers: HeaderMap,
     Args(args): Args<ListArgs>,
 ) -> Result<Response, Rejection> {
@@ -200,7 +200,7 @@ struct Batch {
               (status = 422, description = "One of them is wrong; it is named, and none was made.", body = Problem)))]
 async fn batch(
     State(kv): State<Kv>,
-    only::Operator(caller): only::Operator,
+    only::KeysWriter(caller): only::KeysWriter,
     Args(args): Args<SyncArgs>,
     Told(batch): Told<Batch>,
 ) -> Result<Json<Vec<Operated>>, Rejection> {
@@ -235,7 +235,7 @@ struct WriteArgs {
               (status = 410, description = "It is from so long ago that nothing is known of it any more.", body = Problem)))]
 async fn write(
     State(kv): State<Kv>,
-    only::Viewer(_): only::Viewer,
+    only::KeysReader(_): only::KeysReader,
     Part(id): Part<String>,
     Args(args): Args<WriteArgs>,
 ) -> Result<Json<WriteView>, Rejection> {

@@ -53,7 +53,7 @@ impl Swift for Kv {
 
 async fn read(kv: &Kv, caller: Arc<Principal>, request: Request) -> Result<Response, Rejection> {
     let caller = Caller(caller);
-    caller.must_be(Role::Viewer)?;
+    caller.must_be_or_keys(Role::Viewer)?;
     let key = plain_key(&request).unwrap_or_default().parse()?;
     drop(request);
     let (value, entry) = kv.read(&caller.0, key, AtLeast::default(), routes::WAIT).await?;
@@ -62,7 +62,7 @@ async fn read(kv: &Kv, caller: Arc<Principal>, request: Request) -> Result<Respo
 
 async fn put(kv: &Kv, caller: Arc<Principal>, request: Request) -> Result<Response, Rejection> {
     let caller = Caller(caller);
-    caller.must_be(Role::Operator)?;
+    caller.must_be_or_keys(Role::Operator)?;
     let key = plain_key(&request).unwrap_or_default().parse()?;
     let condition = routes::condition(request.headers())?;
     let change = Change::Put { value: routes::value(request).await?, lasts: None };

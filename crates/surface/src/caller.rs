@@ -23,9 +23,17 @@ impl Caller {
         let remedy = match needed {
             Role::Node => "nodes and workers sign with the key they enrolled".to_owned(),
             Role::Elastic => "a resource manager signs with the key it enrolled".to_owned(),
+            Role::Keys => "only a manager's own actions have it".to_owned(),
             _ => format!("ask an admin for a token: mutirao token create --role {need}"),
         };
         Err(problem.remedy(remedy).into())
+    }
+}
+
+impl Caller {
+    /// For what is done with keys: those who may do nothing else may do this.
+    pub fn must_be_or_keys(&self, needed: Role) -> Result<(), Rejection> {
+        if self.0.role.may(Role::Keys) { Ok(()) } else { self.must_be(needed) }
     }
 }
 

@@ -45,6 +45,11 @@ async fn show(caller: Caller, Part(id): Part<JobKey>) -> Result<Json<String>, Re
     Ok(Json(id.to_string()))
 }
 
+#[utoipa::path(get, path = "/v1/keys", responses((status = 200, body = String)))]
+async fn keys(only::KeysReader(caller): only::KeysReader) -> Json<String> {
+    Json(caller.name.clone())
+}
+
 #[utoipa::path(get, path = "/v1/forgetful", responses((status = 200, body = String)))]
 async fn forgets_to_ask_who_calls() -> Json<&'static str> {
     Json("anybody")
@@ -96,6 +101,7 @@ pub fn capability(mood: Mood) -> Capability {
     let routes = OpenApiRouter::new()
         .routes(routes!(submit))
         .routes(routes!(show))
+        .routes(routes!(keys))
         .routes(routes!(forgets_to_ask_who_calls))
         .routes(routes!(panics))
         .routes(routes!(never_answers))

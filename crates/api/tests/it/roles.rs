@@ -43,6 +43,26 @@ async fn each_route_takes_the_roles_it_should_and_no_other() {
     }
 }
 
+/// What a manager's own actions have opens no route but those of keys, and is known to nobody else.
+#[tokio::test]
+async fn what_a_process_lends_itself_opens_nothing_but_keys_and_only_here() {
+    let server = Server::start().await;
+    let token = server.api.auth().lend("actions", Role::Keys);
+    let ask = async |at: &Server, method: &str, path: &str| {
+        let request = at.ask(method, path).bearer_auth(&token).header("content-type", "application/json");
+        request.body(if method == "POST" { "{}" } else { "" }).send().await.unwrap()
+    };
+    for (method, path, _) in ROUTES.iter().filter(|(_, path, _)| *path != "/v1/forgetful") {
+        let text = problem(ask(&server, method, path).await, 403).await.to_string();
+        assert!(text.contains("yours is keys"), "{method} {path}: {text}");
+    }
+    assert_eq!(ask(&server, "GET", "/v1/keys").await.status(), 200, "the route of a capability that has keys");
+    problem(ask(&server.beside().await, "GET", "/v1/keys").await, 401).await;
+    let spec = mutirao_core::auth::TokenSpec { name: "x".into(), role: Role::Keys, expires_in: None };
+    let line = server.api.auth().create_token(&spec, "test").await.unwrap_err().line();
+    assert!(line.contains("not for tokens"), "{line}");
+}
+
 #[tokio::test]
 async fn no_closed_route_answers_without_a_good_token() {
     let server = Server::start().await;

@@ -54,7 +54,7 @@ async fn the_short_way_answers_as_the_long_one_does() {
         ("GET", &"x".repeat(513), none, ""),
         ("PUT", &"x".repeat(513), none, "1"),
     ];
-    for role in [Role::Node, Role::Viewer, Role::Operator, Role::Admin] {
+    for role in [Role::Node, Role::Keys, Role::Viewer, Role::Operator, Role::Admin] {
         let caller = Arc::new(Principal { role, ..ana() });
         for (method, key, headers, body) in requests {
             let request = || {
