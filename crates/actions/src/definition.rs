@@ -8,7 +8,8 @@
 //! mode: lines                    # one process that stays; `once` starts one for each task
 //! at_once: 4                     # tasks that it is given at the same time
 //! timeout: 10s
-//! memory: 64MiB                  # of address space, for each process
+//! memory: 64MiB                  # of address space, for each process; of memory, for all of them together
+//! cpus: 0.5                      # for all of them together
 //! output_max: 64KiB
 //! env: { UNIT: volt }
 //! ```
@@ -16,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mutirao_core::quantity::{Bytes, Span};
+use mutirao_core::quantity::{Bytes, Cpus, Span};
 use mutirao_nodes::{ActionName, Namespace, Offer};
 use serde::Deserialize;
 use serde_json::Value;
@@ -48,6 +49,7 @@ pub struct Definition {
     pub at_once: usize,
     pub timeout: Duration,
     pub memory: Option<Bytes>,
+    pub cpus: Option<Cpus>,
     pub output_bytes_max: usize,
     pub env: BTreeMap<String, String>,
 }
@@ -68,6 +70,8 @@ struct Written {
     timeout: Option<Span>,
     #[serde(default)]
     memory: Option<Bytes>,
+    #[serde(default)]
+    cpus: Option<Cpus>,
     #[serde(default)]
     output_max: Option<Bytes>,
     #[serde(default)]
@@ -110,6 +114,9 @@ impl Definition {
         if output == 0 || output > OUTPUT_BYTES_MAX as u64 {
             return Err(format!("output_max: it must be above 0 and at most {}", Bytes(OUTPUT_BYTES_MAX as u64)));
         }
+        if written.cpus.is_some_and(|cpus| cpus.milli == 0) {
+            return Err("cpus: it must be above 0, like 2 or 0.5".into());
+        }
         let at_once = written.at_once.unwrap_or(1);
         if at_once == 0 || at_once > AT_ONCE_MAX {
             return Err(format!("at_once: it must be 1 to {AT_ONCE_MAX}"));
@@ -124,6 +131,7 @@ impl Definition {
             at_once: at_once as usize,
             timeout,
             memory: written.memory.filter(|memory| memory.0 > 0),
+            cpus: written.cpus,
             output_bytes_max: output as usize,
             env: written.env,
         })
@@ -140,7 +148,7 @@ mod tests {
     fn a_definition_is_read_and_what_is_wrong_names_its_place() {
         let namespace = Namespace::default();
         let whole = json!({"kind": "Action", "name": "actions.pf", "version": 2, "command": ["./pf.py"], "mode": "lines",
-            "at_once": 4, "timeout": "10s", "memory": "64MiB", "output_max": "2KiB", "env": {"UNIT": "volt"}});
+            "at_once": 4, "timeout": "10s", "memory": "64MiB", "cpus": "500m", "output_max": "2KiB", "env": {"UNIT": "volt"}});
         let read = Definition::read(whole.clone(), &namespace).unwrap();
         assert_eq!(read.offer.to_string(), "urn:mutirao:Action:actions.pf@2");
         assert_eq!((read.at_once, read.output_bytes_max, read.mode), (4, 2_048, Mode::Lines));
@@ -153,6 +161,7 @@ mod tests {
             ("command", json!(["a\u{0}"]), "zero byte"),
             ("timeout", json!("0s"), "timeout: "),
             ("output_max", json!("1GiB"), "output_max: "),
+            ("cpus", json!("0"), "cpus"),
             ("at_once", json!(0), "at_once: "),
             ("mode", json!("once"), "at_once: it is for mode: lines"),
             ("tiemout", json!("1s"), "unknown field `tiemout`"),

@@ -1,6 +1,6 @@
 //! Actions that are programs. Each process has a group of its own, which is killed when its task is over or its time is up,
-//! a bounded address space if asked for, and an environment of which only a few variables are the node's: what those are,
-//! [`Surroundings`] says.
+//! limits if asked for, and an environment of which only a few variables are the node's: what those are, [`Surroundings`]
+//! says.
 
 mod lines;
 mod once;
@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mutirao_core::{Clock, Dice};
+use mutirao_worker::Confinement;
 
 use crate::Action;
 use crate::definition::{Definition, Mode};
@@ -24,6 +25,8 @@ pub struct Surroundings {
     pub dir: PathBuf,
     /// All that they see besides what their definitions say. Never the node's own environment, which has secrets.
     pub environment: BTreeMap<String, OsString>,
+    /// Limits that the kernel keeps; none where it cannot.
+    pub confinement: Option<Arc<Confinement>>,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<Dice>,
 }

@@ -16,13 +16,25 @@ use crate::config::{Between, Leave, Settings};
 use crate::failure::Failure;
 
 pub fn probes(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<Probes, Failure> {
+    Ok(Probes::new(reach(settings, settings.monitors_surroundings)?, clock.clone()))
+}
+
+/// What actions of flows make requests with.
+pub fn calls(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<Probes, Failure> {
+    let reach = reach(settings, settings.flows_surroundings)?.for_calls(strangers(settings.flows_loopback));
+    Ok(Probes::new(reach, clock.clone()))
+}
+
+fn reach(settings: &Settings, surroundings: Leave) -> Result<Reach, Failure> {
     let believe = Believe { ca: settings.tls_ca.given().map(|file| file.0.clone()), pin: None };
-    let strangers = match settings.monitors_surroundings {
+    Reach::new(&believe, strangers(surroundings)).map_err(|error| Failure::failed(error.to_string()))
+}
+
+fn strangers(leave: Leave) -> Strangers {
+    match leave {
         Leave::Refused => Strangers::Refused,
         Leave::Allowed => Strangers::Allowed,
-    };
-    let reach = Reach::new(&believe, strangers).map_err(|error| Failure::failed(error.to_string()))?;
-    Ok(Probes::new(reach, clock.clone()))
+    }
 }
 
 pub fn programs(settings: &Settings) -> Programs {

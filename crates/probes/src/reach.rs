@@ -3,7 +3,8 @@
 //! Whoever may define a monitor makes our machines connect to where they say. Addresses that only mean something to the
 //! machine itself or to its cloud, above all the metadata services that hand out its credentials, are therefore not probed
 //! unless somebody allowed it. The address is looked at after the name was resolved, on each connection, so no name and no
-//! redirect leads around it.
+//! redirect leads around it. Monitors may look at services of the machine itself; whoever has requests made for other reasons
+//! ([`Reach::for_calls`]) may not, unless that was allowed too: much that listens there lets in whoever comes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -25,10 +26,8 @@ const TRIED_MAX: usize = 4;
 pub enum Fault {
     #[error("{name} has no address: {why}")]
     NoAddress { name: String, why: String },
-    #[error(
-        "{0} is an address of this machine or of its cloud, which is not probed unless monitors.surroundings allows it"
-    )]
-    Forbidden(IpAddr),
+    #[error("{ip} is an address of this machine or of its cloud, which is not probed unless {setting} allows it")]
+    Forbidden { ip: IpAddr, setting: &'static str },
     #[error("{address}: {why}")]
     Refused { address: SocketAddr, why: String },
     #[error("{0}")]
@@ -49,7 +48,15 @@ pub enum Strangers {
 pub struct Reach {
     resolver: Arc<TokioResolver>,
     trust: Trust,
+    surroundings: Bar,
+    loopback: Bar,
+}
+
+/// Whether a kind of address is gone to, and which setting says so.
+#[derive(Clone, Copy)]
+struct Bar {
     strangers: Strangers,
+    setting: &'static str,
 }
 
 impl Reach {
@@ -57,7 +64,18 @@ impl Reach {
     pub fn new(believe: &Believe, strangers: Strangers) -> Result<Self, ReachError> {
         let resolver = TokioResolver::builder_tokio().and_then(|builder| builder.build());
         let resolver = Arc::new(resolver.map_err(|error| ReachError::Resolver(error.to_string()))?);
-        Ok(Self { resolver, trust: Trust::for_url("https:", believe)?, strangers })
+        let surroundings = Bar { strangers, setting: "monitors.surroundings" };
+        let loopback = Bar { strangers: Strangers::Allowed, setting: "" };
+        Ok(Self { resolver, trust: Trust::for_url("https:", believe)?, surroundings, loopback })
+    }
+
+    /// For requests that are more than a look: the machine's own addresses are strangers too, unless they are allowed.
+    pub fn for_calls(self, loopback: Strangers) -> Self {
+        Self {
+            surroundings: Bar { setting: "flows.surroundings", ..self.surroundings },
+            loopback: Bar { strangers: loopback, setting: "flows.loopback" },
+            ..self
+        }
     }
 
     /// A connection, to the first address of the name that takes one.
@@ -114,7 +132,15 @@ impl Reach {
     }
 
     pub fn allow(&self, ip: IpAddr) -> Result<(), Fault> {
-        if self.strangers == Strangers::Refused && is_stranger(ip) { Err(Fault::Forbidden(ip)) } else { Ok(()) }
+        let bar = match ip {
+            _ if is_stranger(ip) => self.surroundings,
+            _ if behind(ip).is_loopback() => self.loopback,
+            _ => return Ok(()),
+        };
+        match bar.strangers {
+            Strangers::Allowed => Ok(()),
+            Strangers::Refused => Err(Fault::Forbidden { ip, setting: bar.setting }),
+        }
     }
 
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, Fault> {
@@ -138,7 +164,7 @@ pub enum ReachError {
 
 /// Link-local and metadata addresses, and those that are no single host.
 pub fn is_stranger(ip: IpAddr) -> bool {
-    match ip.to_canonical() {
+    match behind(ip) {
         IpAddr::V4(ip) => {
             ip.is_link_local() || ip.is_unspecified() || ip.is_broadcast() || ip.is_multicast()
                 // Metadata services of clouds that are not link-local.
@@ -150,6 +176,19 @@ pub fn is_stranger(ip: IpAddr) -> bool {
                 || ip.is_multicast()
                 || ip.segments() == [0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254]
         }
+    }
+}
+
+/// Where an address leads: some of the sixth version only carry one of the fourth (mapped, NAT64, 6to4).
+fn behind(ip: IpAddr) -> IpAddr {
+    let IpAddr::V6(six) = ip.to_canonical() else { return ip.to_canonical() };
+    let four = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        IpAddr::from([a, b, c, d])
+    };
+    match six.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => four(high, low),
+        _ => IpAddr::V6(six),
     }
 }
 
@@ -188,8 +227,28 @@ mod tests {
         {
             assert!(is_stranger(ip.parse().unwrap()), "{ip}");
         }
+        for ip in ["64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1"] {
+            assert!(is_stranger(ip.parse().unwrap()), "{ip} carries 169.254.169.254");
+        }
         for ip in ["127.0.0.1", "10.0.0.1", "192.0.2.7", "::1", "2001:db8::1"] {
             assert!(!is_stranger(ip.parse().unwrap()), "{ip}");
         }
+    }
+
+    #[tokio::test]
+    async fn calls_go_to_the_machine_itself_only_if_that_is_allowed_and_looks_always() {
+        let reach = || Reach::new(&Believe::default(), Strangers::Refused).unwrap();
+        for ip in ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"] {
+            let ip: IpAddr = ip.parse().unwrap();
+            assert!(reach().allow(ip).is_ok(), "a monitor looks at {ip}");
+            let line = reach().for_calls(Strangers::Refused).allow(ip).unwrap_err().to_string();
+            assert!(line.contains("unless flows.loopback allows it"), "{line}");
+            assert!(reach().for_calls(Strangers::Allowed).allow(ip).is_ok(), "{ip}");
+        }
+        let cloud = reach().for_calls(Strangers::Allowed).allow("169.254.169.254".parse().unwrap());
+        assert!(cloud.unwrap_err().to_string().contains("unless flows.surroundings allows it"));
+        let allowed = Reach::new(&Believe::default(), Strangers::Allowed).unwrap().for_calls(Strangers::Refused);
+        assert!(allowed.allow("169.254.169.254".parse().unwrap()).is_ok());
+        assert!(allowed.allow("127.0.0.1".parse().unwrap()).is_err());
     }
 }

@@ -8,6 +8,7 @@
 
 mod cgroup;
 mod config;
+mod confinement;
 mod control;
 mod desk;
 mod exec;
@@ -25,6 +26,7 @@ mod take;
 mod traces;
 
 pub use config::{Config, CpuLimit, Limits};
+pub use confinement::{Cell, Confinement};
 pub use footprint::Gauge;
 pub use keeper::Keeper;
 pub use run::{WorkerError, run};

@@ -1,5 +1,5 @@
-//! `builtin.http`: one request, on a connection that may be reused. Where it may go is what monitors may probe: addresses that
-//! only mean something to the machine or its cloud are refused unless somebody allowed them.
+//! `builtin.http`: one request, on a connection that may be reused. Addresses that only mean
+//! something to the machine or its cloud are refused by what it is given to ask with, unless somebody allowed them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

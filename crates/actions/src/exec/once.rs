@@ -12,7 +12,7 @@ pub struct Once(pub Program);
 #[async_trait]
 impl Action for Once {
     async fn run(&self, data: &str) -> Result<String, String> {
-        let Running { mut child, group } = self.0.start()?;
+        let Running { mut child, group, limits } = self.0.start()?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let feed = async {
             if let Some(mut stdin) = stdin {
@@ -50,6 +50,9 @@ impl Action for Once {
         };
         let (output, (), why) = said;
         let status = status.map_err(|error| format!("it cannot be waited for: {error}"))?;
+        if let Some(broken) = limits.broken().filter(|_| !status.success()) {
+            return Err(broken);
+        }
         if !status.success() {
             return Err(if why.is_empty() { format!("it ended with {status}") } else { why });
         }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 
-use mutirao_core::quantity::Bytes;
+use mutirao_core::quantity::{Bytes, Cpus};
+use mutirao_worker::{Cell, Confinement};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
@@ -23,6 +25,8 @@ pub struct Program {
     dir: PathBuf,
     environment: BTreeMap<String, OsString>,
     memory: Option<Bytes>,
+    cpus: Option<Cpus>,
+    confinement: Option<Arc<Confinement>>,
     pub output_bytes_max: usize,
 }
 
@@ -40,6 +44,8 @@ impl Program {
             dir: around.dir.clone(),
             environment,
             memory: definition.memory,
+            cpus: definition.cpus,
+            confinement: around.confinement.clone(),
             output_bytes_max: definition.output_bytes_max,
         }
     }
@@ -48,6 +54,10 @@ impl Program {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(&self.dir).env_clear().envs(&self.environment);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let limits = self.limits()?;
+        if let Limits(Some(cell)) = &limits {
+            cell.hold(command.as_std_mut());
+        }
         let started = command.process_group(0).kill_on_drop(true).spawn();
         let child = started.map_err(|error| cannot(&self.program, &error))?;
         let group = child.id().and_then(|id| Pid::from_raw(id as i32));
@@ -56,7 +66,16 @@ impl Program {
             prlimit(Some(pid), Resource::As, limit)
                 .map_err(|error| format!("its memory cannot be limited: {error}"))?;
         }
-        Ok(Running { child, group: Group(group) })
+        Ok(Running { child, group: Group(group), limits })
+    }
+
+    fn limits(&self) -> Result<Limits, String> {
+        let Some(confinement) = self.confinement.as_ref().filter(|_| self.memory.is_some() || self.cpus.is_some())
+        else {
+            return Ok(Limits(None));
+        };
+        let cell = confinement.cell(self.memory, self.cpus);
+        cell.map(|cell| Limits(Some(cell))).map_err(|error| format!("its limits cannot be set: {error}"))
     }
 }
 
@@ -72,6 +91,29 @@ fn cannot(program: &Path, error: &std::io::Error) -> String {
 pub struct Running {
     pub child: Child,
     pub group: Group,
+    pub limits: Limits,
+}
+
+/// What the kernel holds a program to, if anything.
+pub struct Limits(Option<Cell>);
+
+impl Limits {
+    /// Why it ended, if that is why.
+    pub fn broken(&self) -> Option<String> {
+        let out = self.0.as_ref().is_some_and(Cell::ran_out_of_memory);
+        out.then(|| "it used more memory than its definition lets it".into())
+    }
+}
+
+impl Drop for Limits {
+    fn drop(&mut self) {
+        let Some(cell) = self.0.take() else { return };
+        // Whoever is killed takes a moment to go: nobody here waits for it.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(move || drop(cell))),
+            Err(_) => drop(cell),
+        }
+    }
 }
 
 /// Everything that a program started, which goes with it.

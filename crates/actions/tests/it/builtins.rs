@@ -34,8 +34,8 @@ fn with(means: Means) -> Stage {
     stage
 }
 
-fn probes() -> Option<Probes> {
-    let reach = Reach::new(&Believe::default(), Strangers::Refused).unwrap();
+fn probes(loopback: Strangers) -> Option<Probes> {
+    let reach = Reach::new(&Believe::default(), Strangers::Refused).unwrap().for_calls(loopback);
     Some(Probes::new(reach, SystemClock::shared()))
 }
 
@@ -60,8 +60,8 @@ fn json_of(end: End) -> Value {
 }
 
 #[tokio::test]
-async fn http_calls_give_status_and_body_and_go_where_monitors_may() {
-    let stage = with(Means { probes: probes(), ..Means::default() });
+async fn http_calls_give_status_and_body_and_go_only_where_they_may() {
+    let stage = with(Means { probes: probes(Strangers::Allowed), ..Means::default() });
     let base = server().await;
     let call = async |asked: Value| stage.run("builtin.http", &asked.to_string()).await;
     let said = json_of(call(json!({"url": format!("{base}/json")})).await);
@@ -74,6 +74,13 @@ async fn http_calls_give_status_and_body_and_go_where_monitors_may() {
     assert_eq!(any["status"], 404);
     assert!(why(call(json!({"url": format!("{base}/long")})).await).contains("longer than"));
     assert!(why(call(json!({"url": "http://169.254.169.254/latest"})).await).contains("of its cloud"));
+    let barred = with(Means { probes: probes(Strangers::Refused), ..Means::default() });
+    let port = base.rsplit_once(':').unwrap().1;
+    for own in [base.clone(), format!("http://localhost:{port}"), format!("http://[::ffff:127.0.0.1]:{port}")] {
+        let asked = json!({"url": format!("{own}/json")}).to_string();
+        let line = why(barred.run("builtin.http", &asked).await);
+        assert!(line.contains("unless flows.loopback allows it"), "{own}: {line}");
+    }
     assert!(why(call(json!({"url": "ftp://x"})).await).contains("http and https are"));
     assert!(why(call(json!({"ulr": "x"})).await).starts_with("its input cannot be read: unknown field `ulr`"));
 }

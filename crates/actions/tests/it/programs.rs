@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mutirao_nodes::errand::End;
 use serde_json::json;
 
 use crate::stage::{Stage, eventually, ok, why};
@@ -65,6 +66,33 @@ async fn memory_is_bounded_where_asked_for() {
     assert_eq!(stage.run("free", "{}").await, ok(&(400 << 20).to_string()));
     stage.define(json!({"kind": "Action", "name": "bounded", "command": command, "memory": "200MiB"}));
     assert!(why(stage.run("bounded", "{}").await).contains("MemoryError"));
+}
+
+/// Where the kernel lets us; else there is a notice, as for whoever starts a node.
+#[tokio::test]
+async fn programs_are_held_to_their_memory_and_cpus_together_with_all_that_they_start() {
+    let session = mutirao_core::SessionId::random();
+    let confinement = match mutirao_worker::Confinement::prepare(&session) {
+        Ok(confinement) => Some(Arc::new(confinement)),
+        Err(why) => return eprintln!("not tried: {why}"),
+    };
+    let stage = Stage { confinement, ..Stage::new() };
+    let groups = ["cat", "/proc/self/cgroup"];
+    stage.define(json!({"kind": "Action", "name": "free", "command": groups}));
+    stage.define(json!({"kind": "Action", "name": "held", "command": groups, "cpus": "0.5"}));
+    let within = |end: End| match end {
+        End::Ok(text) => text.contains(&format!("mutirao-{session}/program-")),
+        End::Failed(why) => panic!("{why}"),
+    };
+    assert!(!within(stage.run("free", "{}").await));
+    assert!(within(stage.run("held", "{}").await));
+    // Each of its processes is small enough, and both together are not.
+    let half = "x = bytearray(120 << 20)";
+    let two = format!("import subprocess, sys; {half}; sys.exit(subprocess.call([sys.executable, '-c', '{half}']))");
+    let command = ["python3", "-c", &two];
+    stage.define(json!({"kind": "Action", "name": "two", "command": command, "memory": "200MiB"}));
+    let line = why(stage.run("two", "{}").await);
+    assert!(line.contains("more memory than its definition"), "{line}");
 }
 
 const STAYS: &str = r#"#!/usr/bin/env python3

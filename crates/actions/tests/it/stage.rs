@@ -12,23 +12,27 @@ use mutirao_actions::{Table, exec};
 use mutirao_core::{Clock, Dice, SystemClock};
 use mutirao_nodes::errand::End;
 use mutirao_nodes::{ActionName, Namespace};
+use mutirao_worker::Confinement;
 use serde_json::Value;
 use tempfile::TempDir;
 
 pub struct Stage {
     pub folder: TempDir,
     pub table: Arc<Table>,
+    pub confinement: Option<Arc<Confinement>>,
 }
 
 impl Stage {
     pub fn new() -> Self {
-        Self { folder: TempDir::new().unwrap(), table: Arc::new(Table::new(SystemClock::shared())) }
+        let table = Arc::new(Table::new(SystemClock::shared()));
+        Self { folder: TempDir::new().unwrap(), table, confinement: None }
     }
 
     pub fn surroundings(&self) -> Surroundings {
         Surroundings {
             dir: self.folder.path().to_owned(),
             environment: [("PATH".to_owned(), OsString::from("/usr/local/bin:/usr/bin:/bin"))].into(),
+            confinement: self.confinement.clone(),
             clock: SystemClock::shared(),
             dice: Arc::new(Dice::seeded(1)),
         }

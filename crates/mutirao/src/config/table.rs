@@ -166,6 +166,13 @@ settings! {
     "mqtt.queue_age" => mqtt_queue_age: Span = "1day";
     /// How long runs of flows that ended are kept.
     "flows.keep" => flows_keep: Span = "7days";
+    /// How much memory the runs that a manager looks after may take. Past it, new ones are refused until some have ended.
+    "flows.memory" => flows_memory: Bytes = "512MiB";
+    /// Whether builtin.http may reach link-local addresses and the metadata services of clouds, which hand out credentials. A
+    /// node that has it reads its own settings.
+    "flows.surroundings" => flows_surroundings: Leave = "refused";
+    /// Whether builtin.http may reach the machine itself (127.0.0.1, ::1): much that listens there lets in whoever comes.
+    "flows.loopback" => flows_loopback: Leave = "refused";
     /// How long kv remembers what its keys were: whoever lists or watches may be that far behind.
     "kv.keep" => kv_keep: Span = "1day";
     /// Writes of keys that may be on their way from one manager to one shard, of which there are 16, where RabbitMQ carries

@@ -13,7 +13,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Order;
-use crate::exec::process::{Group, Running, last_line};
+use crate::exec::process::{Group, Limits, Running, last_line};
 
 /// How often it is looked whether anybody still waits.
 const LOOK: Duration = Duration::from_millis(500);
@@ -35,6 +35,7 @@ type Waiting = HashMap<String, oneshot::Sender<Result<String, String>>>;
 pub struct Talk {
     child: tokio::process::Child,
     _group: Group,
+    limits: Limits,
     stdin: Option<ChildStdin>,
     stdout: Option<BufReader<ChildStdout>>,
     complaint: Arc<Mutex<String>>,
@@ -54,7 +55,7 @@ struct Said {
 
 impl Talk {
     pub fn new(running: Running, output_bytes_max: usize, waiting: Waiting) -> Self {
-        let Running { mut child, group } = running;
+        let Running { mut child, group, limits } = running;
         let complaint = Arc::new(Mutex::new(String::new()));
         if let Some(stderr) = child.stderr.take() {
             let kept = complaint.clone();
@@ -62,7 +63,7 @@ impl Talk {
             tokio::spawn(async move { last_line(stderr, |line| *kept.lock() = line.to_owned()).await });
         }
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().map(BufReader::new));
-        Self { child, _group: group, stdin, stdout, complaint, output_bytes_max, waiting, given: 0 }
+        Self { child, _group: group, limits, stdin, stdout, complaint, output_bytes_max, waiting, given: 0 }
     }
 
     pub async fn run(mut self, first: Order, orders: &mut mpsc::Receiver<Order>, clock: &dyn Clock) -> Parted {
@@ -156,8 +157,9 @@ impl Talk {
     }
 
     fn die(mut self, why: &str) -> Parted {
+        let why = self.limits.broken().unwrap_or_else(|| why.to_owned());
         for (_, done) in self.waiting.drain() {
-            let _ = done.send(Err(why.to_owned()));
+            let _ = done.send(Err(why.clone()));
         }
         Parted::Died
     }

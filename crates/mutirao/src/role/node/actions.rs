@@ -13,7 +13,7 @@ use mutirao_client::{Client, Credentials};
 use mutirao_core::{Clock, Dice, SessionId, SystemClock};
 use mutirao_nodes::NodeId;
 use mutirao_store::{FolderLock, StoreError};
-use mutirao_worker::Keeper;
+use mutirao_worker::{Confinement, Keeper};
 
 use super::{NodeArgs, Transport, line};
 use crate::cli::{Globals, documents};
@@ -37,7 +37,7 @@ pub async fn run(globals: &Globals, args: NodeArgs, transport: Transport) -> Res
 
     let table = Arc::new(Table::new(clock.clone()));
     let means = Means {
-        probes: Some(checks::probes(&settings, &clock)?),
+        probes: Some(checks::calls(&settings, &clock)?),
         client: client(&settings, &clock, &dice)?,
         publish: opened.publish,
     };
@@ -117,7 +117,11 @@ fn programs(
     let keeper = Keeper::start(&exe, &["role", "keeper"], &session)
         .map_err(|error| Failure::failed(format!("the keeper cannot be started: {error}")))?;
     let environment = mutirao_worker::surroundings(&session);
-    let around = Surroundings { dir: folder, environment, clock: clock.clone(), dice: dice.clone() };
+    let confinement = Confinement::prepare(&session)
+        .inspect_err(|why| tracing::warn!("cpus of actions are not limited, and memory only of each process: {why}"))
+        .ok()
+        .map(Arc::new);
+    let around = Surroundings { dir: folder, environment, confinement, clock: clock.clone(), dice: dice.clone() };
     let read: Read = Arc::new(|path: &Path| match documents::read(path) {
         Ok(documents) => Ok(documents.into_iter().map(|document| document.value).collect()),
         Err(Failure::Said { line, .. }) => Err(line),
