@@ -1,12 +1,18 @@
 //! Flows and their runs. What is sent and answered is the caller's to name: those types live with the capability, which this
 //! crate does not know.
 
+use std::pin::Pin;
+
+use futures_util::{Stream, StreamExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::ClientError;
 use crate::http::{Call, Client, Repeat};
 use crate::target::Target;
+
+/// A run, each time that more of it is known.
+pub type RunStream<T> = Pin<Box<dyn Stream<Item = Result<T, ClientError>> + Send>>;
 
 impl Client {
     /// Makes all of them what they are declared to be, or none.
@@ -61,6 +67,33 @@ impl Client {
 
     pub async fn cancel_run<T: DeserializeOwned>(&self, run: u64) -> Result<T, ClientError> {
         self.fetch(Call::post(Target::new("/v1/runs").part(run).part("cancel"), Repeat::Safe)).await
+    }
+
+    /// The run whenever a step of it has ended, the last time when it has itself.
+    pub async fn run_events<T: DeserializeOwned + Send + 'static>(
+        &self,
+        run: u64,
+    ) -> Result<RunStream<T>, ClientError> {
+        let events = self.events(Call::get(Target::new("/v1/runs").part(run).part("events"))).await?;
+        let this = self.clone();
+        let views = events.filter_map(move |event| {
+            let view = match event {
+                Ok(event) if event.name == "run" => Some(this.read_event(&event)),
+                Ok(_) => None,
+                Err(error) => Some(Err(error)),
+            };
+            std::future::ready(view)
+        });
+        Ok(Box::pin(views))
+    }
+
+    /// What nodes offer, by name.
+    pub async fn actions<T: DeserializeOwned>(&self) -> Result<Vec<T>, ClientError> {
+        self.fetch(Call::get(Target::new("/v1/actions"))).await
+    }
+
+    pub async fn action<T: DeserializeOwned>(&self, name: &str) -> Result<T, ClientError> {
+        self.fetch(Call::get(Target::new("/v1/actions").part(name))).await
     }
 
     pub async fn explain_run<T: DeserializeOwned>(&self, run: u64) -> Result<T, ClientError> {

@@ -40,6 +40,7 @@ pub use blobs::HttpBlobs;
 pub use credentials::{BadKey, Credentials, Signer, WorkerKey};
 pub use error::ClientError;
 pub use events::{Change, ChangeStream};
+pub use flows::RunStream;
 pub use http::{ByteStream, Client};
 pub use jobs::{DeadFilter, Heard, JobFilter, JobLogsFrom, JobStream, LogsFrom, PageArgs, PieceStream, Reach};
 pub use mutirao_tls::{Believe, Trust};

@@ -8,6 +8,7 @@ pub mod auth;
 pub mod blobs;
 pub mod check;
 pub mod clock;
+pub mod declared;
 pub mod dice;
 pub mod envelope;
 pub mod exec;

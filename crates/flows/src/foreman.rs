@@ -11,28 +11,32 @@
 //!   waiting for one that has room.
 //! - A run's answer leaves after its end is durable, at least once.
 //!
-//! Everything is bounded: runs ([`Rules::runs_max`]), tasks out ([`Rules::out_max`]), what waits to be written
-//! ([`takes_reports`](Foreman::takes_reports)), what a run may hold.
+//! Everything is bounded: runs ([`Rules::runs_max`]) and the memory they take ([`Rules::bytes_max`]), tasks out
+//! ([`Rules::out_max`]), what waits to be written ([`takes_reports`](Foreman::takes_reports)), what a run may hold. Where
+//! runs have grown past their memory only a few tasks are out, of the oldest runs first, so that some end.
 
 mod clockwork;
 pub mod explaining;
 mod hearing;
+mod rules;
 pub mod run;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
+mod weight;
 pub mod words;
 mod writing;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
 use clockwork::{Alarm, Clockwork, Due};
 use mutirao_core::{Mono, Timestamp, id::Attempt};
 use mutirao_nodes::{ActionName, NodeId};
+use rules::FEW;
+pub use rules::Rules;
 use run::{Advance, Phase, Run, State};
-use words::{Batch, Because, Dispatch, Effect, End, Input, RunEnd, RunKey, StepKey, Stored};
+use words::{Asker, Batch, Because, Dispatch, Effect, End, Input, RunEnd, RunKey, StepKey, Stored};
 use writing::Writing;
 
 use crate::answer;
@@ -42,32 +46,6 @@ use crate::answer;
 pub struct Now {
     pub mono: Mono,
     pub wall: Timestamp,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    pub runs_max: usize,
-    pub out_max: usize,
-    /// Outcomes that wait to be written; past this, reports are left lying.
-    pub pending_max: usize,
-    /// After the first try in vain; twice as long after each further one.
-    pub pause: Duration,
-    pub pause_max: Duration,
-    /// Losses of one task before one of them counts as a try in vain.
-    pub losses_max: u32,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self {
-            runs_max: 10_000,
-            out_max: 2_000,
-            pending_max: 5_000,
-            pause: Duration::from_millis(100),
-            pause_max: Duration::from_secs(10),
-            losses_max: 5,
-        }
-    }
 }
 
 /// A task that is out.
@@ -85,6 +63,8 @@ pub struct Foreman {
     rules: Rules,
     generation: u64,
     runs: BTreeMap<RunKey, Run>,
+    /// About how much memory they take.
+    bytes: usize,
     outs: BTreeMap<StepKey, Out>,
     ready: VecDeque<StepKey>,
     /// Those that wait for a node with room, by what they want of it, the oldest first.
@@ -104,6 +84,7 @@ impl Foreman {
             rules,
             generation,
             runs: BTreeMap::new(),
+            bytes: 0,
             outs: BTreeMap::new(),
             ready: VecDeque::new(),
             parked: BTreeMap::new(),
@@ -122,7 +103,16 @@ impl Foreman {
 
     /// Whether a run may be handed in.
     pub fn takes_runs(&self) -> bool {
-        self.runs.len() < self.rules.runs_max && self.takes_reports()
+        self.runs.len() < self.rules.runs_max && !self.is_heavy() && self.takes_reports()
+    }
+
+    fn is_heavy(&self) -> bool {
+        self.bytes >= self.rules.bytes_max
+    }
+
+    /// About how much memory its runs take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether a report may be. It may where no run may: runs end by reports.
@@ -210,16 +200,40 @@ impl Foreman {
             if let Some(effect) = self.effects.pop_front() {
                 return Some(effect);
             }
-            if let Some(batch) = self.due_write(now.mono) {
+            if let Some(batch) = self.due_write(now) {
                 return Some(Effect::Write(batch));
             }
-            if self.ill || self.outs.len() >= self.rules.out_max {
+            let out_max = if self.is_heavy() { FEW.min(self.rules.out_max) } else { self.rules.out_max };
+            if self.ill || self.outs.len() >= out_max {
                 return None;
             }
-            let key = self.ready.pop_front()?;
+            let key = self.next_ready()?;
             if let Some(dispatch) = self.dispatch(key, now) {
                 return Some(Effect::Dispatch(dispatch));
             }
+        }
+    }
+
+    /// The first that came; where memory is short, of the oldest run, for what ends frees some.
+    fn next_ready(&mut self) -> Option<StepKey> {
+        if !self.is_heavy() {
+            return self.ready.pop_front();
+        }
+        let (place, _) = self.ready.iter().enumerate().min_by_key(|(_, key)| key.run)?;
+        self.ready.remove(place)
+    }
+
+    /// Counts what a run has grown by.
+    fn count(&mut self, key: RunKey) {
+        if let Some(run) = self.runs.get_mut(&key) {
+            self.bytes = self.bytes.saturating_sub(run.counted) + run.held;
+            run.counted = run.held;
+        }
+    }
+
+    fn forget(&mut self, key: RunKey) {
+        if let Some(run) = self.runs.remove(&key) {
+            self.bytes = self.bytes.saturating_sub(run.counted);
         }
     }
 
@@ -243,10 +257,11 @@ impl Foreman {
         let Some(run) = self.runs.get_mut(&key) else { return };
         let Advance { opened, end } = run.advance();
         if run.phase != Phase::Going {
-            return;
+            return self.count(key);
         }
         let released: Vec<StepKey> = opened.into_iter().flat_map(|step| run.release(step)).collect();
         self.ready.extend(released);
+        self.count(key);
         if let Some(end) = end {
             self.finish(key, end, now);
         }
@@ -257,6 +272,10 @@ impl Foreman {
         let Some(run) = self.runs.get_mut(&key).filter(|run| run.phase == Phase::Going) else { return };
         run.phase = Phase::Ending;
         self.pending.ends.push((key, end, now.wall));
+        // Who reads it in the store need not be told: one write is all that it takes.
+        if run.admitted.asker == Asker::Reader {
+            self.pending.announced.push(key);
+        }
     }
 
     /// Its end is durable: nobody need go on with it, and whoever waits is told.

@@ -8,11 +8,14 @@
 //! - [`store`] keeps flows and their runs;
 //! - [`post`] drives the foreman of each shard that this process owns: what is to be sent goes to nodes by
 //!   `nodes::errand::Reach`, what comes back comes by [`returns`], whichever manager a node reached;
+//! - [`catalogue`] says which actions there are, and who offers them;
 //! - [`service`] is the capability: what is asked of it by people, over [`routes`], and by clients of the wire.
 //!
 //! Not here: which node runs a step (`nodes::routing`), and how anything is sent to one.
 
 pub mod answer;
+pub mod asking;
+pub mod catalogue;
 pub mod definition;
 pub mod foreman;
 pub mod meters;

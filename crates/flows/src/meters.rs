@@ -7,6 +7,7 @@ use mutirao_core::meters::{Kind, Meter};
 const RUNS: &str = "mutirao_flow_runs_total";
 const ENDED: &str = "mutirao_flow_runs_ended_total";
 const OPEN: &str = "mutirao_flow_runs_open";
+const HELD: &str = "mutirao_flow_runs_bytes";
 const SENT: &str = "mutirao_flow_tasks_sent_total";
 const WRITE: &str = "mutirao_flow_write_duration_seconds";
 
@@ -20,6 +21,12 @@ pub const METERS: &[Meter] = &[
         help: "Runs that ended here: done, failed, cancelled or timed_out.",
     },
     Meter { name: OPEN, kind: Kind::Gauge, labels: &[], help: "Runs under way in the shards that this manager owns." },
+    Meter {
+        name: HELD,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "About how much memory those runs take; flows.memory is the most.",
+    },
     Meter {
         name: SENT,
         kind: Kind::Counter,
@@ -38,6 +45,7 @@ pub fn begin() {
     metrics::counter!(RUNS).increment(0);
     metrics::counter!(SENT).increment(0);
     metrics::gauge!(OPEN).set(0.0);
+    metrics::gauge!(HELD).set(0.0);
     for state in ["done", "failed", "cancelled", "timed_out"] {
         metrics::counter!(ENDED, "state" => state).increment(0);
     }
@@ -59,6 +67,11 @@ pub fn sent() {
 /// More runs here, or fewer.
 pub fn open(by: f64) {
     metrics::gauge!(OPEN).increment(by);
+}
+
+/// More memory for them, or less.
+pub fn held(by: f64) {
+    metrics::gauge!(HELD).increment(by);
 }
 
 pub fn written(took: Duration) {

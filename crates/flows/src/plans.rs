@@ -11,24 +11,24 @@ use sha2::{Digest, Sha256};
 use crate::definition::check::Catalogue;
 use crate::{FlowSpec, Plan};
 
-const KEPT_MAX: usize = 512;
+const LATELY_MAX: usize = 512;
 
 type Print = [u8; 32];
 
 pub struct Plans {
     namespace: Namespace,
-    kept: Mutex<Kept>,
+    lately: Mutex<Lately>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Lately {
     plans: HashMap<Print, Arc<Plan>>,
     order: VecDeque<Print>,
 }
 
 impl Plans {
     pub fn new(namespace: Namespace) -> Self {
-        Self { namespace, kept: Mutex::default() }
+        Self { namespace, lately: Mutex::default() }
     }
 
     pub fn namespace(&self) -> &Namespace {
@@ -43,7 +43,7 @@ impl Plans {
     /// Of a definition as it is kept.
     pub async fn written(&self, definition: &str) -> Result<Arc<Plan>, Problem> {
         let print: Print = Sha256::digest(definition).into();
-        if let Some(plan) = self.kept.lock().plans.get(&print) {
+        if let Some(plan) = self.lately.lock().plans.get(&print) {
             return Ok(plan.clone());
         }
         let spec: FlowSpec = serde_json::from_str(definition).map_err(|error| Problem::malformed(error.to_string()))?;
@@ -51,13 +51,13 @@ impl Plans {
         // Expressions are compiled on a thread of their own, which is waited for.
         let compiled = tokio::task::spawn_blocking(move || spec.plan(&namespace, Catalogue::Unknown)).await;
         let plan = Arc::new(compiled.map_err(|_| Problem::internal())??);
-        let mut kept = self.kept.lock();
-        if kept.plans.insert(print, plan.clone()).is_none() {
-            kept.order.push_back(print);
+        let mut lately = self.lately.lock();
+        if lately.plans.insert(print, plan.clone()).is_none() {
+            lately.order.push_back(print);
         }
-        while kept.order.len() > KEPT_MAX {
-            let oldest = kept.order.pop_front();
-            oldest.and_then(|oldest| kept.plans.remove(&oldest));
+        while lately.order.len() > LATELY_MAX {
+            let oldest = lately.order.pop_front();
+            oldest.and_then(|oldest| lately.plans.remove(&oldest));
         }
         Ok(plan)
     }

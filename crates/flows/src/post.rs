@@ -1,10 +1,12 @@
 //! A post for each shard of runs that this process owns: it reads them back from the store and drives their foreman.
 //! Whoever has something for a shard puts it to the [`Doors`]; what other processes have is heard over the broker.
 
+mod doing;
 mod drive;
 mod looking;
+mod seeking;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -20,9 +22,10 @@ use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::asking::Asking;
 use crate::foreman::Rules;
 use crate::foreman::explaining::StepExplained;
-use crate::foreman::words::{Admitted, End, RunKey};
+use crate::foreman::words::{Admitted, Batch, End, RunKey};
 use crate::plans::Plans;
 use crate::store::Shared as Store;
 use crate::wire::{RequestId, Secret};
@@ -64,9 +67,33 @@ pub struct Bench {
     pub bells: Arc<Vec<Notify>>,
     /// Runs whose end is durable.
     pub ended: broadcast::Sender<RunKey>,
+    /// Runs of which something more is durable, for those who follow one.
+    pub changed: broadcast::Sender<RunKey>,
+    pub asking: Arc<Asking>,
+    pub rules: Rules,
     pub queues: Queues,
     /// Whether there may be other managers, and so somebody to pass results on to.
     pub company: Company,
+}
+
+impl Bench {
+    fn tell_changed(&self, batch: &Batch) {
+        if self.changed.receiver_count() == 0 {
+            return;
+        }
+        let runs = batch.outcomes.iter().map(|one| one.key.run).chain(batch.ends.iter().map(|(run, ..)| *run));
+        let runs: BTreeSet<RunKey> = runs.collect();
+        for run in runs {
+            let _ = self.changed.send(run);
+        }
+    }
+}
+
+/// Why no run is taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    Runs,
+    Memory,
 }
 
 /// Who waits for a node with room, over all shards of this process: the first to come is the first to be told.
@@ -103,8 +130,9 @@ pub struct Doors(Arc<Mutex<BTreeMap<ShardId, Door>>>);
 struct Door {
     generation: u64,
     words: mpsc::Sender<Word>,
-    /// How many runs are under way behind it.
+    /// How many runs are under way behind it, and about how much memory they take.
     runs: usize,
+    bytes: usize,
 }
 
 impl Doors {
@@ -116,20 +144,24 @@ impl Doors {
         self.0.lock().values().map(|door| door.words.clone()).collect()
     }
 
-    /// Whether some shard has as many runs as it takes.
-    pub fn is_full(&self) -> bool {
-        self.0.lock().values().any(|door| door.runs >= Rules::default().runs_max)
+    /// Whether some shard has as much as it takes.
+    pub fn full(&self, rules: &Rules) -> Option<Full> {
+        let doors = self.0.lock();
+        if doors.values().any(|door| door.runs >= rules.runs_max) {
+            return Some(Full::Runs);
+        }
+        doors.values().any(|door| door.bytes >= rules.bytes_max).then_some(Full::Memory)
     }
 
-    fn count(&self, shard: ShardId, runs: usize) {
+    fn count(&self, shard: ShardId, runs: usize, bytes: usize) {
         if let Some(door) = self.0.lock().get_mut(&shard) {
-            door.runs = runs;
+            (door.runs, door.bytes) = (runs, bytes);
         }
     }
 
     fn open(&self, shard: ShardId, generation: u64) -> mpsc::Receiver<Word> {
         let (words, heard) = mpsc::channel(DOOR_WORDS_MAX);
-        self.0.lock().insert(shard, Door { generation, words, runs: 0 });
+        self.0.lock().insert(shard, Door { generation, words, runs: 0, bytes: 0 });
         heard
     }
 

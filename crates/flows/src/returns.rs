@@ -10,6 +10,7 @@ use mutirao_core::envelope::{Version, open, seal};
 use mutirao_core::{Problem, ShardId};
 use mutirao_nodes::NodeId;
 use mutirao_nodes::errand::{End as Said, Returned};
+use mutirao_nodes::wire::MESSAGE_BYTES_MAX;
 use mutirao_shards::Company;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -19,6 +20,8 @@ use crate::post::{Bench, Word};
 use crate::shard_of;
 use crate::wire::{RequestId, data_of};
 
+/// Of one result: what is larger is a failure of its action.
+pub const RESULT_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 /// Results that may be with the post and not durable yet.
 const CREDIT: u32 = 256;
 const PAUSE: Duration = Duration::from_secs(1);
@@ -58,7 +61,7 @@ pub async fn bring(bench: &Bench, returned: Returned) -> Result<(), Problem> {
     }
     let Returned { request, end, node } = returned;
     let (ok, said) = match end {
-        Said::Ok(text) => (true, text),
+        Said::Ok(text) => too_large(&text).map_or((true, text), |why| (false, why)),
         Said::Failed(why) => (false, why),
     };
     let passed = Passed { v: Version::default(), request, ok, said, node };
@@ -79,9 +82,14 @@ async fn put(
 
 fn end_of(said: Said) -> End {
     match said {
-        Said::Ok(text) => End::Ok(data_of(&text)),
+        Said::Ok(text) => too_large(&text).map_or_else(|| End::Ok(data_of(&text)), End::Failed),
         Said::Failed(why) => End::Failed(why),
     }
+}
+
+fn too_large(text: &str) -> Option<String> {
+    let bytes = text.len();
+    (bytes > RESULT_BYTES_MAX).then(|| format!("it gave back {bytes} bytes, the most is {RESULT_BYTES_MAX}"))
 }
 
 /// Takes what others brought for a shard of ours, for as long as it is not dropped.

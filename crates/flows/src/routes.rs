@@ -1,20 +1,24 @@
 //! Flows over HTTP.
 
+mod events;
+
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use mutirao_core::Problem;
+use mutirao_core::declared::Became;
 use mutirao_core::quantity::Span;
-use mutirao_surface::{Args, Body, IdempotencyKey, OpenApiRouter, Part, Rejection, only};
+use mutirao_surface::paging::ByName;
+use mutirao_surface::{Args, Body, IdempotencyKey, OpenApiRouter, Part, Rejection, keeps_its_name, only};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::FlowSpec;
 use crate::service::{Flows, PAGE_MAX};
 use crate::start::RunRequest;
-use crate::view::{Became, FlowDeclared, FlowView, RunExplained, RunLine, RunView};
+use crate::view::{FlowDeclared, FlowView, RunExplained, RunLine, RunView};
 
 pub fn routes() -> OpenApiRouter<Flows> {
     OpenApiRouter::new()
@@ -25,6 +29,7 @@ pub fn routes() -> OpenApiRouter<Flows> {
         .routes(mutirao_surface::routes!(show_run))
         .routes(mutirao_surface::routes!(cancel))
         .routes(mutirao_surface::routes!(explain))
+        .routes(mutirao_surface::routes!(events::follow))
 }
 
 /// Make flows what their definitions say, whether they were there or not: all of them, or none.
@@ -39,23 +44,13 @@ async fn declare(
     Ok(Json(flows.declare(&caller, all).await?))
 }
 
-#[derive(Deserialize, utoipa::IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-struct ListArgs {
-    /// The name after which to begin: the last of the page before.
-    after: Option<String>,
-    /// How many, at most 1,000.
-    limit: Option<u32>,
-}
-
 /// Flows, by name.
-#[utoipa::path(get, path = "/v1/flows", tag = "flows", params(ListArgs),
+#[utoipa::path(get, path = "/v1/flows", tag = "flows", params(ByName),
     responses((status = 200, description = "A page of them.", body = Vec<FlowView>)))]
 async fn list(
     State(flows): State<Flows>,
     only::Viewer(caller): only::Viewer,
-    Args(args): Args<ListArgs>,
+    Args(args): Args<ByName>,
 ) -> Result<Json<Vec<FlowView>>, Rejection> {
     let after = args.after.unwrap_or_default();
     Ok(Json(flows.flows(&caller, &after, args.limit.unwrap_or(PAGE_MAX)).await?))
@@ -82,11 +77,7 @@ async fn replace(
     Part(name): Part<String>,
     Body(spec): Body<FlowSpec>,
 ) -> Result<(StatusCode, Json<FlowView>), Rejection> {
-    if spec.name != name {
-        let name: String = name.chars().take(100).collect();
-        let detail = format!("the definition is of \"{}\", the path of \"{name}\"", spec.name);
-        return Err(Problem::invalid("name", detail).remedy("a flow keeps its name").into());
-    }
+    keeps_its_name("flow", &spec.name, &name)?;
     let made = flows.declare(&caller, vec![spec]).await?;
     let is_new = made.first().is_some_and(|one| one.became == Became::Made);
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
@@ -118,7 +109,8 @@ struct RunBody {
 #[utoipa::path(post, path = "/v1/flows/{name}/runs", tag = "flows", params(("name" = String, Path)), request_body = RunBody,
     responses((status = 202, description = "It will be run.", body = RunLine),
               (status = 404, body = Problem, description = "No such flow."),
-              (status = 409, description = "The key was used for another run.", body = Problem)))]
+              (status = 409, description = "The key was used for another run.", body = Problem),
+              (status = 429, description = "Too many runs are under way, or they take too much memory.", body = Problem)))]
 async fn run(
     State(flows): State<Flows>,
     only::Operator(caller): only::Operator,

@@ -2,7 +2,9 @@
 //! answers; whoever owns a run's shard is told at once, and finds it in the store within seconds should it not hear.
 
 mod clients;
+pub mod following;
 mod news;
+mod showing;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,36 +17,32 @@ use mutirao_core::shard::MemberId;
 use mutirao_core::{Clock, Dice, Problem, Timestamp};
 use mutirao_nodes::Namespace;
 use mutirao_nodes::errand::Reach;
-use mutirao_shards::{Shards, ShardsError, ShardsParts, Terms};
+use mutirao_shards::{Company, Shards, ShardsError, ShardsParts, Terms};
 use mutirao_store::{Database, refused};
 use mutirao_surface::{Capability, Ready};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, broadcast, oneshot};
+use tokio::sync::{Notify, broadcast};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::asking::Asking;
 use crate::definition::check::Catalogue;
-use crate::foreman::explaining::from_store;
-use crate::foreman::run::Run;
-use crate::foreman::words::{Admitted, RunKey};
+use crate::foreman::Rules;
+use crate::foreman::words::{Admitted, Asker, RunKey};
 use crate::meters::METERS;
 use crate::plans::Plans;
-use crate::post::{Bench, Doors, Queues, Word, follow};
+use crate::post::{Bench, Doors, Full, Queues, Word, follow};
 use crate::start::RunRequest;
-use crate::store::{self, Begun, By, FLOWS_AT_ONCE, Made, NewRun, RunRecord, RunRow, RunsOf, Shared as Store};
-use crate::view::{Became, FlowDeclared, FlowView, RunExplained, RunLine, RunState, RunView};
-use crate::{FlowSpec, GROUP, SHARDS, answer, meters, routes, shard_of};
+use crate::store::{self, Begun, By, FLOWS_AT_ONCE, NewRun, Shared as Store};
+use crate::view::{FlowDeclared, FlowView, RunLine, RunState};
+use crate::{FlowSpec, GROUP, SHARDS, meters, routes, shard_of};
 
 /// Flows and runs shown on one page.
 pub const PAGE_MAX: u32 = 1_000;
-/// The longest that somebody waits for a run.
-pub const WAIT_MAX: Duration = Duration::from_secs(60);
 /// A run whose owner is another process is looked at this often while somebody waits.
 const GLANCE: Duration = Duration::from_millis(250);
 /// And one that is looked after here, should its end not be heard.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How long an owner may take to explain.
-const EXPLAIN_WITHIN: Duration = Duration::from_secs(2);
 const LEAVE_WITHIN: Duration = Duration::from_secs(6);
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 const SWEEP_ROWS: u32 = 50;
@@ -65,6 +63,8 @@ pub struct FlowsParts {
     pub dice: Arc<Dice>,
     /// How long runs that ended are kept.
     pub keep: Duration,
+    /// What each shard of runs is bound to.
+    pub rules: Rules,
     pub shutdown: CancellationToken,
 }
 
@@ -85,8 +85,21 @@ struct Inner {
 impl Flows {
     /// Joins those who own runs.
     pub async fn start(parts: FlowsParts) -> Result<Self, ShardsError> {
-        let FlowsParts { store, leases, terms, member, address, broker, reach, namespace, clock, dice, keep, shutdown } =
-            parts;
+        let FlowsParts {
+            store,
+            leases,
+            terms,
+            member,
+            address,
+            broker,
+            reach,
+            namespace,
+            clock,
+            dice,
+            keep,
+            rules,
+            shutdown,
+        } = parts;
         meters::begin();
         let store = store::open(&store);
         let mut candidate = [0; 32];
@@ -103,6 +116,8 @@ impl Flows {
             terms,
         })
         .await?;
+        let doors = Doors::default();
+        let asking = Asking::new(broker.clone(), clock.clone(), doors.clone(), shards.member());
         let bench = Bench {
             store: store.clone(),
             broker,
@@ -111,15 +126,21 @@ impl Flows {
             reach,
             plans: Arc::new(Plans::new(namespace)),
             secret,
-            doors: Doors::default(),
+            doors,
             bells: Arc::new((0..SHARDS).map(|_| Notify::new()).collect()),
             ended: broadcast::Sender::new(ENDED_HEARD_MAX),
+            changed: broadcast::Sender::new(ENDED_HEARD_MAX),
+            asking,
+            rules,
             queues: Queues::default(),
             company: terms.company,
         };
         let (over, mut tasks) = (CancellationToken::new(), JoinSet::new());
         tasks.spawn(follow(bench.clone(), over.clone()));
         tasks.spawn(news::listen(bench.clone()));
+        if terms.company == Company::Others {
+            tasks.spawn(bench.asking.clone().listen());
+        }
         tasks.spawn(sweep(store.clone(), clock.clone(), keep));
         let tasks = Mutex::new(tasks);
         Ok(Self(Arc::new(Inner { store, clock, shards, bench, shutdown, over, tasks })))
@@ -166,13 +187,8 @@ impl Flows {
             }
         }
         let names: Vec<String> = flows.iter().map(|spec| spec.name.clone()).collect();
-        let made = self.0.store.put(flows, self.by(caller)).await.map_err(refused)?;
-        let became = |made: Made| match made {
-            Made::Created => Became::Made,
-            Made::Changed => Became::Changed,
-            Made::Same => Became::Unchanged,
-        };
-        Ok(names.into_iter().zip(made).map(|(name, made)| FlowDeclared { name, became: became(made) }).collect())
+        let all = self.0.store.put(flows, self.by(caller)).await.map_err(refused)?;
+        Ok(names.into_iter().zip(all).map(|(name, became)| FlowDeclared { name, became }).collect())
     }
 
     async fn check(&self, spec: &FlowSpec) -> Result<(), Problem> {
@@ -212,8 +228,8 @@ impl Flows {
     }
 
     async fn begin(&self, new: NewRun) -> Result<RunLine, Problem> {
-        if self.0.bench.doors.is_full() {
-            return Err(Problem::busy("too many runs are under way already", 5));
+        if let Some(full) = self.0.bench.doors.full(&self.0.bench.rules) {
+            return Err(no_room(full));
         }
         let plan = self.0.bench.plans.of(&new.spec).await?;
         let begun = self.0.store.begin(new.clone()).await.map_err(refused)?;
@@ -221,7 +237,8 @@ impl Flows {
         match begun {
             Begun::New(run) => {
                 meters::accepted();
-                let admitted = Admitted { key: run, plan, input: new.input, started_at };
+                let asker = if new.reply.is_some() { Asker::Client } else { Asker::Reader };
+                let admitted = Admitted { key: run, plan, input: new.input, started_at, asker };
                 self.tell(run, Word::Admit(Box::new(admitted), new.reply.map(Box::new))).await;
                 let (flow, owner) = (new.spec.name, new.by.who);
                 Ok(RunLine { run: run.0, flow, state: RunState::Running, owner, started_at, ended_at: None })
@@ -244,71 +261,6 @@ impl Flows {
         }
     }
 
-    pub async fn runs(
-        &self,
-        caller: &Principal,
-        flow: Option<String>,
-        before: Option<u64>,
-        rows: u32,
-    ) -> Result<Vec<RunLine>, Problem> {
-        let namespace = caller.namespace.clone();
-        let which = RunsOf { namespace, flow, before: before.map(RunKey), rows: rows.min(PAGE_MAX) };
-        Ok(self.0.store.runs(which).await.map_err(refused)?.iter().map(RunLine::from).collect())
-    }
-
-    /// As it is; waits for its end for a while, if asked to.
-    pub async fn show(&self, caller: &Principal, run: u64, wait: Duration) -> Result<RunView, Problem> {
-        let until = self.0.clock.monotonic().plus(wait.min(WAIT_MAX));
-        let mut ended = self.0.bench.ended.subscribe();
-        loop {
-            let record = self.record(caller, run).await?;
-            let left = until.since(self.0.clock.monotonic());
-            if record.row.end.is_some() || left.is_zero() || self.0.shutdown.is_cancelled() {
-                return self.view(record).await;
-            }
-            let here = async { while !matches!(ended.recv().await, Ok(key) if key.0 == run) {} };
-            let known_here = self.0.bench.doors.of(shard_of(RunKey(run))).is_some();
-            let glance = left.min(if known_here { LOOK_AGAIN } else { GLANCE });
-            tokio::select! {
-                () = here => {}
-                () = self.0.shutdown.cancelled() => {}
-                () = self.0.clock.sleep(glance) => {}
-            }
-        }
-    }
-
-    async fn record(&self, caller: &Principal, run: u64) -> Result<RunRecord, Problem> {
-        let found = self.0.store.read(vec![RunKey(run)]).await.map_err(refused)?;
-        let ours = found.into_iter().find(|record| record.row.namespace == caller.namespace);
-        ours.ok_or_else(|| unknown(run))
-    }
-
-    async fn row(&self, caller: &Principal, run: u64) -> Result<RunRow, Problem> {
-        let found = self.0.store.row(RunKey(run)).await.map_err(refused)?;
-        found.filter(|row| row.namespace == caller.namespace).ok_or_else(|| unknown(run))
-    }
-
-    async fn rebuilt(&self, record: RunRecord) -> Result<Run, Problem> {
-        let plan = self.0.bench.plans.written(&record.definition).await?;
-        let admitted = Admitted { key: record.row.key, plan, input: record.input, started_at: record.row.started_at };
-        let mut run = Run::new(admitted, record.outcomes, record.tries);
-        run.advance();
-        Ok(run)
-    }
-
-    async fn view(&self, record: RunRecord) -> Result<RunView, Problem> {
-        let (end, line) = (record.row.end.clone(), RunLine::from(&record.row));
-        let run = match self.rebuilt(record).await {
-            Ok(run) => run,
-            Err(problem) => return Ok(RunView::unreadable(line, end.map(|(end, _)| end), problem)),
-        };
-        let said = match &end {
-            Some((end, at)) => answer::of(&run, end, *at),
-            None => answer::so_far(&run),
-        };
-        serde_json::from_value(said).map_err(|_| Problem::internal())
-    }
-
     /// One that has ended stays as it is.
     pub async fn cancel(&self, caller: &Principal, run: u64) -> Result<RunLine, Problem> {
         let row = self.row(caller, run).await?;
@@ -319,26 +271,6 @@ impl Flows {
             return Err(Problem::conflict(format!("run {run} has ended already: {state}")));
         }
         Ok(RunLine::from(&row))
-    }
-
-    pub async fn explain(&self, caller: &Principal, run: u64) -> Result<RunExplained, Problem> {
-        let record = self.record(caller, run).await?;
-        let RunLine { flow, state, .. } = RunLine::from(&record.row);
-        let (key, shard) = (record.row.key, shard_of(record.row.key));
-        if let Some(door) = self.0.bench.doors.of(shard).filter(|_| state == RunState::Running) {
-            let (told, answer) = oneshot::channel();
-            let asked = async {
-                door.send(Word::Explain(key, told)).await.ok()?;
-                answer.await.ok().flatten()
-            };
-            if let Ok(Some(steps)) = self.0.clock.timeout(EXPLAIN_WITHIN, asked).await {
-                return Ok(RunExplained { run, flow, state, owned_at: None, steps });
-            }
-        }
-        let elsewhere = state == RunState::Running && self.0.bench.doors.of(shard).is_none();
-        let owned_at = self.0.shards.owner_of(shard).filter(|_| elsewhere).map(|(_, address)| address);
-        let steps = from_store(&self.rebuilt(record).await?);
-        Ok(RunExplained { run, flow, state, owned_at, steps })
     }
 
     fn by(&self, caller: &Principal) -> By {
@@ -369,6 +301,14 @@ async fn sweep(store: Store, clock: Arc<dyn Clock>, keep: Duration) {
                 }
             }
         }
+    }
+}
+
+fn no_room(full: Full) -> Problem {
+    match full {
+        Full::Runs => Problem::busy("too many runs are under way already", 5).remedy("try again when some have ended"),
+        Full::Memory => Problem::busy("the runs under way take all the memory that flows may have", 5)
+            .remedy("try again when some have ended, or set flows.memory higher"),
     }
 }
 

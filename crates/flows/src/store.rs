@@ -10,6 +10,7 @@ pub mod sqlite;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use mutirao_core::declared::Became;
 use mutirao_core::{ShardId, Timestamp};
 use mutirao_nodes::wire::TaskRequest;
 use mutirao_shards::Fence;
@@ -46,15 +47,6 @@ pub struct FlowRow {
     pub revision: u64,
     pub changed_at: Timestamp,
     pub changed_by: String,
-}
-
-/// What a definition made of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Made {
-    Created,
-    Changed,
-    /// It was so already.
-    Same,
 }
 
 /// A run to be accepted.
@@ -103,9 +95,10 @@ pub struct RunRecord {
     pub tries: Vec<Try>,
 }
 
+/// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Writing {
-    Done,
+pub enum Fate {
+    Durable,
     /// The shard has another owner; nothing was written.
     Fenced,
 }
@@ -122,7 +115,7 @@ pub struct RunsOf {
 #[async_trait]
 pub trait FlowStore: Send + Sync + 'static {
     /// All of them or none.
-    async fn put(&self, flows: Vec<FlowSpec>, by: By) -> Result<Vec<Made>, StoreError>;
+    async fn put(&self, flows: Vec<FlowSpec>, by: By) -> Result<Vec<Became>, StoreError>;
     async fn flow(&self, namespace: String, name: String) -> Result<Option<FlowRow>, StoreError>;
     /// By name, those after this one.
     async fn flows(&self, namespace: String, after: String, rows: u32) -> Result<Vec<FlowRow>, StoreError>;
@@ -138,18 +131,18 @@ pub trait FlowStore: Send + Sync + 'static {
     async fn cancel(&self, run: RunKey) -> Result<bool, StoreError>;
     /// Those of a shard that were not announced, oldest first; true: is to be cancelled.
     async fn open(&self, shard: ShardId, rows: u32) -> Result<Vec<(RunKey, bool)>, StoreError>;
-    async fn write(&self, fence: Fence, batch: Arc<Batch>) -> Result<Writing, StoreError>;
+    async fn write(&self, fence: Fence, batch: Arc<Batch>) -> Result<Fate, StoreError>;
     /// Removes runs that were announced and ended before, and says how many.
     async fn sweep(&self, before: Timestamp, rows: u32) -> Result<u64, StoreError>;
     /// What ids of requests are sealed with: the first that anybody came with.
     async fn secret(&self, candidate: [u8; 32]) -> Result<Secret, StoreError>;
 }
 
-fn made(before: Option<&str>, now: &str) -> Made {
+fn became(before: Option<&str>, now: &str) -> Became {
     match before {
-        None => Made::Created,
-        Some(before) if before == now => Made::Same,
-        Some(_) => Made::Changed,
+        None => Became::Made,
+        Some(before) if before == now => Became::Unchanged,
+        Some(_) => Became::Changed,
     }
 }
 
@@ -162,7 +155,7 @@ fn said(end: &End) -> (bool, String) {
 }
 
 /// An outcome's columns as they are kept: `run, step, item, ok, said, tries, node, why, began_at, ended_at`.
-struct Kept {
+struct Columns {
     key: StepKey,
     ok: bool,
     said: String,
@@ -173,7 +166,7 @@ struct Kept {
     ended_at: i64,
 }
 
-impl Kept {
+impl Columns {
     fn outcome(self) -> Result<Outcome, String> {
         let end = match self.ok {
             true => End::Ok(serde_json::from_str(&self.said).map_err(|error| error.to_string())?),

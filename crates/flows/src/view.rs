@@ -1,5 +1,6 @@
 //! How flows and runs look to whoever asks.
 
+use mutirao_core::declared::Became;
 use mutirao_core::{Problem, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,15 +25,6 @@ impl From<FlowRow> for FlowView {
         let FlowRow { spec, revision, changed_at, changed_by } = row;
         Self { definition: spec, revision, changed_at, changed_by }
     }
-}
-
-/// What a definition made of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Became {
-    Made,
-    Changed,
-    Unchanged,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -147,7 +139,7 @@ pub struct RunExplained {
     pub run: u64,
     pub flow: String,
     pub state: RunState,
-    /// Where it is looked after, when that is another manager: what is out is known there.
+    /// Where it is looked after, when that is another manager.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owned_at: Option<String>,
     pub steps: Vec<StepExplained>,

@@ -7,7 +7,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use mutirao_core::{Problem, Timestamp};
-use mutirao_surface::{Args, Body, OpenApiRouter, Part, Rejection, only};
+use mutirao_surface::paging::ByName;
+use mutirao_surface::{Args, Body, OpenApiRouter, Part, Rejection, keeps_its_name, only};
 use serde::Deserialize;
 
 use crate::rollup::Step;
@@ -60,23 +61,13 @@ async fn declare(
     Ok(Json(monitors.declare(&caller, all).await?))
 }
 
-#[derive(Deserialize, utoipa::IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-struct ListArgs {
-    /// The name after which to begin: the last of the page before.
-    after: Option<String>,
-    /// How many, at most 1,000.
-    limit: Option<u32>,
-}
-
 /// Monitors, by name.
-#[utoipa::path(get, path = "/v1/monitors", tag = "monitors", params(ListArgs),
+#[utoipa::path(get, path = "/v1/monitors", tag = "monitors", params(ByName),
     responses((status = 200, description = "A page of them.", body = Vec<MonitorView>)))]
 async fn list(
     State(monitors): State<Monitors>,
     only::Viewer(caller): only::Viewer,
-    Args(args): Args<ListArgs>,
+    Args(args): Args<ByName>,
 ) -> Result<Json<Vec<MonitorView>>, Rejection> {
     let after = args.after.unwrap_or_default();
     Ok(Json(monitors.page(&caller, &after, args.limit.unwrap_or(PAGE_MAX)).await?))
@@ -114,11 +105,7 @@ async fn replace(
     Args(args): Args<ReplaceArgs>,
     Body(spec): Body<MonitorSpec>,
 ) -> Result<(StatusCode, Json<MonitorView>), Rejection> {
-    if spec.name != name {
-        let name: String = name.chars().take(100).collect();
-        let detail = format!("the definition is of \"{}\", the path of \"{name}\"", spec.name);
-        return Err(Problem::invalid("name", detail).remedy("a monitor keeps its name").into());
-    }
+    keeps_its_name("monitor", &spec.name, &name)?;
     let (view, put) = monitors.put(&caller, spec, args.revision.map_or(Based::OnAnything, Based::On)).await?;
     let status = if matches!(put, Put::Created(_)) { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(view)))

@@ -1,6 +1,7 @@
 //! The command line: `mutirao <noun> <verb>`. One file per noun reads its arguments, asks the client and shows the
 //! answer; nothing here knows how the work is done.
 
+mod action;
 mod apply;
 mod backup;
 mod completions;
@@ -126,6 +127,8 @@ pub enum Noun {
     Monitor(monitor::MonitorArgs),
     /// Flows: graphs of steps that nodes on edge, fog and cloud run
     Flow(flow::FlowArgs),
+    /// Actions: what nodes can do, and which of them
+    Action(action::ActionArgs),
     /// Small shared state: values under keys
     Kv(kv::KvArgs),
     /// Make everything as files declare it
@@ -164,6 +167,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Noun::Queue(args) => queue::run(&globals, args).await.map(|()| 0),
         Noun::Monitor(args) => monitor::run(&globals, args).await,
         Noun::Flow(args) => flow::run(&globals, args).await,
+        Noun::Action(args) => action::run(&globals, args).await.map(|()| 0),
         Noun::Kv(args) => kv::run(&globals, args).await.map(|()| 0),
         Noun::Apply(args) => apply::run(&globals, args).await.map(|()| 0),
         Noun::Worker(args) => worker::run(&globals, args).await.map(|()| 0),

@@ -1,7 +1,6 @@
 //! Flows as the settings ask for them, and the node inside this process that runs what the program itself brings.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -22,22 +21,22 @@ use crate::failure::Failure;
 use crate::tls;
 
 /// What the node inside this process is called.
-const OWN_NODE: &str = "manager";
+pub const OWN_NODE: &str = "manager";
 
-/// From now on the built-in actions are there. `url` and `token_file`: by which they reach keys, as any client would.
+/// From now on the built-in actions are there. `url` and `token`: by which they reach keys, as any client would; it opens
+/// nothing else to them.
 pub fn host(
     settings: &Settings,
     board: &Switchboard,
     mqtt: Option<&Embedded>,
     clock: &Arc<dyn Clock>,
-    (url, token_file): (&str, &Path),
+    (url, token): (&str, String),
 ) -> Result<(), Failure> {
-    let token = std::fs::read_to_string(token_file)?.trim().to_owned();
     let trust = tls::trust(settings, url, Some(tls::pin_file(&settings.data.0)))?;
     let client = Client::trusting(url, Credentials::Token(token), &trust)
         .map_err(|error| Failure::failed(format!("built-in actions cannot reach keys: {error}")))?;
     let publish = mqtt.map(|mqtt| -> Arc<dyn Publish> { Arc::new(Topics(mqtt.port().clone())) });
-    let means = Means { probes: Some(checks::probes(settings, clock)?), client: Some(client), publish };
+    let means = Means { probes: Some(checks::calls(settings, clock)?), client: Some(client), publish };
     let table = Arc::new(Table::new(clock.clone()));
     means.put_into(&table, &settings.nodes_namespace).map_err(|full| Failure::failed(full.to_string()))?;
     let node: NodeId = OWN_NODE.parse().map_err(|bad| Failure::failed(format!("{bad}")))?;

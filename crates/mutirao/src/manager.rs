@@ -9,9 +9,11 @@ use std::time::Duration;
 use mutirao_api::auth::upkeep::Keep;
 use mutirao_api::{Api, ApiError, ApiParts, Rate};
 use mutirao_broker::Rabbit;
+use mutirao_core::auth::Role;
 use mutirao_core::job::{WorkerState, WorkerView};
 use mutirao_core::{Clock, Dice, InstallationId, QueueName, SystemClock};
 use mutirao_fleet::{Fleets, FleetsParts};
+use mutirao_flows::foreman::Rules;
 use mutirao_flows::{Flows, FlowsParts};
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
 use mutirao_kv::{AtHand, Kv, KvParts, Legacy, Path as KvPath};
@@ -155,6 +157,7 @@ impl Manager {
             clock: clock.clone(),
             dice: dice.clone(),
             keep: settings.flows_keep.0,
+            rules: Rules::sharing(settings.flows_memory.0, mutirao_flows::SHARDS),
             shutdown: shutdown.clone(),
         })
         .await
@@ -196,6 +199,7 @@ impl Manager {
                 kv.capability(legacy(settings)),
                 switchboard.capability(),
                 flows.capability(),
+                mutirao_flows::catalogue::capability(&switchboard),
             ],
             ways,
             settings: api_settings(settings, shown_url(settings, scheme, address), tls),
@@ -206,7 +210,8 @@ impl Manager {
         mutirao_api::describe(mutirao_telemetry::METERS.iter().chain(mutirao_shards::METERS));
         let api = Arc::new(api);
         let token_file = api.auth().admin_token(&data).await.map_err(failed)?;
-        flows::host(settings, &switchboard, mqtt.as_ref(), &own_clock, (&url, &token_file))?;
+        let keys = api.auth().lend(flows::OWN_NODE, Role::Keys);
+        flows::host(settings, &switchboard, mqtt.as_ref(), &own_clock, (&url, keys))?;
         let serving = tokio::spawn({
             let api = api.clone();
             async move { api.serve(listener).await }

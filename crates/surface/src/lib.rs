@@ -39,7 +39,7 @@ pub use caller::Caller;
 pub use capability::{AlwaysReady, BlobGuard, Capability, Ready, Shards};
 pub use headers::{IdempotencyKey, TraceId, Wish};
 pub use paging::PageArgs;
-pub use rejection::Rejection;
+pub use rejection::{Rejection, keeps_its_name};
 pub use swift::Swift;
 
 /// Routes and their documentation from one definition, so that neither can be there without the other.

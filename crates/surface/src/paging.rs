@@ -29,6 +29,17 @@ pub struct PageArgs {
     pub cursor: Option<String>,
 }
 
+/// The two arguments of a list by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct ByName {
+    /// The name after which to begin: the last of the page before.
+    pub after: Option<String>,
+    /// How many, at most 1,000.
+    pub limit: Option<u32>,
+}
+
 impl PageArgs {
     /// How many rows to read.
     pub fn rows(&self) -> Result<u32, Problem> {

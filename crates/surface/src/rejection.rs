@@ -15,6 +15,16 @@ impl From<Problem> for Rejection {
     }
 }
 
+/// A definition that is put under a name is of that name.
+pub fn keeps_its_name(what: &str, defined: &str, path: &str) -> Result<(), Rejection> {
+    if defined == path {
+        return Ok(());
+    }
+    let path: String = path.chars().take(100).collect();
+    let detail = format!("the definition is of \"{defined}\", the path of \"{path}\"");
+    Err(Problem::invalid("name", detail).remedy(format!("a {what} keeps its name")).into())
+}
+
 impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
         let Rejection(problem) = self;

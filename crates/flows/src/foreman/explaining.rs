@@ -129,7 +129,7 @@ fn at(item: &Item, out: Option<&Out>, now: Mono) -> At {
             since: out.began_at,
             left_ms: out.overdue.0.since(now).as_millis() as u64,
         },
-        (State::Out(_), None) | (State::Writing { .. }, _) => At::Writing,
+        (State::Out(_), None) | (State::Decided { .. }, _) => At::Writing,
         (State::Done, _) => ended(item).unwrap_or(At::Writing),
     }
 }

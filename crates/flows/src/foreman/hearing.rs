@@ -9,6 +9,7 @@ use mutirao_nodes::{ActionName, NodeId};
 use super::clockwork::Due;
 use super::run::{Phase, State, Then};
 use super::words::{Because, Effect, End, Report, StepKey, Try};
+use super::writing::Writing;
 use super::{Foreman, Now, Out};
 
 /// Of a reason, this much is kept.
@@ -26,7 +27,11 @@ impl Foreman {
         };
         if run.phase == Phase::Ending {
             // It means nothing once the end is durable; until then it might.
-            return self.pending_marks.push(mark);
+            let ends_there = |writing: &&mut Writing| writing.batch.ends.iter().any(|(run, ..)| *run == key.run);
+            return match self.writing.as_mut().filter(ends_there) {
+                Some(writing) => writing.marks.push(mark),
+                None => self.pending_marks.push(mark),
+            };
         }
         let Some(item) = run.item(key) else { return self.effects.push_back(Effect::Acknowledge(mark)) };
         let out = self.outs.get(&key).cloned();
@@ -36,7 +41,7 @@ impl Foreman {
         match (&item.state, end) {
             // What has ended stays as it is.
             (State::Done, _) => self.effects.push_back(Effect::Acknowledge(mark)),
-            (State::Writing { batch, then: Then::Done | Then::Failed }, _) => {
+            (State::Decided { batch, then: Then::Done | Then::Failed }, _) => {
                 // Whoever said it first may have been cut off: it is kept for as long as the first would be.
                 match self.writing.as_mut().filter(|writing| writing.batch.number == *batch) {
                     Some(writing) => writing.marks.push(mark),
@@ -66,6 +71,7 @@ impl Foreman {
         let Some(run) = self.runs.get_mut(&key.run) else { return };
         self.pending.outcomes.extend(run.settle(key, end, (node, why), (began_at, now.wall), batch));
         self.ready.extend(run.release(key.step));
+        self.count(key.run);
     }
 
     fn failed_try(&mut self, key: StepKey, why: String, node: Option<NodeId>, now: Now) {
@@ -83,7 +89,7 @@ impl Foreman {
         item.failed_on = node.or(sent_to);
         item.last_reason = Some(reason.clone());
         let pause = self.rules.pause.saturating_mul(1 << (tries - 1).min(16)).min(self.rules.pause_max);
-        item.state = State::Writing { batch, then: Then::Retry { not_before: now.mono.plus(pause) } };
+        item.state = State::Decided { batch, then: Then::Retry { not_before: now.mono.plus(pause) } };
         self.pending.tries.push(Try { key, tries, reason });
         self.take_out(key);
     }

@@ -8,6 +8,7 @@ use mutirao_nodes::NodeId;
 use serde_json::Value;
 
 use super::clockwork::Alarm;
+use super::weight::{RUN_BYTES, held, held_by, size, weigh};
 use super::words::{Admitted, End, Outcome, RunEnd, StepKey, Try};
 use crate::plan::{Ended, Opening, Seen};
 
@@ -21,8 +22,8 @@ pub enum State {
     /// To be sent, now or after a pause.
     Ready,
     Out(Attempt),
-    /// Decided, and on its way to the store in that batch.
-    Writing {
+    /// What came of it is on its way to the store, in that batch.
+    Decided {
         batch: u64,
         then: Then,
     },
@@ -89,7 +90,11 @@ pub struct Run {
     stored_tries: BTreeMap<(u32, u32), (u32, String)>,
     /// The step that failed for good, durably, and why.
     failed: Option<(usize, String)>,
+    /// Of what its steps gave, as texts.
     bytes: usize,
+    /// About how much memory it takes, and how much of that the foreman has counted.
+    pub(super) held: usize,
+    pub(super) counted: usize,
 }
 
 /// What became possible.
@@ -103,6 +108,8 @@ impl Run {
     pub fn new(admitted: Admitted, outcomes: Vec<Outcome>, tries: Vec<Try>) -> Self {
         let steps = admitted.plan.steps.len();
         let at = |key: StepKey| (key.step, key.item);
+        let stored_bytes: usize = outcomes.iter().map(|outcome| held_by(&outcome.end)).sum();
+        let held = RUN_BYTES + held(&admitted.input) + stored_bytes;
         Self {
             admitted,
             phase: Phase::Going,
@@ -113,6 +120,8 @@ impl Run {
             stored_tries: tries.into_iter().map(|one| (at(one.key), (one.tries, one.reason))).collect(),
             failed: None,
             bytes: 0,
+            held,
+            counted: 0,
         }
     }
 
@@ -163,6 +172,10 @@ impl Run {
             advance.end.get_or_insert_with(|| named(step, why));
         } else if advance.end.is_none() && self.ended.iter().all(Option::is_some) {
             advance.end = Some(match plan.output(self.seen()) {
+                Ok(output) if weigh(&output) > RUN_BYTES_MAX => {
+                    let reason = format!("output: it would have more than {RUN_BYTES_MAX} bytes");
+                    RunEnd::Failed { step: None, reason }
+                }
                 Ok(_) => RunEnd::Done,
                 Err(reason) => RunEnd::Failed { step: None, reason },
             });
@@ -195,6 +208,7 @@ impl Run {
         };
         let items: Vec<Item> = (0..count).map(item).collect();
         self.bytes += items.iter().filter_map(|item| item.outcome.as_ref()).map(|one| size(&one.end)).sum::<usize>();
+        self.held += items.len() * size_of::<Item>() + list.iter().flatten().map(held).sum::<usize>();
         let left = items.iter().filter(|item| !matches!(item.state, State::Done)).count();
         let failed = items.iter().find_map(|item| reason(item.outcome.as_ref()?));
         self.failed = self.failed.take().or(failed.map(|why| (step, why)));
@@ -223,8 +237,23 @@ impl Run {
         };
         let Some(mut values) = open.items.iter().map(value).collect::<Option<Vec<Value>>>() else { return false };
         let output = if open.list.is_some() { Value::Array(values) } else { values.pop().unwrap_or_default() };
+        self.held += held(&output);
         self.ended[step] = Some(Ended::Output(output));
         true
+    }
+
+    /// How it ends, if these tasks, which ended well, are all that it waited for. Nothing can change what they gave any more,
+    /// so it counts from now on; whoever asks has to make it durable together with the end.
+    pub fn end_with(&mut self, last: &[StepKey]) -> Option<RunEnd> {
+        let open = |step: usize| self.open[step].as_ref().filter(|_| self.ended[step].is_none());
+        let begun = |step: usize| self.ended[step].is_some() || self.open[step].is_some();
+        let steps = 0..self.ended.len();
+        let left: usize = steps.clone().filter_map(open).map(|open| open.left).sum();
+        if self.failed.is_some() || left != last.len() || !steps.clone().all(begun) {
+            return None;
+        }
+        last.iter().for_each(|key| self.seal(*key));
+        self.advance().end
     }
 
     /// Those of a step that may go now, given how many of it go at once.
@@ -260,6 +289,7 @@ impl Run {
             true => End::Failed(format!("with its output the run would hold more than {RUN_BYTES_MAX} bytes")),
         };
         self.bytes += size(&end);
+        self.held += held_by(&end);
         let open = self.open.get_mut(key.step as usize)?.as_mut()?;
         let item = open.items.get_mut(key.item as usize)?;
         if !matches!(item.state, State::Unsent) {
@@ -267,7 +297,7 @@ impl Run {
         }
         let then = if matches!(end, End::Ok(_)) { Then::Done } else { Then::Failed };
         let outcome = Outcome { key, end, tries: item.tries, node, why, began_at, ended_at };
-        item.state = State::Writing { batch, then };
+        item.state = State::Decided { batch, then };
         item.outcome = Some(outcome.clone());
         Some(outcome)
     }
@@ -277,23 +307,5 @@ fn reason(outcome: &Outcome) -> Option<String> {
     match &outcome.end {
         End::Ok(_) => None,
         End::Failed(why) => Some(why.clone()),
-    }
-}
-
-fn size(end: &End) -> usize {
-    match end {
-        End::Ok(value) => weigh(value),
-        End::Failed(why) => why.len(),
-    }
-}
-
-/// About what a value takes as a text.
-fn weigh(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) => 5,
-        Value::Number(_) => 12,
-        Value::String(text) => text.len() + 2,
-        Value::Array(items) => 2 + items.iter().map(|item| weigh(item) + 1).sum::<usize>(),
-        Value::Object(fields) => 2 + fields.iter().map(|(name, value)| name.len() + 4 + weigh(value)).sum::<usize>(),
     }
 }

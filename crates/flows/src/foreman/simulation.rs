@@ -5,7 +5,8 @@
 //! - a task is sent only once everything that it comes after is durable, and never twice under one attempt;
 //! - a report is acknowledged only once what came of it is durable;
 //! - each task's outcome is written once, and is what the flow says, whatever happened meanwhile;
-//! - every run ends and its answer leaves; an answer that leaves again is the same.
+//! - every run ends, and the answer leaves that somebody waits for; an answer that leaves again is the same;
+//! - whatever memory runs may take, they end.
 //!
 //! `MUTIRAO_SIM_SEED=17` lives through one seed, and says what happened last.
 
@@ -14,6 +15,7 @@ mod store;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use flows::{Reference, run_of};
 use mutirao_core::Dice;
@@ -71,7 +73,7 @@ impl World {
             queued: 0,
             store: Store::default(),
             references: BTreeMap::new(),
-            foreman: Foreman::new(1, Rules { out_max: 10, ..Rules::default() }, vec![], now),
+            foreman: Foreman::new(1, Rules::default(), vec![], now),
             generation: 1,
             crashes: 0,
             reports: BTreeMap::new(),
@@ -79,6 +81,7 @@ impl World {
             answers: BTreeMap::new(),
             log: VecDeque::new(),
         };
+        world.foreman = Foreman::new(1, world.rules(), vec![], now);
         for run in 1..=RUNS {
             let (admitted, reference) = run_of(run, &world.dice);
             world.references.insert(admitted.key, reference);
@@ -95,6 +98,12 @@ impl World {
 
     fn at(ms: u64) -> Now {
         Now { mono: Mono(Duration::from_millis(ms)), wall: Timestamp(ms as i64) }
+    }
+
+    /// Now and then there is no memory for any run at all: then only a few tasks are out.
+    fn rules(&self) -> Rules {
+        let usual = Rules { out_max: 10, ..Rules::default() };
+        if self.chance(30) { Rules { bytes_max: 0, ..usual } } else { usual }
     }
 
     fn chance(&self, percent: u64) -> bool {
@@ -260,22 +269,23 @@ impl World {
             }
         }
         let now = Self::at(self.now_ms);
-        let rules = Rules { out_max: 10, ..Rules::default() };
-        self.foreman = Foreman::new(self.generation, rules, self.store.read(), now);
+        self.foreman = Foreman::new(self.generation, self.rules(), self.store.read(), now);
         let marks: Vec<u64> = self.reports.keys().copied().collect();
         marks.into_iter().for_each(|mark| self.later(mark % 50, Event::Deliver(mark)));
     }
 
     fn check(&self) {
         for (run, reference) in &self.references {
-            let answer = self.answers.get(run).unwrap_or_else(|| panic!("run {} was not answered", run.0));
+            let answer = self.answers.get(run);
+            let awaited = self.store.runs[run].asker == Asker::Client;
+            assert!(answer.is_some() || !awaited, "run {} was not answered", run.0);
             let (end, _) = &self.store.ends[run];
             if *end == RunEnd::Cancelled {
                 assert!(reference.may_be_cancelled);
                 continue;
             }
             assert_eq!(*end, RunEnd::Done, "run {}", run.0);
-            assert_eq!(answer["output"], reference.output, "run {}", run.0);
+            assert!(answer.is_none_or(|answer| answer["output"] == reference.output), "run {}", run.0);
             let outcomes = self.store.outcomes.keys().filter(|key| key.run == *run).count();
             assert_eq!(outcomes, reference.inputs.len(), "run {}", run.0);
         }

@@ -1,10 +1,13 @@
+mod ending;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mutirao_nodes::Namespace;
 use serde_json::{Value, json};
 
-use super::words::{Admitted, Outcome, Report, Try};
+use super::words::{Admitted, Asker, Outcome, Report, Try};
 use super::*;
 use crate::FlowSpec;
 use crate::definition::check::Catalogue;
@@ -13,7 +16,7 @@ pub(super) fn admitted(run: u64, flow: Value, input: Value) -> Admitted {
     let spec: FlowSpec = serde_json::from_value(flow).unwrap();
     let plan =
         spec.plan(&Namespace::default(), Catalogue::Unknown).unwrap_or_else(|problem| panic!("{}", problem.line()));
-    Admitted { key: RunKey(run), plan: Arc::new(plan), input, started_at: Timestamp(0) }
+    Admitted { key: RunKey(run), plan: Arc::new(plan), input, started_at: Timestamp(0), asker: Asker::Client }
 }
 
 fn at(ms: u64) -> Now {

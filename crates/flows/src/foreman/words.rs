@@ -10,6 +10,7 @@ use mutirao_nodes::{ActionName, NodeId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::weight::{held, held_by};
 use crate::Plan;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -37,6 +38,16 @@ pub struct Admitted {
     pub plan: Arc<Plan>,
     pub input: Value,
     pub started_at: Timestamp,
+    pub asker: Asker,
+}
+
+/// Who is to have a run's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// Whoever reads it in the store.
+    Reader,
+    /// A client of the wire, to whom a message has to leave.
+    Client,
 }
 
 /// What a node says came of a task.
@@ -187,7 +198,7 @@ pub struct Batch {
     pub outcomes: Vec<Outcome>,
     pub tries: Vec<Try>,
     pub ends: Vec<(RunKey, RunEnd, Timestamp)>,
-    /// Answers that have left, so that they need not again.
+    /// Answers that have left, or need not, so that they need not again.
     pub announced: Vec<RunKey>,
 }
 
@@ -205,4 +216,11 @@ pub struct Stored {
     pub tries: Vec<Try>,
     /// It ended, and its answer may not have left.
     pub end: Option<(RunEnd, Timestamp)>,
+}
+
+impl Stored {
+    /// About how much memory it takes.
+    pub fn held(&self) -> usize {
+        held(&self.admitted.input) + self.outcomes.iter().map(|one| held_by(&one.end)).sum::<usize>()
+    }
 }

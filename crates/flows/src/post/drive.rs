@@ -1,74 +1,78 @@
-//! Drives one foreman: carries out what it asks for, and tells it what happens. It waits for nobody: what takes time is done
-//! beside it, and told when it is done.
+//! Drives one foreman: carries out what it asks for ([`doing`](super::doing)), and tells it what happens. It waits for nobody:
+//! what takes time is done beside it, and told when it is done.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_core::Mono;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::id::Attempt;
 use mutirao_nodes::ActionName;
-use mutirao_nodes::errand::{Errand, Gone, NotSent};
+use mutirao_nodes::errand::{Gone, NotSent};
 use mutirao_nodes::routing::Ended;
 use mutirao_nodes::wire::TaskRequest;
 use mutirao_shards::{Asked, Fence};
 use mutirao_store::StoreError;
-use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::looking::{self, Found};
+use super::looking::Found;
+use super::seeking::{Came, Since};
 use super::{Bench, Word};
-use crate::foreman::words::{Because, Dispatch, Effect, End, Input, Report, RunEnd, RunKey, StepKey};
-use crate::foreman::{Foreman, Now, Rules};
-use crate::store::Writing;
-use crate::view::RunState;
+use crate::foreman::words::{Batch, End, Input, Report, RunKey, StepKey};
+use crate::foreman::{Foreman, Now};
+use crate::meters;
+use crate::store::Fate;
 use crate::wire::RequestId;
-use crate::{meters, wire};
 
-/// At least this often the store is looked at for what nobody told.
-const LOOK_EVERY: Duration = Duration::from_secs(3);
 /// Whether the shard is still ours is asked at least this often.
 const BLINK: Duration = Duration::from_millis(250);
-const PAUSE: Duration = Duration::from_millis(500);
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
 /// Things done beside that may wait to be told.
 const NEWS_MAX: usize = 4_096;
-/// A larger answer cannot travel: its client is told where to read it.
-const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// Reports whose runs are looked for; past this they are left lying.
+const UNHEARD_MAX: usize = 1_000;
 
 /// What was done beside.
-enum News {
-    Written(u64, Result<Writing, StoreError>),
+pub(super) enum News {
+    Written(u64, Result<Fate, StoreError>),
     Sent(StepKey, Attempt, ActionName, Result<Gone, NotSent>),
     Looked(Result<Found, StoreError>),
     LookedAt(Result<Found, StoreError>),
+    /// The run that reports were for, if it is there.
+    Sought(RunKey, Found),
     Answered(RunKey),
 }
 
 pub struct Post {
-    bench: Bench,
-    fence: Fence,
-    foreman: Foreman,
+    pub(super) bench: Bench,
+    pub(super) fence: Fence,
+    pub(super) foreman: Foreman,
     words: mpsc::Receiver<Word>,
     news: mpsc::Receiver<News>,
-    tell: mpsc::Sender<News>,
-    beside: JoinSet<()>,
+    pub(super) tell: mpsc::Sender<News>,
+    pub(super) beside: JoinSet<()>,
     /// Who waits to hear that a report is durable, by its mark.
-    reporters: HashMap<u64, oneshot::Sender<()>>,
+    pub(super) reporters: HashMap<u64, oneshot::Sender<()>>,
     marks: u64,
-    replies: HashMap<RunKey, TaskRequest>,
-    writing: bool,
-    looked: Looked,
-    /// Runs that came by another way since the look that is under way began: it may find them as they were before.
-    since: HashSet<RunKey>,
+    /// Reports of runs that are not known here: they wait until it is known what became of those.
+    pub(super) unheard: HashMap<RunKey, Vec<Report>>,
+    pub(super) replies: HashMap<RunKey, TaskRequest>,
+    /// With the store.
+    pub(super) batch: Option<Arc<Batch>>,
+    pub(super) looked: Looked,
+    /// Runs that came lately: what was read before may have them as they were before.
+    pub(super) since: Since,
     /// Rung while a look was under way.
-    rung: bool,
-    unreadable: HashSet<RunKey>,
-    runs_shown: usize,
+    pub(super) rung: bool,
+    pub(super) unreadable: HashSet<RunKey>,
+    pub(super) runs_shown: usize,
+    pub(super) bytes_shown: usize,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Looked {
+pub(super) enum Looked {
     /// Nothing is known yet of what was there before.
     Never,
     Looking {
@@ -81,7 +85,7 @@ impl Post {
     pub fn new(bench: Bench, fence: Fence, words: mpsc::Receiver<Word>) -> Self {
         let (tell, news) = mpsc::channel(NEWS_MAX);
         let now = now(&bench);
-        let foreman = Foreman::new(fence.generation, Rules::default(), Vec::new(), now);
+        let foreman = Foreman::new(fence.generation, bench.rules, Vec::new(), now);
         Self {
             bench,
             fence,
@@ -92,13 +96,15 @@ impl Post {
             beside: JoinSet::new(),
             reporters: HashMap::new(),
             marks: 0,
+            unheard: HashMap::new(),
             replies: HashMap::new(),
-            writing: false,
+            batch: None,
             looked: Looked::Never,
-            since: HashSet::new(),
+            since: Since::default(),
             rung: false,
             unreadable: HashSet::new(),
             runs_shown: 0,
+            bytes_shown: 0,
         }
     }
 
@@ -113,7 +119,8 @@ impl Post {
             self.work();
             self.look_if_due();
             let ready = self.looked != Looked::Never && self.looked != (Looked::Looking { before: false });
-            let hears = ready && self.foreman.takes_reports();
+            let unheard: usize = self.unheard.values().map(Vec::len).sum();
+            let hears = ready && self.foreman.takes_reports() && unheard < UNHEARD_MAX;
             let nap = self.foreman.wake_at().map_or(BLINK, |at| at.since(clock.monotonic()).min(BLINK));
             tokio::select! {
                 biased;
@@ -124,7 +131,7 @@ impl Post {
             }
         }
         // What is on its way to the store gets there, or the next owner hears of it again.
-        while self.writing {
+        while self.batch.is_some() {
             match clock.timeout(Duration::from_secs(5), self.news.recv()).await {
                 Ok(Some(News::Written(..))) | Ok(None) | Err(_) => break,
                 Ok(Some(_)) => {}
@@ -138,110 +145,22 @@ impl Post {
         tenure.is_some_and(|t| t.generation == self.fence.generation && t.asked == Asked::Stay)
     }
 
-    fn tell_foreman(&mut self, input: Input) {
+    pub(super) fn tell_foreman(&mut self, input: Input) {
         let now = now(&self.bench);
         self.foreman.handle(input, now);
     }
 
-    fn work(&mut self) {
-        let now = now(&self.bench);
-        while let Some(effect) = self.foreman.poll(now) {
-            match effect {
-                Effect::Dispatch(dispatch) => self.send(dispatch),
-                Effect::Recall { key, attempt, because } => {
-                    let how = if because == Because::Overdue { Ended::Badly } else { Ended::Recalled };
-                    self.ended(key, attempt, how);
-                }
-                Effect::Write(batch) => {
-                    self.writing = true;
-                    let (store, fence, tell) = (self.bench.store.clone(), self.fence.clone(), self.tell.clone());
-                    let clock = self.bench.clock.clone();
-                    self.beside.spawn(async move {
-                        let (number, begun) = (batch.number, clock.monotonic());
-                        let written = store.write(fence, batch).await;
-                        meters::written(clock.monotonic().since(begun));
-                        let _ = tell.send(News::Written(number, written)).await;
-                    });
-                }
-                Effect::Acknowledge(mark) => {
-                    if let Some(reporter) = self.reporters.remove(&mark) {
-                        let _ = reporter.send(());
-                    }
-                }
-                Effect::Announce { run, end, answer } => self.announce(run, &end, &answer),
-            }
-        }
-        let runs = self.foreman.runs();
-        if runs != self.runs_shown {
-            meters::open(runs as f64 - self.runs_shown as f64);
-            self.bench.doors.count(self.fence.shard, runs);
-            self.runs_shown = runs;
-        }
-    }
-
-    fn request(&self, key: StepKey, attempt: Attempt) -> String {
-        RequestId { key, attempt }.sealed(&self.bench.secret)
-    }
-
-    /// A task is out no more: its node may have room for another, whoever waits.
-    fn ended(&self, key: StepKey, attempt: Attempt, how: Ended) {
-        self.bench.reach.ended(&self.request(key, attempt), how);
-        let Some(action) = self.foreman.action_of(key) else { return };
-        if let Some(door) = self.bench.queues.next(&action).and_then(|shard| self.bench.doors.of(shard)) {
-            // One that does not hear it looks by itself.
-            let _ = door.try_send(Word::Room(action));
-        }
-    }
-
-    fn send(&mut self, dispatch: Dispatch) {
-        let Dispatch { key, attempt, action, input, place, timeout, not } = dispatch;
-        let request = self.request(key, attempt);
-        let errand = Errand { request, action: action.clone(), data: input.to_string(), place, timeout, not };
-        let (reach, tell) = (self.bench.reach.clone(), self.tell.clone());
-        let (shards, fence) = (self.bench.shards.clone(), self.fence.clone());
-        self.beside.spawn(async move {
-            // Whoever was frozen since sends nothing.
-            if shards.tenure(fence.shard).is_some_and(|tenure| tenure.generation == fence.generation) {
-                let sent = reach.send(errand).await;
-                let _ = tell.send(News::Sent(key, attempt, action, sent)).await;
-            }
-        });
-    }
-
-    /// Whoever waits here is told; a client of the wire until its answer is where it looks for it.
-    fn announce(&mut self, run: RunKey, end: &RunEnd, answer: &Value) {
-        meters::ended(RunState::from(end).as_str());
-        let _ = self.bench.ended.send(run);
-        let Some(task) = self.replies.remove(&run) else { return self.tell_foreman(Input::Announced(run)) };
-        let mut text = wire::answer_of(&task, answer);
-        if text.len() > ANSWER_BYTES_MAX {
-            let reason =
-                format!("its answer of {} bytes is too large to travel; read it at /v1/runs/{}", text.len(), run.0);
-            text = wire::answer_of(&task, &json!({"run": run, "state": "failed", "reason": reason}));
-        }
-        let (reach, clock, tell) = (self.bench.reach.clone(), self.bench.clock.clone(), self.tell.clone());
-        self.beside.spawn(async move {
-            while let Err(problem) = reach.answer(text.clone()).await {
-                if (400..500).contains(&problem.status) && problem.status != 429 {
-                    tracing::warn!(run = run.0, problem = problem.line(), "an answer is refused, and not sent again");
-                    break;
-                }
-                tracing::debug!(run = run.0, problem = problem.line(), "an answer could not leave; trying again");
-                clock.sleep(PAUSE).await;
-            }
-            let _ = tell.send(News::Answered(run)).await;
-        });
-    }
-
     fn hear(&mut self, news: News) -> Go {
         match news {
-            News::Written(_, Ok(Writing::Fenced)) => return Go::Away,
-            News::Written(number, Ok(Writing::Done)) => {
-                self.writing = false;
+            News::Written(_, Ok(Fate::Fenced)) => return Go::Away,
+            News::Written(number, Ok(Fate::Durable)) => {
+                if let Some(batch) = self.batch.take() {
+                    self.bench.tell_changed(&batch);
+                }
                 self.tell_foreman(Input::Written(number));
             }
             News::Written(number, Err(error)) => {
-                self.writing = false;
+                self.batch = None;
                 tracing::debug!(%error, "what came of tasks of flows could not be written; trying again");
                 self.tell_foreman(Input::Unwritten(number));
             }
@@ -270,36 +189,17 @@ impl Post {
             }
             News::Looked(Ok(found)) => {
                 self.looked = Looked::At(self.bench.clock.monotonic());
-                self.find(found);
-                self.since.clear();
+                self.find(found, Came::Listed);
             }
-            News::LookedAt(Ok(found)) => self.find(found),
+            News::LookedAt(Ok(found)) => self.find(found, Came::ByWord),
             // The next look finds it.
             News::LookedAt(Err(error)) => tracing::debug!(%error, "a run of a flow could not be looked up"),
+            News::Sought(run, found) => {
+                self.find(found, Came::ForReports);
+                self.sought(run);
+            }
         }
         Go::On
-    }
-
-    fn find(&mut self, found: Found) {
-        let Found { runs, cancelled, unreadable } = found;
-        for (stored, reply) in runs {
-            let run = stored.admitted.key;
-            // One that came while it was read may have ended by now: what was read is of no meaning.
-            if !self.foreman.knows(run) && self.since.insert(run) {
-                self.replies.extend(reply.map(|task| (run, task)));
-                self.tell_foreman(Input::Found(Box::new(stored)));
-            }
-        }
-        cancelled.into_iter().for_each(|run| self.tell_foreman(Input::Cancel(run)));
-        for (run, problem) in unreadable {
-            if self.unreadable.insert(run) {
-                tracing::warn!(
-                    run = run.0,
-                    problem = problem.line(),
-                    "this program cannot read a run's flow; it is left for one that can"
-                );
-            }
-        }
     }
 
     fn take(&mut self, word: Word) {
@@ -312,50 +212,30 @@ impl Post {
                 }
             }
             Word::Returned { id: RequestId { key, attempt }, end, node, told } => {
-                let how = if matches!(end, End::Ok(_)) { Ended::Well } else { Ended::Badly };
-                if self.foreman.may_answer(key, attempt, node.as_ref()) {
-                    self.ended(key, attempt, how);
-                }
                 self.marks += 1;
                 self.reporters.insert(self.marks, told);
-                self.tell_foreman(Input::Report(Report { key, attempt, end, node, mark: self.marks }));
+                self.report(Report { key, attempt, end, node, mark: self.marks });
             }
             Word::Lost(node) => self.tell_foreman(Input::NodeLost(node)),
             Word::Room(action) => self.tell_foreman(Input::Room(action)),
-            Word::Look(run) => {
-                let (bench, tell) = (self.bench.clone(), self.tell.clone());
-                self.beside.spawn(async move {
-                    let found = looking::look_at(&bench, run).await;
-                    let _ = tell.send(News::LookedAt(found)).await;
-                });
-            }
+            Word::Look(run) => self.look_at(run),
             Word::Explain(run, told) => {
                 let _ = told.send(self.foreman.explain(run, self.bench.clock.monotonic()));
             }
         }
     }
 
-    fn look_if_due(&mut self) {
-        let now = self.bench.clock.monotonic();
-        let before = match self.looked {
-            Looked::Looking { .. } => return,
-            Looked::Never => false,
-            Looked::At(at) if self.rung || now.since(at) >= LOOK_EVERY => true,
-            Looked::At(_) => return,
-        };
-        self.looked = Looked::Looking { before };
-        self.rung = false;
-        self.since.clear();
-        let room = Rules::default().runs_max.saturating_sub(self.foreman.runs());
-        let known: HashSet<RunKey> = self.foreman.known().collect();
-        let (bench, fence, tell) = (self.bench.clone(), self.fence.clone(), self.tell.clone());
-        self.beside.spawn(async move {
-            let found = looking::look(&bench, &fence, room, |run| known.contains(&run)).await;
-            if found.is_err() {
-                bench.clock.sleep(PAUSE).await;
-            }
-            let _ = tell.send(News::Looked(found)).await;
-        });
+    /// To the foreman, if it knows the run; else the run is looked for first.
+    pub(super) fn report(&mut self, report: Report) {
+        let Report { key, attempt, .. } = report;
+        if !self.foreman.knows(key.run) {
+            return self.seek(report);
+        }
+        let how = if matches!(report.end, End::Ok(_)) { Ended::Well } else { Ended::Badly };
+        if self.foreman.may_answer(key, attempt, report.node.as_ref()) {
+            self.ended(key, attempt, how);
+        }
+        self.tell_foreman(Input::Report(report));
     }
 }
 
@@ -366,6 +246,7 @@ impl Drop for Post {
             self.bench.reach.ended(&self.request(key, attempt), Ended::Recalled);
         }
         meters::open(-(self.runs_shown as f64));
+        meters::held(-(self.bytes_shown as f64));
     }
 }
 
@@ -375,6 +256,6 @@ enum Go {
     Away,
 }
 
-fn now(bench: &Bench) -> Now {
+pub(super) fn now(bench: &Bench) -> Now {
     Now { mono: bench.clock.monotonic(), wall: bench.clock.now() }
 }

@@ -1,16 +1,20 @@
 //! What the store has of a shard's runs: everything when a post is taken up, and now and then what it was not told of.
 
+use std::collections::VecDeque;
+
 use mutirao_core::Problem;
 use mutirao_nodes::wire::TaskRequest;
 use mutirao_shards::Fence;
 use mutirao_store::StoreError;
 
 use super::Bench;
-use crate::foreman::words::{Admitted, RunKey, Stored};
+use crate::foreman::words::{Admitted, Asker, RunKey, Stored};
 use crate::store::{RunRecord, RunRow};
 
-/// Runs read at once.
+/// Runs read at once, at first and at most; and about how many bytes of them.
+const READ_FIRST: usize = 8;
 const READ_AT_ONCE: usize = 100;
+const READ_BYTES: usize = 4 << 20;
 /// Runs of a shard that are looked at; the others wait for these to end.
 const OPEN_MAX: u32 = 20_000;
 
@@ -23,19 +27,33 @@ pub struct Found {
     pub unreadable: Vec<(RunKey, Problem)>,
 }
 
-/// What is open; of those that are not `known`, at most `room`, everything.
+/// How much more may be loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    pub runs: usize,
+    pub bytes: usize,
+}
+
+/// What is open; of those that are not `known`, as far as there is room, everything.
 pub async fn look(
     bench: &Bench,
     fence: &Fence,
-    room: usize,
+    room: Room,
     known: impl Fn(RunKey) -> bool + Send,
 ) -> Result<Found, StoreError> {
     let open = bench.store.open(fence.shard, OPEN_MAX).await?;
     let cancelled = open.iter().filter(|(_, cancelled)| *cancelled).map(|(run, _)| *run).collect();
-    let new: Vec<RunKey> = open.into_iter().map(|(run, _)| run).filter(|run| !known(*run)).take(room).collect();
-    let mut found = Found { cancelled, ..Found::default() };
-    for some in new.chunks(READ_AT_ONCE) {
-        read(bench, some.to_vec(), &mut found).await?;
+    let new = open.into_iter().map(|(run, _)| run).filter(|run| !known(*run)).take(room.runs);
+    let mut new: VecDeque<RunKey> = new.collect();
+    let (mut found, mut bytes, mut at_once) = (Found { cancelled, ..Found::default() }, 0, READ_FIRST);
+    while !new.is_empty() && bytes < room.bytes {
+        let (some, had): (Vec<RunKey>, _) = (new.drain(..at_once.min(new.len())).collect(), found.runs.len());
+        read(bench, some, &mut found).await?;
+        let read_now = &found.runs[had..];
+        let grown: usize = read_now.iter().map(|(stored, _)| stored.held()).sum();
+        bytes += grown;
+        // However large runs are, only so much is read at a time.
+        at_once = (READ_BYTES * read_now.len() / grown.max(1)).clamp(1, READ_AT_ONCE);
     }
     Ok(found)
 }
@@ -66,6 +84,7 @@ async fn read(bench: &Bench, runs: Vec<RunKey>, found: &mut Found) -> Result<(),
 async fn stored(bench: &Bench, record: RunRecord) -> Result<(Stored, Option<TaskRequest>), Problem> {
     let RunRecord { row, definition, input, reply, outcomes, tries } = record;
     let plan = bench.plans.written(&definition).await?;
-    let admitted = Admitted { key: row.key, plan, input, started_at: row.started_at };
+    let asker = if reply.is_some() { Asker::Client } else { Asker::Reader };
+    let admitted = Admitted { key: row.key, plan, input, started_at: row.started_at, asker };
     Ok((Stored { admitted, outcomes, tries, end: row.end }, reply))
 }

@@ -7,6 +7,7 @@ use mutirao_nodes::errand::{Returned, Taker};
 use mutirao_nodes::wire::{TEXT_CHARS_MAX, TaskRequest};
 use mutirao_nodes::{ActionName, NodeId};
 use mutirao_store::refused;
+use serde_json::json;
 
 use super::Flows;
 use crate::foreman::words::RunKey;
@@ -16,6 +17,8 @@ use crate::store::{By, NewRun};
 use crate::view::RunState;
 use crate::{answer, returns, wire};
 
+/// The status of a key that was used for something else.
+const CONFLICT: u16 = 409;
 /// Who owns what the wire asks for.
 const OWNER: &str = "wire";
 
@@ -25,6 +28,12 @@ fn may_be_asked_for(action: &ActionName) -> bool {
 }
 
 impl Flows {
+    /// Who used an id twice waits for an answer, and has none but this.
+    async fn refuse(&self, task: &TaskRequest) -> Result<(), Problem> {
+        let reason = format!("the id {} was used for another task already; give each task an id of its own", task.id);
+        self.0.bench.reach.answer(wire::answer_of(task, &json!({"state": "refused", "reason": reason}))).await
+    }
+
     async fn answer_again(&self, run: u64, task: &TaskRequest) -> Result<(), Problem> {
         let found = self.0.store.read(vec![RunKey(run)]).await.map_err(refused)?;
         let Some(record) = found.into_iter().next() else { return Ok(()) };
@@ -63,7 +72,11 @@ impl Taker for Flows {
         let by = By { namespace: DEFAULT_NAMESPACE.into(), who: OWNER.into(), at: self.0.clock.now() };
         let request = RunRequest { flow: task.task_id.clone(), input: input.clone(), idempotency_key: None };
         let asked = Some((format!("wire:{}", task.id), request.fingerprint()));
-        let line = self.begin(NewRun { by, spec, input, asked, reply: Some(task.clone()) }).await?;
+        let line = match self.begin(NewRun { by, spec, input, asked, reply: Some(task.clone()) }).await {
+            Ok(line) => line,
+            Err(problem) if problem.status == CONFLICT => return self.refuse(&task).await,
+            Err(problem) => return Err(problem),
+        };
         match line.state {
             RunState::Running => Ok(()),
             // Asked for again: its answer may have been missed.

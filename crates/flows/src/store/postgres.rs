@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use mutirao_core::declared::Became;
 use mutirao_core::{ShardId, Timestamp};
 use mutirao_shards::Fence;
 use mutirao_store::postgres::{Ask, Row, Transaction, text as clean};
 use mutirao_store::{Migration, Postgres, StoreError};
 use serde::de::DeserializeOwned;
 
-use super::{
-    Begun, By, FlowRow, FlowStore, Kept, Made, NewRun, RunRecord, RunRow, RunsOf, Writing, made, said, step_key,
-};
+use super::{Begun, By, Columns, Fate, FlowRow, FlowStore, NewRun, RunRecord, RunRow, RunsOf, became, said, step_key};
 use crate::foreman::words::{Batch, Outcome, RunKey, StepKey, Try};
 use crate::wire::Secret;
 use crate::{FlowSpec, SHARDS};
@@ -28,7 +27,7 @@ type Answer<T> = Result<T, StoreError>;
 
 #[async_trait]
 impl FlowStore for PostgresFlows {
-    async fn put(&self, flows: Vec<FlowSpec>, by: By) -> Answer<Vec<Made>> {
+    async fn put(&self, flows: Vec<FlowSpec>, by: By) -> Answer<Vec<Became>> {
         let mut connection = self.0.connection().await?;
         let tx = connection.begin().await?;
         let mut all = Vec::new();
@@ -142,17 +141,17 @@ impl FlowStore for PostgresFlows {
         found.iter().map(|row| Ok((key(row, 0)?, row.try_get::<_, i64>(1)? != 0))).collect()
     }
 
-    async fn write(&self, fence: Fence, batch: Arc<Batch>) -> Answer<Writing> {
+    async fn write(&self, fence: Fence, batch: Arc<Batch>) -> Answer<Fate> {
         let mut connection = self.0.connection().await?;
         let tx = connection.begin().await?;
         if !fence.holds_in_postgres(&tx).await? {
-            return Ok(Writing::Fenced);
+            return Ok(Fate::Fenced);
         }
         outcomes(&tx, &batch.outcomes).await?;
         tries(&tx, &batch.tries).await?;
         ends(&tx, &batch).await?;
         tx.commit().await?;
-        Ok(Writing::Done)
+        Ok(Fate::Durable)
     }
 
     async fn sweep(&self, before: Timestamp, rows: u32) -> Answer<u64> {
@@ -174,13 +173,13 @@ impl FlowStore for PostgresFlows {
     }
 }
 
-async fn put(tx: &Transaction<'_>, spec: &FlowSpec, by: &By) -> Answer<Made> {
+async fn put(tx: &Transaction<'_>, spec: &FlowSpec, by: &By) -> Answer<Became> {
     let definition = text(spec)?;
     let sql = "SELECT definition FROM flows WHERE namespace = $1 AND name = $2 FOR UPDATE";
     let before = tx.row(sql, &[&by.namespace, &spec.name]).await?;
     let before = before.as_ref().map(|row| row.try_get::<_, &str>(0)).transpose()?;
-    let made = made(before, &definition);
-    if made != Made::Same {
+    let became = became(before, &definition);
+    if became != Became::Unchanged {
         tx.run(
             "INSERT INTO flows (namespace, name, definition, revision, changed_at, changed_by)
              VALUES ($1, $2, $3, 1, $4, $5) ON CONFLICT (namespace, name) DO UPDATE SET definition = EXCLUDED.definition,
@@ -189,7 +188,7 @@ async fn put(tx: &Transaction<'_>, spec: &FlowSpec, by: &By) -> Answer<Made> {
         )
         .await?;
     }
-    Ok(made)
+    Ok(became)
 }
 
 async fn outcomes(tx: &Transaction<'_>, all: &[Outcome]) -> Answer<()> {
@@ -291,7 +290,7 @@ fn row(row: &Row) -> Answer<RunRow> {
 }
 
 fn outcome(row: &Row) -> Answer<Outcome> {
-    let kept = Kept {
+    let columns = Columns {
         key: step_key(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?),
         ok: row.try_get::<_, i64>(3)? != 0,
         said: row.try_get(4)?,
@@ -301,7 +300,7 @@ fn outcome(row: &Row) -> Answer<Outcome> {
         began_at: row.try_get(8)?,
         ended_at: row.try_get(9)?,
     };
-    kept.outcome().map_err(unreadable)
+    columns.outcome().map_err(unreadable)
 }
 
 fn key(row: &Row, at: usize) -> Answer<RunKey> {

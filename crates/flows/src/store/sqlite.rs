@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use mutirao_core::declared::Became;
 use mutirao_core::{ShardId, Timestamp};
 use mutirao_shards::Fence;
 use mutirao_store::{Migration, Sqlite, StoreError};
@@ -10,9 +11,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use serde::de::DeserializeOwned;
 
-use super::{
-    Begun, By, FlowRow, FlowStore, Kept, Made, NewRun, RunRecord, RunRow, RunsOf, Writing, made, said, step_key,
-};
+use super::{Begun, By, Columns, Fate, FlowRow, FlowStore, NewRun, RunRecord, RunRow, RunsOf, became, said, step_key};
 use crate::foreman::words::{Batch, Outcome, RunKey, Try};
 use crate::wire::Secret;
 use crate::{FlowSpec, SHARDS};
@@ -28,7 +27,7 @@ type Answer<T> = std::result::Result<T, StoreError>;
 
 #[async_trait]
 impl FlowStore for SqliteFlows {
-    async fn put(&self, flows: Vec<FlowSpec>, by: By) -> Answer<Vec<Made>> {
+    async fn put(&self, flows: Vec<FlowSpec>, by: By) -> Answer<Vec<Became>> {
         self.0.write(move |db| flows.iter().map(|spec| put(db, spec, &by)).collect()).await
     }
 
@@ -115,7 +114,7 @@ impl FlowStore for SqliteFlows {
             .await
     }
 
-    async fn write(&self, fence: Fence, batch: Arc<Batch>) -> Answer<Writing> {
+    async fn write(&self, fence: Fence, batch: Arc<Batch>) -> Answer<Fate> {
         self.0.write(move |db| write(db, &fence, &batch)).await
     }
 
@@ -132,21 +131,21 @@ impl FlowStore for SqliteFlows {
     }
 }
 
-fn put(db: &Connection, spec: &FlowSpec, by: &By) -> Result<Made> {
+fn put(db: &Connection, spec: &FlowSpec, by: &By) -> Result<Became> {
     let definition = text(spec)?;
     let before: Option<String> = db
         .prepare_cached("SELECT definition FROM flows WHERE namespace = ?1 AND name = ?2")?
         .query_row([&by.namespace, &spec.name], |row| row.get(0))
         .optional()?;
-    let made = made(before.as_deref(), &definition);
-    if made != Made::Same {
+    let became = became(before.as_deref(), &definition);
+    if became != Became::Unchanged {
         db.prepare_cached(
             "INSERT INTO flows (namespace, name, definition, revision, changed_at, changed_by) VALUES (?1, ?2, ?3, 1, ?4, ?5)
              ON CONFLICT (namespace, name) DO UPDATE SET definition = ?3, revision = revision + 1, changed_at = ?4, changed_by = ?5",
         )?
         .execute(params![by.namespace, spec.name, definition, by.at.0, by.who])?;
     }
-    Ok(made)
+    Ok(became)
 }
 
 fn begin(db: &Connection, new: &NewRun) -> Result<Begun> {
@@ -204,9 +203,9 @@ fn record(db: &Connection, run: RunKey) -> Result<Option<RunRecord>> {
     Ok(Some(RunRecord { row, definition, input, reply, outcomes, tries }))
 }
 
-fn write(db: &Connection, fence: &Fence, batch: &Batch) -> Result<Writing> {
+fn write(db: &Connection, fence: &Fence, batch: &Batch) -> Result<Fate> {
     if !fence.holds_in_sqlite(db)? {
-        return Ok(Writing::Fenced);
+        return Ok(Fate::Fenced);
     }
     let mut insert = db.prepare_cached(
         "INSERT INTO flow_outcomes (run, step, item, ok, said, tries, node, why, began_at, ended_at)
@@ -234,7 +233,7 @@ fn write(db: &Connection, fence: &Fence, batch: &Batch) -> Result<Writing> {
     for run in &batch.announced {
         announced.execute([run.0 as i64])?;
     }
-    Ok(Writing::Done)
+    Ok(Fate::Durable)
 }
 
 fn sweep(db: &Connection, before: Timestamp, rows: u32) -> Result<u64> {
@@ -278,7 +277,7 @@ fn row(row: &Row<'_>) -> Result<RunRow> {
 }
 
 fn outcome(row: &Row<'_>) -> Result<Outcome> {
-    let kept = Kept {
+    let columns = Columns {
         key: step_key(row.get(0)?, row.get(1)?, row.get(2)?),
         ok: row.get(3)?,
         said: row.get(4)?,
@@ -288,7 +287,7 @@ fn outcome(row: &Row<'_>) -> Result<Outcome> {
         began_at: row.get(8)?,
         ended_at: row.get(9)?,
     };
-    kept.outcome().map_err(|why| rusqlite::Error::FromSqlConversionFailure(4, Type::Text, why.into()))
+    columns.outcome().map_err(|why| rusqlite::Error::FromSqlConversionFailure(4, Type::Text, why.into()))
 }
 
 fn json<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<T> {

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mutirao_broker::{Limits, Memory};
+use mutirao_broker::rabbit::Config;
+use mutirao_broker::{Limits, Memory, Rabbit, Shared as Broker};
 use mutirao_core::auth::{Principal, Role};
-use mutirao_core::clock::Clock;
+use mutirao_core::clock::{Clock, ClockExt};
 use mutirao_core::{Dice, SystemClock};
+use mutirao_flows::foreman::Rules;
 use mutirao_flows::foreman::explaining::At;
 use mutirao_flows::start::RunRequest;
 use mutirao_flows::view::{RunState, RunView};
@@ -16,6 +18,7 @@ use mutirao_nodes::errand::{End, Returned, Taker};
 use mutirao_nodes::wire::TaskRequest;
 use mutirao_shards::store as leases;
 use mutirao_shards::{MemberId, Terms};
+use mutirao_testkit::services;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +34,11 @@ on_both!(
     what_cannot_work_is_refused_with_its_place,
     a_step_that_always_fails_fails_its_run_with_the_reason,
     results_that_nobody_was_asked_for_change_nothing,
+    a_result_finds_its_run_though_the_new_owner_has_not_loaded_it,
+    any_manager_says_where_a_run_waits,
+    runs_that_would_take_too_much_memory_are_refused_until_some_have_ended,
+    a_result_that_is_too_large_is_a_failure_of_its_action,
+    whoever_follows_a_run_is_told_of_each_step_and_of_its_end,
 );
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,7 +50,11 @@ async fn start(engine: &Engine, shop: &Arc<Workshop>) -> Flows {
 }
 
 /// With others: leases of a second or so, and a broker that they share.
-async fn start_as(engine: &Engine, shop: &Arc<Workshop>, terms: Terms, broker: Arc<Memory>) -> Flows {
+async fn start_as(engine: &Engine, shop: &Arc<Workshop>, terms: Terms, broker: Broker) -> Flows {
+    start_with(engine, shop, terms, broker, Rules::default()).await
+}
+
+async fn start_with(engine: &Engine, shop: &Arc<Workshop>, terms: Terms, broker: Broker, rules: Rules) -> Flows {
     let database = engine.database().await;
     let parts = FlowsParts {
         leases: leases::open(&database, None).await.unwrap(),
@@ -56,6 +68,7 @@ async fn start_as(engine: &Engine, shop: &Arc<Workshop>, terms: Terms, broker: A
         clock: SystemClock::shared(),
         dice: Arc::new(Dice::from_os()),
         keep: Duration::from_secs(3_600),
+        rules,
         shutdown: CancellationToken::new(),
     };
     Flows::start(parts).await.unwrap()
@@ -217,6 +230,13 @@ async fn a_task_of_the_wire_is_run_once_and_answered_once(engine: &Engine) {
     flows.asked(task.clone()).await.unwrap();
     until("whoever missed its answer has it", || shop.answers.lock().len() == 2).await;
     assert_eq!(shop.answers.lock()[1], answers[0], "the same again");
+    let other = TaskRequest { message_data: r#"{"x": 2}"#.into(), ..task.clone() };
+    flows.asked(other).await.unwrap();
+    let refused: TaskRequest = serde_json::from_str(&shop.answers.lock()[2]).unwrap();
+    assert_eq!(refused.id, "streq-1");
+    let said: Value = serde_json::from_str(&refused.message_data).unwrap();
+    assert!(said["state"] == "refused" && said["reason"].as_str().is_some_and(|why| why.contains("streq-1")), "{said}");
+    assert_eq!(flows.runs(&ana(), None, None, 10).await.unwrap().len(), 1, "nothing was run for it");
     let rights = vec!["urn:mutirao:Action:builtin.http".into()];
     let line = flows.asked(TaskRequest { id: "streq-3".into(), target_actions: rights, ..task.clone() }).await;
     assert!(line.unwrap_err().line().contains("not for clients of the wire"));
@@ -267,5 +287,167 @@ async fn results_that_nobody_was_asked_for_change_nothing(engine: &Engine) {
     }
     *shop.closed.lock() = false;
     assert_eq!(ended(&flows, number).await.output, Some(json!({"did": "a", "with": 1})));
+    flows.stop().await;
+}
+
+/// What nodes gave back while nobody looked after a run reaches it, also when the new owner has no room for it yet.
+async fn a_result_finds_its_run_though_the_new_owner_has_not_loaded_it(engine: &Engine) {
+    let shop = Workshop::new(0, 0);
+    *shop.holds.lock() = true;
+    let (terms, broker) = (Terms::of(Duration::from_secs(2)), Memory::new(None, Limits::default()));
+    let first = start_with(engine, &shop, terms, broker.clone(), Rules::default()).await;
+    *shop.taker.lock() = Some(first.clone());
+    let one = json!({"name": "one", "steps": [{"name": "a", "action": "actions.a", "timeout": "10m"}]});
+    first.declare(&ana(), vec![spec(one)]).await.unwrap();
+    let mut runs = Vec::new();
+    // Two of each shard.
+    for n in 0..2 * mutirao_flows::SHARDS {
+        runs.push(run(&first, "one", json!(n)).await);
+    }
+    until("everything is out", || shop.held.lock().len() == runs.len()).await;
+    // As if it were killed.
+    *shop.taker.lock() = None;
+    drop(first);
+    // The next owner reaches no node, and loads one run of each shard.
+    let other = Workshop::new(0, 0);
+    *other.closed.lock() = true;
+    let rules = Rules { runs_max: 1, ..Rules::default() };
+    let second = start_with(engine, &other, terms, broker, rules).await;
+    let held = std::mem::take(&mut *shop.held.lock());
+    // Those of the second of each shard first.
+    for returned in held.into_iter().rev() {
+        let said = async {
+            // Nobody may be the owner yet; then it is said again, as nodes do.
+            while second.returned(returned.clone()).await.is_err() {
+                SystemClock.sleep(Duration::from_millis(50)).await;
+            }
+        };
+        SystemClock.timeout(PATIENCE, said).await.expect("every result is taken");
+    }
+    for (n, run) in runs.iter().enumerate() {
+        let view = ended(&second, *run).await;
+        assert_eq!((view.state, view.output), (RunState::Done, Some(json!({"did": "a", "with": n}))), "run {run}");
+    }
+    assert!(other.done.lock().is_empty(), "nothing was run again");
+    second.stop().await;
+}
+
+async fn any_manager_says_where_a_run_waits(engine: &Engine) {
+    says_where_a_run_waits(engine, Memory::new(None, Limits::default())).await;
+    if let Some(url) = services::shared("MUTIRAO_TEST_AMQP") {
+        let prefix = format!("flows{:x}.", mutirao_core::dice::name() as u64);
+        let config = Config::new(url, SystemClock::shared(), Arc::new(Dice::from_os()));
+        let rabbit = Rabbit::connect(Config { prefix, ..config }).await.unwrap();
+        says_where_a_run_waits(engine, rabbit.clone()).await;
+        rabbit.close();
+    }
+}
+
+async fn says_where_a_run_waits(engine: &Engine, broker: Broker) {
+    let shop = Workshop::new(0, 0);
+    *shop.holds.lock() = true;
+    let terms = Terms::of(Duration::from_secs(2));
+    let first = start_as(engine, &shop, terms, broker.clone()).await;
+    let second = start_as(engine, &shop, terms, broker).await;
+    *shop.taker.lock() = Some(first.clone());
+    let one = json!({"name": "one", "steps": [{"name": "a", "action": "actions.a", "timeout": "10m"}]});
+    first.declare(&ana(), vec![spec(one)]).await.unwrap();
+    let mut runs = Vec::new();
+    for n in 0..mutirao_flows::SHARDS {
+        runs.push(run(&first, "one", json!(n)).await);
+    }
+    until("everything is out", || shop.held.lock().len() >= runs.len()).await;
+    let mut elsewhere = 0;
+    for manager in [&first, &second] {
+        for run in &runs {
+            let explained = until_some("its owner says where it is", async || {
+                let explained = manager.explain(&ana(), *run).await.unwrap();
+                matches!(&explained.steps[0].at, At::Sent { node: Some(_), .. }).then_some(explained)
+            });
+            let explained = explained.await;
+            let At::Sent { node, why, .. } = &explained.steps[0].at else { panic!("{explained:?}") };
+            assert_eq!((node.as_ref().unwrap().as_str(), why.as_deref()), ("shop", Some("the only one")));
+            elsewhere += usize::from(explained.owned_at.is_some());
+        }
+    }
+    assert!(elsewhere > 0, "nobody was asked about another's run");
+    first.stop().await;
+    second.stop().await;
+}
+
+async fn until_some<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..600 {
+        if let Some(found) = look().await {
+            return found;
+        }
+        SystemClock.sleep(Duration::from_millis(20)).await;
+    }
+    panic!("it was never so that {what}");
+}
+
+async fn runs_that_would_take_too_much_memory_are_refused_until_some_have_ended(engine: &Engine) {
+    let shop = Workshop::new(0, 0);
+    *shop.closed.lock() = true;
+    let broker = Memory::new(None, Limits::default());
+    let rules = Rules { bytes_max: 300_000, ..Rules::default() };
+    let flows = start_with(engine, &shop, Terms::alone(), broker, rules).await;
+    *shop.taker.lock() = Some(flows.clone());
+    let one = json!({"name": "one", "steps": [{"name": "a", "action": "actions.a"}]});
+    flows.declare(&ana(), vec![spec(one)]).await.unwrap();
+    let ask = async || {
+        let request = RunRequest { flow: "one".into(), input: json!("x".repeat(100_000)), idempotency_key: None };
+        flows.run(&ana(), request).await
+    };
+    let mut runs = Vec::new();
+    let problem = loop {
+        match ask().await {
+            Ok(line) => runs.push(line.run),
+            Err(problem) => break problem,
+        }
+        assert!(runs.len() < 500, "nobody said no");
+        SystemClock.sleep(Duration::from_millis(5)).await;
+    };
+    assert_eq!((problem.status, problem.retry_after_s), (429, Some(5)));
+    assert!(problem.line().contains("flows.memory"), "{}", problem.line());
+    assert!(runs.len() >= 16, "{} were taken", runs.len());
+    *shop.closed.lock() = false;
+    for run in &runs {
+        assert_eq!(ended(&flows, *run).await.state, RunState::Done);
+    }
+    until_some("there is room again", async || ask().await.ok()).await;
+    flows.stop().await;
+}
+
+async fn a_result_that_is_too_large_is_a_failure_of_its_action(engine: &Engine) {
+    let shop = Workshop::new(0, 0);
+    let flows = start(engine, &shop).await;
+    let large = json!({"name": "large", "steps": [{"name": "a", "action": "actions.large", "retries": 0}]});
+    flows.declare(&ana(), vec![spec(large)]).await.unwrap();
+    let view = ended(&flows, run(&flows, "large", json!(1)).await).await;
+    assert_eq!(view.state, RunState::Failed);
+    assert!(view.reason.as_deref().is_some_and(|why| why.contains("the most is 262144")), "{:?}", view.reason);
+    flows.stop().await;
+}
+
+async fn whoever_follows_a_run_is_told_of_each_step_and_of_its_end(engine: &Engine) {
+    let shop = Workshop::new(0, 0);
+    *shop.closed.lock() = true;
+    let flows = start(engine, &shop).await;
+    let pair = json!({"name": "pair", "steps": [{"name": "a", "action": "actions.a"},
+                                               {"name": "b", "action": "actions.b", "after": ["a"]}]});
+    flows.declare(&ana(), vec![spec(pair)]).await.unwrap();
+    let number = run(&flows, "pair", json!(1)).await;
+    assert_eq!(flows.follow(&ana(), 999, Duration::ZERO).await.err().map(|problem| problem.status), Some(404));
+    let mut follower = flows.follow(&ana(), number, Duration::ZERO).await.unwrap();
+    let first = follower.next().await.unwrap();
+    assert_eq!((first.state, first.steps.as_object().map(|steps| steps.len())), (RunState::Running, Some(0)));
+    *shop.closed.lock() = false;
+    let mut views = vec![first];
+    while views.last().is_some_and(|view| view.state == RunState::Running) {
+        views.push(SystemClock.timeout(PATIENCE, follower.next()).await.expect("it is told").expect("there is more"));
+    }
+    let ended: Vec<usize> = views.iter().map(|view| view.steps.as_object().map_or(0, |steps| steps.len())).collect();
+    assert!(ended.is_sorted() && ended.last() == Some(&2), "{ended:?}");
+    assert_eq!(views.last().unwrap().output, Some(json!({"did": "b", "with": {"did": "a", "with": 1}})));
     flows.stop().await;
 }

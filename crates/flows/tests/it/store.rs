@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use mutirao_core::declared::Became;
 use mutirao_core::{ShardId, Timestamp};
 use mutirao_flows::FlowSpec;
 use mutirao_flows::foreman::words::{Batch, End, Outcome, RunEnd, RunKey, StepKey, Try};
 use mutirao_flows::start::RunRequest;
-use mutirao_flows::store::{self, Begun, By, Made, NewRun, RunsOf, Shared, Writing};
+use mutirao_flows::store::{self, Begun, By, Fate, NewRun, RunsOf, Shared};
 use mutirao_shards::Fence;
 use serde_json::{Value, json};
 
@@ -55,11 +56,11 @@ fn outcome(run: RunKey, step: u32, end: End) -> Outcome {
 async fn a_flow_is_made_changed_or_left_as_it_is(engine: &Engine) {
     let store = store::open(&engine.database().await);
     let put = |specs: Vec<FlowSpec>| store.put(specs, by());
+    assert_eq!(put(vec![spec("f", "actions.a"), spec("g", "actions.a")]).await.unwrap(), [Became::Made, Became::Made]);
     assert_eq!(
-        put(vec![spec("f", "actions.a"), spec("g", "actions.a")]).await.unwrap(),
-        [Made::Created, Made::Created]
+        put(vec![spec("f", "actions.b"), spec("g", "actions.a")]).await.unwrap(),
+        [Became::Changed, Became::Unchanged]
     );
-    assert_eq!(put(vec![spec("f", "actions.b"), spec("g", "actions.a")]).await.unwrap(), [Made::Changed, Made::Same]);
     let row = store.flow("default".into(), "f".into()).await.unwrap().unwrap();
     assert_eq!((row.spec, row.revision, row.changed_by.as_str()), (spec("f", "actions.b"), 2, "ana"));
     assert!(store.flow("other".into(), "f".into()).await.unwrap().is_none(), "another namespace");
@@ -97,7 +98,7 @@ async fn what_is_written_stays_as_it_is_and_comes_back(engine: &Engine) {
         ..Batch::default()
     };
     for _ in 0..2 {
-        assert_eq!(store.write(fence.clone(), Arc::new(batch.clone())).await.unwrap(), Writing::Done);
+        assert_eq!(store.write(fence.clone(), Arc::new(batch.clone())).await.unwrap(), Fate::Durable);
     }
     let late = Batch {
         outcomes: vec![outcome(run, 0, End::Ok(json!("another")))],
@@ -128,7 +129,7 @@ async fn whoever_lost_the_shard_writes_nothing(engine: &Engine) {
     let run = run_of(&store, fence.shard).await;
     let former = Fence { generation: fence.generation + 1, ..fence };
     let batch = Batch { outcomes: vec![outcome(run, 0, End::Ok(json!(1)))], ..Batch::default() };
-    assert_eq!(store.write(former, Arc::new(batch)).await.unwrap(), Writing::Fenced);
+    assert_eq!(store.write(former, Arc::new(batch)).await.unwrap(), Fate::Fenced);
     assert!(store.read(vec![run]).await.unwrap()[0].outcomes.is_empty());
 }
 

@@ -24,6 +24,9 @@ pub struct Workshop {
     pub lost: u64,
     pub doubled: u64,
     pub closed: Mutex<bool>,
+    /// Results are kept here, and not said.
+    pub holds: Mutex<bool>,
+    pub held: Mutex<Vec<Returned>>,
     /// How often each task was run, by its action and input.
     pub done: Mutex<BTreeMap<String, u32>>,
     pub answers: Mutex<Vec<String>>,
@@ -38,6 +41,8 @@ impl Workshop {
             lost,
             doubled,
             closed: Mutex::new(false),
+            holds: Mutex::new(false),
+            held: Mutex::default(),
             done: Mutex::default(),
             answers: Mutex::default(),
             ended: Mutex::default(),
@@ -50,6 +55,7 @@ fn work(action: &str, input: &Value) -> End {
     match last {
         "double" => End::Ok(json!(input["n"].as_i64().unwrap_or_default() * 2).to_string()),
         "list" => End::Ok(json!({"rows": [1, 2, 3]}).to_string()),
+        "large" => End::Ok("x".repeat(300_000)),
         "fail" => End::Failed("it always does\0".into()),
         _ => End::Ok(json!({"did": last, "with": input}).to_string()),
     }
@@ -67,6 +73,11 @@ impl Reach for Workshop {
         let (lost, doubled) = (self.dice.below(100) < self.lost, self.dice.below(100) < self.doubled);
         let node: mutirao_nodes::NodeId = "shop".parse().unwrap();
         let returned = Returned { request: errand.request, end, node: Some(node.clone()) };
+        let gone = Gone { node, layer: Layer::Cloud, over: Protocol::Http, why: "the only one".into() };
+        if *self.holds.lock() {
+            self.held.lock().push(returned);
+            return Ok(gone);
+        }
         let taker = self.taker.lock().clone();
         let wait = Duration::from_millis(self.dice.below(8));
         tokio::spawn(async move {
@@ -79,7 +90,7 @@ impl Reach for Workshop {
                 let _ = taker.returned(returned).await;
             }
         });
-        Ok(Gone { node, layer: Layer::Cloud, over: Protocol::Http, why: "the only one".into() })
+        Ok(gone)
     }
 
     fn ended(&self, _request: &str, how: Ended) {
@@ -92,7 +103,7 @@ impl Reach for Workshop {
     }
 
     fn catalogue(&self) -> BTreeSet<ActionName> {
-        let ours = ["double", "list", "fail", "a", "b", "c"].map(|name| format!("actions.{name}"));
+        let ours = ["double", "list", "large", "fail", "a", "b", "c"].map(|name| format!("actions.{name}"));
         let all = ours.into_iter().chain(["builtin.http".into(), "builtin.cel".into()]);
         all.map(|name| format!("urn:mutirao:Action:{name}").parse().unwrap()).collect()
     }

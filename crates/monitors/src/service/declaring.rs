@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use mutirao_core::Problem;
 use mutirao_core::auth::Principal;
+use mutirao_core::declared::Became;
 use mutirao_core::shard::shard_of;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -34,14 +35,6 @@ pub enum Pause {
     Said,
     /// Then whoever paused it by hand is not undone.
     NotSaid,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Became {
-    Made,
-    Changed,
-    Unchanged,
 }
 
 /// What became of one of them.

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use mutirao_client::Client;
+use mutirao_core::declared::Became;
 use mutirao_flows::FlowSpec;
-use mutirao_flows::view::{Became as FlowBecame, FlowDeclared};
+use mutirao_flows::view::FlowDeclared;
 use mutirao_monitors::MonitorSpec;
 use mutirao_monitors::alerts::channel::ChannelSpec;
 use mutirao_monitors::service::MonitorView;
 use mutirao_monitors::service::alerts::ChannelView;
-use mutirao_monitors::service::declaring::{Became, DECLARED_MAX, Declaration, Declared, Pause};
+use mutirao_monitors::service::declaring::{DECLARED_MAX, Declaration, Declared, Pause};
 use mutirao_queues::{QueueSpec, QueueView};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -154,14 +155,7 @@ async fn flows_made_so(client: &Client, all: &[FlowSpec]) -> Result<Vec<Applied>
         return Ok(Vec::new());
     }
     let told: Vec<FlowDeclared> = client.declare_flows(&all).await?;
-    let applied = |FlowDeclared { name, became }| {
-        let became = match became {
-            FlowBecame::Made => Became::Made,
-            FlowBecame::Changed => Became::Changed,
-            FlowBecame::Unchanged => Became::Unchanged,
-        };
-        Applied { became, thing: Made::Flow { name } }
-    };
+    let applied = |FlowDeclared { name, became }| Applied { became, thing: Made::Flow { name } };
     Ok(told.into_iter().map(applied).collect())
 }
 

@@ -12,6 +12,7 @@ mod devices;
 mod docs;
 mod elastic;
 mod faults;
+mod flowing;
 mod growing;
 mod kv;
 mod letting_in;

@@ -7,7 +7,7 @@ use mutirao_nodes::ActionName;
 use serde_json::{Value, json};
 
 use crate::foreman::tests::admitted;
-use crate::foreman::words::{Admitted, StepKey};
+use crate::foreman::words::{Admitted, Asker, StepKey};
 use crate::plan::{Ended, Opening, Plan, Seen};
 
 pub struct Reference {
@@ -39,7 +39,8 @@ pub fn run_of(run: u64, dice: &Dice) -> (Admitted, Reference) {
     let mut lists = Vec::new();
     let steps: Vec<Value> = (0..count).map(|n| step(n, &mut lists, dice)).collect();
     let input = json!({"n": dice.below(10), "list": (0..dice.below(5)).collect::<Vec<_>>()});
-    let admitted = admitted(run, json!({"name": "f", "steps": steps}), input);
+    let asker = if dice.below(2) == 0 { Asker::Reader } else { Asker::Client };
+    let admitted = Admitted { asker, ..admitted(run, json!({"name": "f", "steps": steps}), input) };
     let reference = reference(&admitted.plan, &admitted.input);
     (admitted, reference)
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use mutirao_client::Client;
+use futures_util::StreamExt;
+use mutirao_client::{Client, ClientError};
 use mutirao_core::{Clock, SystemClock};
 use mutirao_flows::view::{RunState, RunView};
 
@@ -12,7 +13,7 @@ use crate::failure::{Exit, Failure};
 
 const ABSENCE_MAX: Duration = Duration::from_secs(120);
 const RETRY: Duration = Duration::from_millis(500);
-/// The server is asked to wait this long: how far behind what is shown may be.
+/// Where there are no events, the server is asked to wait this long: how far behind what is shown may be.
 const GLANCE: &str = "300ms";
 
 /// Each step that ends is a line for people.
@@ -21,26 +22,59 @@ pub async fn until_ended(client: &Client, run: u64, out: &Out) -> Result<RunView
     let mut last_heard = clock.monotonic();
     let mut told: BTreeSet<String> = BTreeSet::new();
     loop {
-        match client.run::<RunView>(run, Some(GLANCE)).await {
-            Ok(view) => {
-                last_heard = clock.monotonic();
-                if out.shape == Shape::People {
-                    for (name, line) in show::steps_ended(&view) {
-                        if told.insert(name) {
-                            eprintln!("{line}");
-                        }
+        let heard = follow(client, run, |view| {
+            last_heard = clock.monotonic();
+            if out.shape == Shape::People {
+                for (name, line) in show::steps_ended(view) {
+                    if told.insert(name) {
+                        eprintln!("{line}");
                     }
                 }
-                if view.state != RunState::Running {
-                    return Ok(view);
-                }
             }
+        });
+        match heard.await {
+            Ok(view) => return Ok(view),
             Err(error) if !error.is_away() => return Err(error.into()),
             Err(error) if clock.monotonic().since(last_heard) > ABSENCE_MAX => {
                 let line = format!("{error}; run {run} is kept, `mutirao flow show {run}` shows it");
                 return Err(Failure::new(Exit::Unreachable, line));
             }
             Err(_) => clock.sleep(RETRY).await,
+        }
+    }
+}
+
+/// Until it has ended, or the stream breaks.
+async fn follow(client: &Client, run: u64, mut seen: impl FnMut(&RunView)) -> Result<RunView, ClientError> {
+    let mut events = match client.run_events::<RunView>(run).await {
+        Ok(events) => events,
+        // An older manager has none.
+        Err(error) if !error.is_away() => return glance(client, run, seen).await,
+        Err(error) => return Err(error),
+    };
+    while let Some(view) = events.next().await {
+        let view = match view {
+            Ok(view) => view,
+            // It is too large for an event.
+            Err(error) if !error.is_away() => return glance(client, run, seen).await,
+            Err(error) => return Err(error),
+        };
+        seen(&view);
+        if view.state != RunState::Running {
+            return Ok(view);
+        }
+    }
+    // The manager went away in good order and let go of its readers.
+    Err(client.let_go())
+}
+
+/// Asks again and again.
+async fn glance(client: &Client, run: u64, mut seen: impl FnMut(&RunView)) -> Result<RunView, ClientError> {
+    loop {
+        let view: RunView = client.run(run, Some(GLANCE)).await?;
+        seen(&view);
+        if view.state != RunState::Running {
+            return Ok(view);
         }
     }
 }

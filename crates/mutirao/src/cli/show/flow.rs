@@ -152,7 +152,7 @@ fn steps(view: &RunView) -> Vec<(String, Value)> {
 pub fn run_explained(explained: &RunExplained, now: Timestamp) -> String {
     let mut lines = vec![format!("run {} of {}: {}", explained.run, explained.flow, state(explained.state))];
     if let Some(address) = &explained.owned_at {
-        lines.push(format!("it is looked after at {address}, which knows what is on its way: ask there with --url"));
+        lines.push(format!("it is looked after at {address}"));
     }
     lines.extend(explained.steps.iter().map(|step| step_explained(step, now)));
     lines.join("\n")

@@ -1,0 +1,43 @@
+//! What a foreman keeps to.
+
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    pub runs_max: usize,
+    /// Memory that runs may take, about.
+    pub bytes_max: usize,
+    pub out_max: usize,
+    /// Outcomes that wait to be written; past this, reports are left lying.
+    pub pending_max: usize,
+    /// After the first try in vain; twice as long after each further one.
+    pub pause: Duration,
+    pub pause_max: Duration,
+    /// Losses of one task before one of them counts as a try in vain.
+    pub losses_max: u32,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            runs_max: 10_000,
+            bytes_max: 32 << 20,
+            out_max: 2_000,
+            pending_max: 5_000,
+            pause: Duration::from_millis(100),
+            pause_max: Duration::from_secs(10),
+            losses_max: 5,
+        }
+    }
+}
+
+impl Rules {
+    /// For each of so many shards that share this much memory.
+    pub fn sharing(memory_bytes: u64, shards: u32) -> Self {
+        let bytes_max = usize::try_from(memory_bytes / u64::from(shards.max(1))).unwrap_or(usize::MAX);
+        Self { bytes_max, ..Self::default() }
+    }
+}
+
+/// Tasks out while runs take too much memory.
+pub const FEW: usize = 16;

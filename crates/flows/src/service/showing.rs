@@ -1,0 +1,103 @@
+//! Runs as they are, and as their owners say that they are.
+
+use std::time::Duration;
+
+use mutirao_core::Problem;
+use mutirao_core::auth::Principal;
+use mutirao_store::refused;
+
+use super::{Flows, GLANCE, LOOK_AGAIN, PAGE_MAX, unknown};
+use crate::foreman::explaining::from_store;
+use crate::foreman::run::Run;
+use crate::foreman::words::{Admitted, Asker, RunKey};
+use crate::store::{RunRecord, RunRow, RunsOf};
+use crate::view::{RunExplained, RunLine, RunState, RunView};
+use crate::{answer, shard_of};
+
+/// The longest that somebody waits for a run.
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
+/// How long an owner may take to explain.
+const EXPLAIN_WITHIN: Duration = Duration::from_secs(2);
+
+impl Flows {
+    pub async fn runs(
+        &self,
+        caller: &Principal,
+        flow: Option<String>,
+        before: Option<u64>,
+        rows: u32,
+    ) -> Result<Vec<RunLine>, Problem> {
+        let namespace = caller.namespace.clone();
+        let which = RunsOf { namespace, flow, before: before.map(RunKey), rows: rows.min(PAGE_MAX) };
+        Ok(self.0.store.runs(which).await.map_err(refused)?.iter().map(RunLine::from).collect())
+    }
+
+    /// As it is; waits for its end for a while, if asked to.
+    pub async fn show(&self, caller: &Principal, run: u64, wait: Duration) -> Result<RunView, Problem> {
+        let until = self.0.clock.monotonic().plus(wait.min(WAIT_MAX));
+        let mut ended = self.0.bench.ended.subscribe();
+        loop {
+            let record = self.record(caller, run).await?;
+            let left = until.since(self.0.clock.monotonic());
+            if record.row.end.is_some() || left.is_zero() || self.0.shutdown.is_cancelled() {
+                return self.view(record).await;
+            }
+            let here = async { while !matches!(ended.recv().await, Ok(key) if key.0 == run) {} };
+            let known_here = self.0.bench.doors.of(shard_of(RunKey(run))).is_some();
+            let glance = left.min(if known_here { LOOK_AGAIN } else { GLANCE });
+            tokio::select! {
+                () = here => {}
+                () = self.0.shutdown.cancelled() => {}
+                () = self.0.clock.sleep(glance) => {}
+            }
+        }
+    }
+
+    async fn record(&self, caller: &Principal, run: u64) -> Result<RunRecord, Problem> {
+        let found = self.0.store.read(vec![RunKey(run)]).await.map_err(refused)?;
+        let ours = found.into_iter().find(|record| record.row.namespace == caller.namespace);
+        ours.ok_or_else(|| unknown(run))
+    }
+
+    pub(super) async fn row(&self, caller: &Principal, run: u64) -> Result<RunRow, Problem> {
+        let found = self.0.store.row(RunKey(run)).await.map_err(refused)?;
+        found.filter(|row| row.namespace == caller.namespace).ok_or_else(|| unknown(run))
+    }
+
+    pub(super) async fn rebuilt(&self, record: RunRecord) -> Result<Run, Problem> {
+        let plan = self.0.bench.plans.written(&record.definition).await?;
+        let (key, started_at) = (record.row.key, record.row.started_at);
+        let admitted = Admitted { key, plan, input: record.input, started_at, asker: Asker::Reader };
+        let mut run = Run::new(admitted, record.outcomes, record.tries);
+        run.advance();
+        Ok(run)
+    }
+
+    async fn view(&self, record: RunRecord) -> Result<RunView, Problem> {
+        let (end, line) = (record.row.end.clone(), RunLine::from(&record.row));
+        let run = match self.rebuilt(record).await {
+            Ok(run) => run,
+            Err(problem) => return Ok(RunView::unreadable(line, end.map(|(end, _)| end), problem)),
+        };
+        let said = match &end {
+            Some((end, at)) => answer::of(&run, end, *at),
+            None => answer::so_far(&run),
+        };
+        serde_json::from_value(said).map_err(|_| Problem::internal())
+    }
+
+    pub async fn explain(&self, caller: &Principal, run: u64) -> Result<RunExplained, Problem> {
+        let record = self.record(caller, run).await?;
+        let RunLine { flow, state, .. } = RunLine::from(&record.row);
+        let (key, shard) = (record.row.key, shard_of(record.row.key));
+        let elsewhere = state == RunState::Running && self.0.bench.doors.of(shard).is_none();
+        let owned_at = self.0.shards.owner_of(shard).filter(|_| elsewhere).map(|(_, address)| address);
+        if state == RunState::Running
+            && let Some(steps) = self.0.bench.asking.explain(key, EXPLAIN_WITHIN).await
+        {
+            return Ok(RunExplained { run, flow, state, owned_at, steps });
+        }
+        let steps = from_store(&self.rebuilt(record).await?);
+        Ok(RunExplained { run, flow, state, owned_at, steps })
+    }
+}

@@ -1,0 +1,96 @@
+//! Flows as a user meets them: what the manager runs itself, with no more rights than it needs.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+
+use mutirao_testkit::Installation;
+use serde_json::{Value, json};
+
+use crate::said::Said;
+
+fn read(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn declare(up: &Installation, flow: &Value) {
+    let file = up.data().join("flow.json");
+    std::fs::write(&file, flow.to_string()).unwrap();
+    up.ok(&["flow", "apply", "-f", &file.display().to_string()]);
+}
+
+/// What a run gave, or why it failed.
+fn run(up: &Installation, flow: &str, input: &Value) -> Value {
+    let said = Said::from(up.cli(&["--json", "flow", "run", flow, "--input", &input.to_string(), "--watch"]));
+    read(&said.out)
+}
+
+#[test]
+fn steps_of_a_flow_keep_and_read_keys_and_events_tell_how_they_end() {
+    let up = Installation::setup().workers(0).start();
+    let flow = json!({"kind": "Flow", "name": "remember", "output": "steps.get.output.value", "steps": [
+        {"name": "put", "action": "builtin.kv_put", "input": {"key": "'lamp'", "value": "input"}},
+        {"name": "get", "action": "builtin.kv_get", "after": ["put"], "input": {"key": "'lamp'"}},
+    ]});
+    declare(&up, &flow);
+    let view = run(&up, "remember", &json!({"on": true}));
+    assert_eq!((&view["state"], &view["output"]), (&json!("done"), &json!({"on": true})), "{view}");
+    assert_eq!(read(&up.ok(&["kv", "get", "lamp"])), json!({"on": true}));
+    // What it is kept as is the manager's doing, not the admin's.
+    let tokens = up.ok(&["--json", "token", "list"]);
+    assert!(!tokens.contains("\"keys\""), "what the manager lends itself is written nowhere: {tokens}");
+    let number = view["run"].to_string();
+    let events = up.request(&format!("GET /v1/runs/{number}/events"), b"").text();
+    assert!(events.contains("event: run") && events.contains("\"state\":\"done\""), "{events}");
+    let none = Said::from(up.cli(&["flow", "show", "999999"]));
+    assert!(none.code != Some(0) && none.err.contains("there is no run 999999"), "{none:?}");
+}
+
+/// Answers every request with a text, until it is dropped with the test.
+fn shop() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let Ok(copy) = stream.try_clone() else { return };
+            let head = BufReader::new(copy).lines().map_while(Result::ok).take_while(|line| !line.is_empty());
+            head.for_each(drop);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nopen");
+        }
+    });
+    format!("http://{address}/")
+}
+
+#[test]
+fn a_flow_calls_the_machine_itself_only_where_a_setting_lets_it() {
+    let flow = json!({"kind": "Flow", "name": "call", "output": "steps.a.output.body",
+        "steps": [{"name": "a", "action": "builtin.http", "input": {"url": "input"}, "retries": 0}]});
+    let shop = shop();
+    let up = Installation::setup().workers(0).start();
+    declare(&up, &flow);
+    for (url, setting) in [(shop.as_str(), "flows.loopback"), ("http://169.254.169.254/", "flows.surroundings")] {
+        let view = run(&up, "call", &json!(url));
+        assert_eq!(view["state"], "failed", "{view}");
+        assert!(view["reason"].as_str().is_some_and(|why| why.contains(setting)), "{view}");
+    }
+    let up = Installation::setup().workers(0).set("flows.loopback", "allowed").start();
+    declare(&up, &flow);
+    assert_eq!(run(&up, "call", &json!(shop))["output"], "open");
+}
+
+#[test]
+fn actions_are_listed_with_who_offers_them() {
+    let up = Installation::setup().workers(0).start();
+    let listed = up.ok(&["action", "list"]);
+    assert!(listed.contains("builtin.cel") && listed.contains("1 ready"), "{listed}");
+    let all = read(&up.ok(&["--json", "action", "list"]));
+    let names: Vec<&str> = all.as_array().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
+    assert!(names.is_sorted() && names.contains(&"builtin.http"), "{names:?}");
+    let shown = up.ok(&["action", "show", "builtin.cel"]);
+    for part in ["urn:mutirao:Action:builtin.cel", "manager", "registered", "ok"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert_eq!(up.ok(&["action", "show", "urn:mutirao:Action:builtin.cel"]), shown);
+    let none = Said::from(up.cli(&["action", "show", "builtin.sel"]));
+    assert!(none.code != Some(0) && none.err.contains("mutirao action list"), "{none:?}");
+}
