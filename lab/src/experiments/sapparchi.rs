@@ -1,7 +1,7 @@
-//! The experiments of flows on nodes. Nodes are this program's, over MQTT ([`devices`]); the manager is the product's own
-//! binary, in a process of its own.
+//! The experiments of flows on nodes. Nodes are this program's, over MQTT ([`devices`]), or processes of the product's own
+//! ([`runners`]); the manager is the product's own binary, in a process of its own.
 //!
-//! - [`one`]: the round trip of one action, beside the raw one through the same listener.
+//! - [`one`]: the round trip of one action by each protocol, beside the raw one ([`raw`]) over the same.
 //! - [`two`]: a manager killed with nodes registered and runs under way.
 //! - [`three`]: one node of eleven slowed to two seconds, by turns and by what was learned.
 //! - [`four`]: forty light steps one after the other, the published benchmark of workflow engines.
@@ -11,6 +11,8 @@ pub mod devices;
 pub mod five;
 pub mod four;
 pub mod one;
+pub mod raw;
+pub mod runners;
 pub mod three;
 pub mod two;
 
@@ -31,7 +33,7 @@ pub struct Bench {
     pub up: Installation,
     pub mqtt: String,
     pub client: Client,
-    _backing: Backing,
+    backing: Backing,
 }
 
 impl Bench {
@@ -52,7 +54,12 @@ impl Bench {
             .env("MUTIRAO_API_RATE", "1000000");
         let up = fit(backing.fit(setup)).start();
         let client = Client::new(&up.url(), Credentials::Token(up.token()))?;
-        Ok(Self { up, mqtt, client, _backing: backing })
+        Ok(Self { up, mqtt, client, backing })
+    }
+
+    /// Where RabbitMQ is, if there is one.
+    pub fn rabbit_url(&self) -> Option<String> {
+        self.backing.servers().map(|servers| servers.rabbitmq.url().to_owned())
     }
 
     pub async fn declare(&self, flow: Value) -> anyhow::Result<()> {
