@@ -1,0 +1,1 @@
+//! One figure of many events.

@@ -1,0 +1,1 @@
+//! A small typed language over columns.

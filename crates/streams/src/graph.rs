@@ -1,0 +1,1 @@
+//! Operators with a schema on each edge.

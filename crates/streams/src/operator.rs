@@ -1,0 +1,1 @@
+//! What windows and stateless steps have in common.

@@ -1,0 +1,1 @@
+//! How what an operator remembers is written down and read again.
