@@ -27,6 +27,8 @@ pub mod batch;
 pub mod definition;
 pub mod expression;
 pub mod graph;
+pub mod hash;
+pub mod mark;
 pub mod operator;
 pub mod reference;
 pub mod schema;
