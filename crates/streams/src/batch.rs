@@ -3,11 +3,14 @@
 //!
 //! - [`Column`] is one field of each event; [`Texts`] those of texts, back to back. [`Value`] is a single cell, for places
 //!   that are passed seldom.
+//! - [`binary`] is a batch in the log, [`json`] are events as people and devices write them.
 //!
 //! What goes through by the million takes columns as slices ([`Column::ints`] and so on) and fills columns that it was
 //! given.
 
+pub mod binary;
 mod column;
+pub mod json;
 mod texts;
 mod value;
 
@@ -15,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use column::Column;
-pub use texts::{TEXT_BYTES_MAX, Texts};
+pub use texts::{TEXT_BYTES_MAX, Texts, cut};
 pub use value::Value;
 
 use crate::schema::{Kind, Schema};
@@ -225,4 +228,4 @@ pub fn chosen(keep: &[bool], rows: &mut Vec<u32>) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,6 +6,7 @@
 //!
 //! - [`schema`] says which fields an event has, and of which kind. There are no nulls: what lacks a field does not fit.
 //! - [`batch`] holds many events as columns, with a binary form for the log and JSON at the ends of a stream.
+//! - [`time`] is the calendar: what stands in a time, and how one is written.
 //!
 //! What is done with it:
 //!
@@ -33,6 +34,7 @@ pub mod operator;
 pub mod reference;
 pub mod schema;
 pub mod state;
+pub mod time;
 pub mod window;
 
 pub use batch::{Batch, Column, Texts, Unfit, Value};

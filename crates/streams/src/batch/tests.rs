@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn schema() -> Arc<Schema> {
+pub fn schema() -> Arc<Schema> {
     Arc::new(Schema::of([
         ("n", Kind::Int),
         ("x", Kind::Float),
@@ -14,20 +14,20 @@ fn schema() -> Arc<Schema> {
     ]))
 }
 
-type Cells = (i64, f64, bool, String, i64);
+pub type Cells = (i64, f64, bool, String, i64);
 
-fn row(cells: &Cells) -> Vec<Value> {
+pub fn row(cells: &Cells) -> Vec<Value> {
     let (n, x, yes, who, at) = cells;
     vec![Value::Int(*n), Value::Float(*x), Value::Bool(*yes), Value::Text(who.clone()), Value::Time(*at)]
 }
 
-fn batch(rows: &[Cells]) -> Batch {
+pub fn batch(rows: &[Cells]) -> Batch {
     let mut batch = Batch::new(schema());
     rows.iter().for_each(|cells| batch.push_row(&row(cells)).unwrap());
     batch
 }
 
-fn rows() -> impl Strategy<Value = Vec<Cells>> {
+pub fn rows() -> impl Strategy<Value = Vec<Cells>> {
     proptest::collection::vec((any::<i64>(), -1e9..1e9, any::<bool>(), ".{0,8}", any::<i64>()), 0..40)
 }
 

@@ -27,10 +27,12 @@ impl Value {
         }
     }
 
-    /// Whether both are the same to the bit: not a number is itself, and zero is not minus zero.
+    /// Whether both are written the same: what is not a number is itself, and zero is not minus zero.
     pub fn same(&self, other: &Value) -> bool {
         match (self, other) {
-            (Value::Float(one), Value::Float(other)) => one.to_bits() == other.to_bits(),
+            (Value::Float(one), Value::Float(other)) => {
+                one.to_bits() == other.to_bits() || one.is_nan() && other.is_nan()
+            }
             (one, other) => one == other,
         }
     }
