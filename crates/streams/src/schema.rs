@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub const FIELDS_MAX: usize = 256;
 /// Of a field's name.
 pub const NAME_BYTES_MAX: usize = 64;
+/// Words of expressions, which no field can have for a name.
+pub const RESERVED: [&str; 6] = ["and", "false", "in", "not", "or", "true"];
 
 /// What a field holds. There are no nulls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -85,6 +87,8 @@ pub enum SchemaError {
     Twice(String),
     #[error("\"{0}\" is no name of a field: write a letter or _, then letters, digits and _, at most 64 in all")]
     Name(String),
+    #[error("\"{0}\" is a word of expressions, and no name of a field")]
+    Reserved(String),
 }
 
 impl Schema {
@@ -103,6 +107,9 @@ impl Schema {
         for (n, field) in fields.iter().enumerate() {
             if !is_name(&field.name) {
                 return Err(SchemaError::Name(field.name.chars().take(NAME_BYTES_MAX).collect()));
+            }
+            if RESERVED.contains(&field.name.as_str()) {
+                return Err(SchemaError::Reserved(field.name.clone()));
             }
             if fields[..n].iter().any(|earlier| earlier.name == field.name) {
                 return Err(SchemaError::Twice(field.name.clone()));
@@ -155,7 +162,7 @@ impl fmt::Display for Schema {
     }
 }
 
-/// Whether expressions can speak of a field by this name.
+/// Whether a field can have this name, but for [`RESERVED`] words.
 pub fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     let first = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
@@ -175,6 +182,7 @@ mod tests {
         assert_eq!(Schema::checked(vec![]), Err(SchemaError::Empty));
         assert_eq!(Schema::checked(vec![field("a"), field("a")]), Err(SchemaError::Twice("a".into())));
         assert_eq!(Schema::checked(vec![field("1a")]), Err(SchemaError::Name("1a".into())));
+        assert_eq!(Schema::checked(vec![field("in")]), Err(SchemaError::Reserved("in".into())));
         let many = (0..=FIELDS_MAX).map(|n| field(&format!("f{n}"))).collect();
         assert_eq!(Schema::checked(many), Err(SchemaError::TooMany(FIELDS_MAX + 1)));
     }

@@ -72,6 +72,16 @@ impl Texts {
         })
     }
 
+    /// The same as bytes: their order is that of the texts.
+    pub fn iter_bytes(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        let (mut start, bytes) = (0, self.all.as_bytes());
+        self.ends.iter().map(move |end| {
+            let text = &bytes[start..*end as usize];
+            start = *end as usize;
+            text
+        })
+    }
+
     /// What is longer than may be is cut.
     pub fn push(&mut self, text: &str) {
         self.all.push_str(cut(text, TEXT_BYTES_MAX));
