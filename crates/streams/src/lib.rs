@@ -38,4 +38,6 @@ pub mod time;
 pub mod window;
 
 pub use batch::{Batch, Column, Texts, Unfit, Value};
+pub use expression::Expression;
+pub use graph::Graph;
 pub use schema::{Field, Kind, Schema};

@@ -1,0 +1,120 @@
+//! Sources and sinks against the schemas of what they give and take.
+
+use std::sync::Arc;
+
+use super::{compiled, field, named};
+use crate::definition::Fault;
+use crate::definition::ends::{FromSpec, SinkSpec, SourceSpec, ToSpec};
+use crate::definition::fields::short;
+use crate::definition::yaml::Word;
+use crate::expression::Expression;
+use crate::graph::{From, Piece, Port, Sink, Source, Template, To, generator_schema};
+use crate::schema::{Field, Schema};
+
+pub fn source(spec: &SourceSpec, faults: &mut Vec<Fault>) -> Option<Source> {
+    let (from, schema) = match &spec.from {
+        FromSpec::Mqtt { topics } => (From::Mqtt { topics: topics.clone() }, spec.schema.clone()),
+        FromSpec::Amqp { queue } => (From::Amqp { queue: queue.clone() }, spec.schema.clone()),
+        FromSpec::Http => (From::Http, spec.schema.clone()),
+        FromSpec::File { path, start } => (From::File { path: path.clone(), start: *start }, spec.schema.clone()),
+        FromSpec::Generator { rate, seed, fields } => {
+            let (made, schema) = generated(spec, fields, faults)?;
+            (From::Generator { rate: rate.clone(), seed: *seed, fields: made }, Some(schema))
+        }
+    };
+    Some(Source { name: spec.name.text.clone(), schema: Arc::new(schema?), from })
+}
+
+/// What a generator makes, in the order of the fields of its schema.
+fn generated(
+    spec: &SourceSpec,
+    fields: &[(Word, Word)],
+    faults: &mut Vec<Fault>,
+) -> Option<(Vec<Expression>, Schema)> {
+    let (scope, before) = (generator_schema(), faults.len());
+    let made: Vec<Option<Expression>> = fields.iter().map(|(_, word)| compiled(word, &scope, faults)).collect();
+    let Some(schema) = &spec.schema else {
+        let made = made.into_iter().collect::<Option<Vec<Expression>>>()?;
+        let fields: Vec<Field> = fields
+            .iter()
+            .zip(&made)
+            .map(|((name, _), made)| Field { name: name.text.clone(), kind: made.kind() })
+            .collect();
+        return match Schema::checked(fields) {
+            Ok(schema) => Some((made, schema)),
+            Err(error) => {
+                faults.push(Fault::new(spec.place, error.to_string()));
+                None
+            }
+        };
+    };
+    for (name, _) in fields {
+        named(&name.text, name.place, schema, faults);
+    }
+    let mut ordered = Vec::with_capacity(schema.len());
+    for wanted in &schema.fields {
+        let found = fields.iter().zip(&made).find(|((name, _), _)| name.text == wanted.name);
+        match found {
+            None => {
+                let what = format!("the generator makes no \"{}\", which the schema has", wanted.name);
+                faults.push(Fault::new(spec.place, what));
+            }
+            Some(((_, word), Some(made))) if made.kind() != wanted.kind => {
+                let what = format!("\"{}\" is {}, and this is {}", wanted.name, wanted.kind, made.kind());
+                faults.push(Fault::new(word.place, what).hint(format!("write {}({})", wanted.kind, short(&word.text))));
+            }
+            Some((_, made)) => ordered.extend(made.clone()),
+        }
+    }
+    (faults.len() == before).then(|| (ordered, schema.clone()))
+}
+
+pub fn sink(spec: &SinkSpec, input: Port, schema: Arc<Schema>, faults: &mut Vec<Fault>) -> Option<Sink> {
+    let to = match &spec.to {
+        ToSpec::Mqtt { topic } => To::Mqtt { topic: template(topic, &schema, faults)? },
+        ToSpec::Amqp { exchange, key } => {
+            To::Amqp { exchange: exchange.clone(), key: template(key, &schema, faults)? }
+        }
+        ToSpec::Webhook { url } => To::Webhook { url: url.clone() },
+        ToSpec::Kv { key, value } => {
+            let key = template(key, &schema, faults);
+            let value = match value {
+                Some(word) => Some(field(word, &schema, faults)?),
+                None => None,
+            };
+            To::Kv { key: key?, value }
+        }
+        ToSpec::Flow { flow } => To::Flow { flow: flow.clone() },
+        ToSpec::File { path } => To::File { path: path.clone() },
+        ToSpec::Stdout => To::Stdout,
+    };
+    Some(Sink { name: spec.name.text.clone(), input, schema, to })
+}
+
+/// `grid/alarms/{meter}`
+fn template(word: &Word, schema: &Schema, faults: &mut Vec<Fault>) -> Option<Template> {
+    let (mut pieces, mut fine) = (Vec::new(), true);
+    let (text, mut done) = (word.text.as_str(), 0);
+    while let Some(open) = text[done..].find('{').map(|at| done + at) {
+        let Some(close) = text[open..].find('}').map(|at| open + at) else {
+            faults.push(Fault::new(word.place_of(open), "a { is not closed").hint("a field is written {meter}"));
+            return None;
+        };
+        if open > done {
+            pieces.push(Piece::Text(text[done..open].to_owned()));
+        }
+        match named(&text[open + 1..close], word.place_of(open + 1), schema, faults) {
+            Some(field) => pieces.push(Piece::Field(field)),
+            None => fine = false,
+        }
+        done = close + 1;
+    }
+    if done < text.len() {
+        pieces.push(Piece::Text(text[done..].to_owned()));
+    }
+    if text.is_empty() {
+        faults.push(Fault::new(word.place, "there is nothing here").hint("write it like grid/alarms/{meter}"));
+        return None;
+    }
+    fine.then(|| Template { text: text.to_owned(), pieces })
+}

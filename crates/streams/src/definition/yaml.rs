@@ -1,0 +1,157 @@
+//! YAML as a tree, each piece with its place.
+
+use saphyr::{LoadableYamlNode, MarkedYaml, Marker, Scalar, YamlData};
+
+use super::{Fault, Place};
+
+/// How deep a definition may be.
+const DEPTH_MAX: usize = 20;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub place: Place,
+    pub what: Content,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    Nothing,
+    /// Anything that stands alone: a text, a number, a bool.
+    Word(Word),
+    List(Vec<Node>),
+    Fields(Vec<(Word, Node)>),
+}
+
+/// A scalar as it is written, so that an expression can be `1` or `true` too.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Word {
+    pub text: String,
+    pub place: Place,
+    /// Where its lines begin; a text that was folded or has escapes in it is only known to begin somewhere.
+    lines: Vec<Place>,
+}
+
+impl Word {
+    /// Where a byte of it stands, as well as that is known.
+    pub fn place_of(&self, byte: usize) -> Place {
+        let before = &self.text[..self.text.floor_char_boundary(byte)];
+        let line = before.matches('\n').count();
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
+        match self.lines.get(line) {
+            Some(start) => Place { line: start.line, column: start.column + column },
+            None => self.place,
+        }
+    }
+}
+
+impl Node {
+    pub fn word(&self) -> Option<&Word> {
+        match &self.what {
+            Content::Word(word) => Some(word),
+            _ => None,
+        }
+    }
+
+    pub fn field(&self, name: &str) -> Option<&Node> {
+        match &self.what {
+            Content::Fields(fields) => fields.iter().find(|(key, _)| key.text == name).map(|(_, node)| node),
+            _ => None,
+        }
+    }
+
+    /// For whoever expected something else.
+    pub fn shown(&self) -> &'static str {
+        match &self.what {
+            Content::Nothing => "nothing",
+            Content::Word(_) => "a single value",
+            Content::List(_) => "a list",
+            Content::Fields(_) => "a list of fields",
+        }
+    }
+}
+
+/// The documents of a text that have something in them.
+pub fn read(text: &str) -> Result<Vec<Node>, Fault> {
+    let documents = MarkedYaml::load_from_str(text).map_err(|error| {
+        let what = match error.info() {
+            "duplicated key in mapping" => "the same field stands there twice".to_owned(),
+            info => format!("it is not YAML: {info}"),
+        };
+        let flow = text.lines().nth(error.marker().line().saturating_sub(1)).is_some_and(|line| line.contains(" ? "));
+        let fault = Fault::new(place(error.marker()), what);
+        if flow { fault.hint("in an expression, write if(condition, this, that)") } else { fault }
+    })?;
+    let source = Source { chars: text.chars().collect(), lines: text.lines().collect() };
+    let nodes = documents.iter().map(|document| source.node(document, 0));
+    Ok(nodes.collect::<Result<Vec<Node>, Fault>>()?.into_iter().filter(|node| node.what != Content::Nothing).collect())
+}
+
+fn place(marker: &Marker) -> Place {
+    Place { line: marker.line().max(1), column: marker.col() + 1 }
+}
+
+struct Source<'a> {
+    chars: Vec<char>,
+    lines: Vec<&'a str>,
+}
+
+impl Source<'_> {
+    fn node(&self, yaml: &MarkedYaml<'_>, depth: usize) -> Result<Node, Fault> {
+        let place = place(&yaml.span.start);
+        if depth > DEPTH_MAX {
+            return Err(Fault::new(place, format!("more than {DEPTH_MAX} levels stand in each other")));
+        }
+        let what = match &yaml.data {
+            YamlData::Value(Scalar::Null) => Content::Nothing,
+            YamlData::Value(scalar) => Content::Word(self.word(yaml, scalar)),
+            YamlData::Sequence(items) => {
+                Content::List(items.iter().map(|item| self.node(item, depth + 1)).collect::<Result<_, _>>()?)
+            }
+            YamlData::Mapping(fields) => {
+                let field = |(key, value): (&MarkedYaml<'_>, &MarkedYaml<'_>)| {
+                    let key = self.node(key, depth + 1)?;
+                    match key.what {
+                        Content::Word(word) => Ok((word, self.node(value, depth + 1)?)),
+                        _ => Err(Fault::new(key.place, "the name of a field must be a text")),
+                    }
+                };
+                Content::Fields(fields.iter().map(field).collect::<Result<_, _>>()?)
+            }
+            YamlData::Tagged(..) => {
+                let fault = Fault::new(place, "tags (!like-this) mean nothing here");
+                return Err(fault.hint("in an expression, write not instead of !, or put it in quotes"));
+            }
+            _ => return Err(Fault::new(place, "this cannot be read")),
+        };
+        Ok(Node { place, what })
+    }
+
+    fn word(&self, yaml: &MarkedYaml<'_>, scalar: &Scalar<'_>) -> Word {
+        let (start, end) = (&yaml.span.start, &yaml.span.end);
+        let at = place(start);
+        let text = match scalar {
+            Scalar::String(text) => text.as_ref().to_owned(),
+            // As it was written: 1.50 and not 1.5.
+            _ => {
+                let written = self.chars.get(start.index()..end.index()).unwrap_or_default();
+                written.iter().collect::<String>().trim().to_owned()
+            }
+        };
+        let lines = match self.chars.get(start.index()) {
+            Some('|') => self.block(&text, start.line()),
+            Some('"' | '\'') if !text.contains('\n') => vec![Place { column: at.column + 1, ..at }],
+            Some('>') => Vec::new(),
+            _ if start.line() == end.line() => vec![at],
+            _ => Vec::new(),
+        };
+        Word { text, place: at, lines }
+    }
+
+    /// Where the lines of a block begin, which stands indented below its sign.
+    fn block(&self, text: &str, sign_line: usize) -> Vec<Place> {
+        let spaces = |line: &str| line.len() - line.trim_start_matches(' ').len();
+        let source = |n: usize| self.lines.get(sign_line + n).copied().unwrap_or_default();
+        let indent = spaces(source(0)).saturating_sub(spaces(text));
+        text.lines().enumerate().map(|(n, _)| Place { line: sign_line + 1 + n, column: indent + 1 }).collect()
+    }
+}
