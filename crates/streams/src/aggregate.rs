@@ -26,6 +26,7 @@ pub mod cells;
 pub mod distinct;
 pub mod exact;
 pub mod frequent;
+pub mod item;
 pub mod quantile;
 pub mod slide;
 

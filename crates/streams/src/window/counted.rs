@@ -1,0 +1,130 @@
+//! Windows by count: they need no time, and say what they have to say at the event that makes them full.
+
+use std::sync::Arc;
+
+use super::slides::Slides;
+use super::table::{Layout, Table, flush};
+use super::watermark::Watermarks;
+use super::{Grouping, Refused, Window, WindowError, definition_of};
+use crate::aggregate::slide::Plan;
+use crate::batch::{Batch, Column};
+use crate::operator::{Operator, Outlet, Piece};
+use crate::schema::Schema;
+use crate::state::{self, Reader, Unreadable, Writer};
+
+pub struct Counted {
+    layout: Layout,
+    definition: u32,
+    watermarks: Watermarks,
+    windows: Windows,
+    /// Of a snapshot that is under way: what comes before the keys.
+    head: Option<Vec<u8>>,
+    scratch: Vec<u32>,
+}
+
+enum Windows {
+    Jumping { table: Table, size: u64 },
+    Sliding { slides: Slides, size: u64, every: u64, held: usize },
+}
+
+impl Counted {
+    pub fn of(grouping: &Grouping, input: &Schema, inputs: usize) -> Result<Self, WindowError> {
+        let layout = Layout::of(grouping, input, Arc::new(grouping.output(input)?));
+        let (size, every) = match grouping.window {
+            Window::Count { size, every } => (size, every),
+            Window::Time { .. } => return Err(WindowError::Zero),
+        };
+        let windows = if size == every {
+            Windows::Jumping { table: Table::of(&layout), size }
+        } else {
+            let slides = Slides::of(&layout, Plan::of(&grouping.aggregates, input));
+            Windows::Sliding { slides, size, every, held: 0 }
+        };
+        let definition = definition_of(grouping, input);
+        let watermarks = Watermarks::of(inputs);
+        Ok(Self { layout, definition, watermarks, windows, head: None, scratch: Vec::new() })
+    }
+}
+
+impl Operator for Counted {
+    fn push(&mut self, _: usize, batch: Batch, out: &mut Outlet) -> Result<(), Refused> {
+        let Self { layout, windows, scratch, .. } = self;
+        // No event says more than one thing, so one batch holds all that a batch says.
+        let mut columns = layout.columns();
+        match windows {
+            Windows::Jumping { table, size } => table.add_by_count(layout, &batch, *size, &mut columns, scratch)?,
+            Windows::Sliding { slides, size, every, held } => {
+                slides.number(layout, &batch, scratch)?;
+                let Slides { keys, groups, plan, .. } = slides;
+                let fields: Vec<&Column> = plan.fields().iter().map(|field| batch.column(*field)).collect();
+                let (of_key, of_window) = columns.split_at_mut(layout.grouping.keys.len());
+                for (row, key) in scratch.iter().enumerate() {
+                    let slide = &mut groups[*key as usize].slide;
+                    slide.push(plan, &fields, row);
+                    if slide.count() > *size {
+                        slide.pop(plan);
+                    } else {
+                        *held += 1;
+                    }
+                    if slide.seen().is_multiple_of(*every) {
+                        keys.read(*key, of_key);
+                        slide.read(plan, of_window);
+                    }
+                }
+                if *held > layout.grouping.limits.events_max {
+                    return Err(Refused::Events(layout.grouping.limits.events_max));
+                }
+            }
+        }
+        flush(layout, &mut columns, out);
+        Ok(())
+    }
+
+    fn watermark(&mut self, input: usize, time: i64, out: &mut Outlet) -> Result<(), Refused> {
+        out.extend(self.watermarks.tell(input, time).map(Piece::Watermark));
+        Ok(())
+    }
+
+    fn begin_snapshot(&mut self) {
+        let mut head = Writer::default();
+        self.watermarks.store(&mut head);
+        match &mut self.windows {
+            Windows::Jumping { table, .. } => table.begin(),
+            Windows::Sliding { slides, held, .. } => {
+                head.u64(*held as u64);
+                slides.begin();
+            }
+        }
+        self.head = Some(head.into_bytes());
+    }
+
+    fn advance_snapshot(&mut self, chunks: usize) -> Option<Vec<u8>> {
+        self.head.as_ref()?;
+        let keys = match &mut self.windows {
+            Windows::Jumping { table, .. } => table.advance(chunks).then(|| table.finish())?,
+            Windows::Sliding { slides, .. } => slides.advance(chunks)?,
+        };
+        let mut body = self.head.take()?;
+        body.extend(keys);
+        Some(state::seal(self.definition, &body))
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), Unreadable> {
+        let mut from = Reader::new(state::open(self.definition, snapshot)?);
+        let mut watermarks = self.watermarks.clone();
+        watermarks.load(&mut from)?;
+        let windows = match &self.windows {
+            Windows::Jumping { size, .. } => {
+                Windows::Jumping { table: Table::load(&self.layout, &mut from)?, size: *size }
+            }
+            Windows::Sliding { slides, size, every, .. } => {
+                let held = usize::try_from(from.u64()?).map_err(|_| Unreadable::Value)?;
+                let slides = Slides::load(&self.layout, slides.plan.clone(), &mut from)?;
+                Windows::Sliding { slides, size: *size, every: *every, held }
+            }
+        };
+        from.end()?;
+        (self.watermarks, self.windows, self.head) = (watermarks, windows, None);
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! Jumping windows by time: a table for each span that is open.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::table::{Layout, Table};
+use super::watermark::{BEGINNING, Watermarks};
+use super::{Grouping, Refused, Window, WindowError, definition_of, first_end};
+use crate::batch::Batch;
+use crate::operator::{Operator, Outlet, Piece, Port};
+use crate::schema::Schema;
+use crate::state::{self, Reader, Unreadable, Writer};
+
+pub struct Jumping {
+    layout: Layout,
+    definition: u32,
+    field: usize,
+    size_us: i64,
+    lateness_us: i64,
+    watermarks: Watermarks,
+    /// Windows that end by then have spoken.
+    closed: i64,
+    /// By their end.
+    open: BTreeMap<i64, Table>,
+    snapshot: Option<Snapshot>,
+    scratch: Vec<u32>,
+}
+
+/// One that is under way: what comes before the windows, and those that are written already.
+struct Snapshot {
+    head: Vec<u8>,
+    tables: BTreeMap<i64, Option<Vec<u8>>>,
+}
+
+impl Jumping {
+    pub fn of(grouping: &Grouping, input: &Schema, inputs: usize) -> Result<Self, WindowError> {
+        let layout = Layout::of(grouping, input, Arc::new(grouping.output(input)?));
+        let (field, size_us, lateness_us) = match grouping.window {
+            Window::Time { field, size_us, lateness_us, .. } => (field, size_us, lateness_us),
+            Window::Count { .. } => return Err(WindowError::Zero),
+        };
+        Ok(Self {
+            layout,
+            definition: definition_of(grouping, input),
+            field,
+            size_us,
+            lateness_us,
+            watermarks: Watermarks::of(inputs),
+            closed: BEGINNING,
+            open: BTreeMap::new(),
+            snapshot: None,
+            scratch: Vec::new(),
+        })
+    }
+
+    /// Adds events that are all in the window with this end, which is open.
+    fn add(&mut self, end: i64, batch: &Batch) -> Result<(), Refused> {
+        let Self { layout, open, scratch, .. } = self;
+        let most = layout.grouping.limits.open_max;
+        if open.len() >= most && !open.contains_key(&end) {
+            return Err(Refused::Open(most));
+        }
+        let table = open.entry(end).or_insert_with(|| Table::of(layout));
+        table.add(layout, batch, batch.column(self.field).ints(), scratch)
+    }
+}
+
+impl Operator for Jumping {
+    fn push(&mut self, _: usize, batch: Batch, out: &mut Outlet) -> Result<(), Refused> {
+        let times = batch.column(self.field).ints().unwrap_or_default();
+        let (Some(least), Some(greatest)) = (times.iter().min(), times.iter().max()) else { return Ok(()) };
+        let first = first_end(*least, self.size_us);
+        if first == first_end(*greatest, self.size_us) {
+            if first > self.closed {
+                return self.add(first, &batch);
+            }
+            out.push(Piece::Rows(Port::Late, batch));
+            return Ok(());
+        }
+        let mut late = Vec::new();
+        let mut windows: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
+        for (row, time) in (0..).zip(times) {
+            let end = first_end(*time, self.size_us);
+            if end > self.closed { windows.entry(end).or_default().push(row) } else { late.push(row) }
+        }
+        for (end, rows) in windows {
+            self.add(end, &batch.take(&rows))?;
+        }
+        if !late.is_empty() {
+            out.push(Piece::Rows(Port::Late, batch.take(&late)));
+        }
+        Ok(())
+    }
+
+    fn watermark(&mut self, input: usize, time: i64, out: &mut Outlet) -> Result<(), Refused> {
+        let Some(now) = self.watermarks.tell(input, time) else { return Ok(()) };
+        let closed = now.saturating_sub(self.lateness_us).max(self.closed);
+        self.closed = closed;
+        while let Some(first) = self.open.first_entry().filter(|first| *first.key() <= closed) {
+            let (end, mut table) = first.remove_entry();
+            table.say(&self.layout, (end.saturating_sub(self.size_us), end), out);
+            if let Some(snapshot) = &mut self.snapshot
+                && table.is_saving()
+            {
+                snapshot.tables.insert(end, Some(table.finish()));
+            }
+        }
+        out.push(Piece::Watermark(closed.saturating_sub(self.size_us).saturating_add(1)));
+        Ok(())
+    }
+
+    fn begin_snapshot(&mut self) {
+        let mut head = Writer::default();
+        self.watermarks.store(&mut head);
+        head.i64(self.closed);
+        head.u64(self.open.len() as u64);
+        self.open.values_mut().for_each(Table::begin);
+        let tables = self.open.keys().map(|end| (*end, None)).collect();
+        self.snapshot = Some(Snapshot { head: head.into_bytes(), tables });
+    }
+
+    fn advance_snapshot(&mut self, chunks: usize) -> Option<Vec<u8>> {
+        let snapshot = self.snapshot.as_mut()?;
+        for (end, written) in &mut snapshot.tables {
+            if written.is_some() {
+                continue;
+            }
+            let table = self.open.get_mut(end)?;
+            if !table.advance(chunks) {
+                return None;
+            }
+            *written = Some(table.finish());
+            // What is left of the allowance is not counted to the last chunk: a table a time is little enough.
+            if chunks < usize::MAX && snapshot.tables.values().any(Option::is_none) {
+                return None;
+            }
+        }
+        let Snapshot { mut head, tables } = self.snapshot.take()?;
+        for (end, table) in tables {
+            head.extend(end.to_le_bytes());
+            head.extend(table.unwrap_or_default());
+        }
+        Some(state::seal(self.definition, &head))
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), Unreadable> {
+        let mut from = Reader::new(state::open(self.definition, snapshot)?);
+        let mut watermarks = self.watermarks.clone();
+        watermarks.load(&mut from)?;
+        let closed = from.i64()?;
+        let mut open = BTreeMap::new();
+        for _ in 0..from.u64()? {
+            open.insert(from.i64()?, Table::load(&self.layout, &mut from)?);
+        }
+        from.end()?;
+        (self.watermarks, self.closed, self.open, self.snapshot) = (watermarks, closed, open, None);
+        Ok(())
+    }
+}

@@ -1,0 +1,267 @@
+//! Sliding windows by time. Events wait until time has passed the end of the first window that they are in; then they come in,
+//! in the order of their times, and go when the window has moved past them. So each costs the same, however long the window.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::slides::Slides;
+use super::table::{Layout, flush};
+use super::watermark::{BEGINNING, Watermarks};
+use super::{Grouping, Refused, Window, WindowError, definition_of, first_end};
+use crate::aggregate::item::Item;
+use crate::aggregate::slide::Plan;
+use crate::batch::{Batch, Column, ROWS_MAX};
+use crate::operator::{Operator, Outlet, Piece, Port};
+use crate::schema::{Kind, Schema};
+use crate::state::{self, Reader, Stored, Unreadable, Writer};
+
+pub struct Sliding {
+    layout: Layout,
+    definition: u32,
+    field: usize,
+    size_us: i64,
+    every_us: i64,
+    lateness_us: i64,
+    watermarks: Watermarks,
+    /// Windows that end by then have spoken.
+    closed: i64,
+    /// The end of the last window that spoke.
+    spoken: i64,
+    slides: Slides,
+    kinds: Vec<Kind>,
+    /// By the end of their first window.
+    waiting: BTreeMap<i64, Waiting>,
+    waiting_rows: usize,
+    /// Events that are in or wait.
+    held: usize,
+    /// Keys in order, while there are no others.
+    order: Option<(u64, Vec<u32>)>,
+    head: Option<Vec<u8>>,
+    scratch: Vec<u32>,
+}
+
+/// Events that are not in yet, in the order in which they came, and of each the fields that are held.
+#[derive(Debug)]
+struct Waiting {
+    times: Vec<i64>,
+    keys: Vec<u32>,
+    columns: Vec<Column>,
+}
+
+impl Waiting {
+    fn of(kinds: &[Kind]) -> Self {
+        let columns = kinds.iter().map(|kind| Column::new(*kind)).collect();
+        Self { times: Vec::new(), keys: Vec::new(), columns }
+    }
+}
+
+impl Sliding {
+    pub fn of(grouping: &Grouping, input: &Schema, inputs: usize) -> Result<Self, WindowError> {
+        let layout = Layout::of(grouping, input, Arc::new(grouping.output(input)?));
+        let (field, size_us, every_us, lateness_us) = match grouping.window {
+            Window::Time { field, size_us, every_us, lateness_us } => (field, size_us, every_us, lateness_us),
+            Window::Count { .. } => return Err(WindowError::Zero),
+        };
+        let plan = Plan::of(&grouping.aggregates, input);
+        Ok(Self {
+            definition: definition_of(grouping, input),
+            field,
+            size_us,
+            every_us,
+            lateness_us,
+            watermarks: Watermarks::of(inputs),
+            closed: BEGINNING,
+            spoken: BEGINNING,
+            kinds: plan.fields().iter().map(|field| input.fields[*field].kind).collect(),
+            slides: Slides::of(&layout, plan),
+            waiting: BTreeMap::new(),
+            waiting_rows: 0,
+            held: 0,
+            order: None,
+            head: None,
+            scratch: Vec::new(),
+            layout,
+        })
+    }
+
+    /// The end of the next window that holds anything, if time has passed it.
+    fn next_end(&self) -> Option<i64> {
+        let end = match self.held > self.waiting_rows {
+            true => self.spoken.saturating_add(self.every_us),
+            false => *self.waiting.keys().next()?,
+        };
+        // At the end of all time there is no next one.
+        (end <= self.closed && end > self.spoken).then_some(end)
+    }
+
+    /// The window moves to this end.
+    fn slide_to(&mut self, end: i64, out: &mut Outlet) {
+        if let Some(Waiting { times, keys, columns }) = self.waiting.remove(&end) {
+            self.waiting_rows -= times.len();
+            let mut rows: Vec<usize> = (0..times.len()).collect();
+            rows.sort_by_key(|row| times[*row]);
+            let columns: Vec<&Column> = columns.iter().collect();
+            for row in rows {
+                self.slides.touch(keys[row]);
+                let group = &mut self.slides.groups[keys[row] as usize];
+                group.waiting -= 1;
+                group.times.push_back(times[row]);
+                group.slide.push(&self.slides.plan, &columns, row);
+            }
+        }
+        let (start, of_key) = (end.saturating_sub(self.size_us), self.layout.grouping.keys.len());
+        let mut columns = self.layout.columns();
+        for key in self.in_order() {
+            let group = &self.slides.groups[key as usize];
+            let goes = group.times.front().is_some_and(|time| *time < start);
+            if goes || group.times.is_empty() {
+                self.slides.touch(key);
+            }
+            let group = &mut self.slides.groups[key as usize];
+            while group.times.front().is_some_and(|time| *time < start) {
+                group.times.pop_front();
+                group.slide.pop(&self.slides.plan);
+                self.held -= 1;
+            }
+            if group.slide.count() > 0 {
+                self.slides.keys.read(key, &mut columns[..of_key]);
+                for (column, time) in columns[of_key..].iter_mut().zip([start, end]) {
+                    if let Column::Time(to) = column {
+                        to.push(time);
+                    }
+                }
+                group.slide.read(&self.slides.plan, &mut columns[of_key + 2..]);
+                if columns[0].len() == ROWS_MAX {
+                    flush(&self.layout, &mut columns, out);
+                }
+            } else if group.waiting == 0 {
+                self.slides.remove(key);
+            }
+        }
+        flush(&self.layout, &mut columns, out);
+        self.spoken = end;
+    }
+
+    /// All keys, by key.
+    fn in_order(&mut self) -> Vec<u32> {
+        let changes = self.slides.keys.changes();
+        match &self.order {
+            Some((then, order)) if *then == changes => order.clone(),
+            _ => {
+                let order = self.slides.keys.sorted();
+                self.order = Some((changes, order.clone()));
+                order
+            }
+        }
+    }
+}
+
+impl Operator for Sliding {
+    fn push(&mut self, _: usize, batch: Batch, out: &mut Outlet) -> Result<(), Refused> {
+        let times = batch.column(self.field).ints().unwrap_or_default();
+        let in_time: Vec<bool> = times.iter().map(|time| first_end(*time, self.every_us) > self.closed).collect();
+        let batch = if in_time.contains(&false) {
+            out.push(Piece::Rows(Port::Late, batch.filter(&in_time.iter().map(|fine| !fine).collect::<Vec<_>>())));
+            batch.filter(&in_time)
+        } else {
+            batch
+        };
+        self.held += batch.rows();
+        self.waiting_rows += batch.rows();
+        if self.held > self.layout.grouping.limits.events_max {
+            return Err(Refused::Events(self.layout.grouping.limits.events_max));
+        }
+        self.slides.number(&self.layout, &batch, &mut self.scratch)?;
+        let times = batch.column(self.field).ints().unwrap_or_default();
+        for (row, (time, key)) in times.iter().zip(&self.scratch).enumerate() {
+            let end = first_end(*time, self.every_us);
+            let waiting = self.waiting.entry(end).or_insert_with(|| Waiting::of(&self.kinds));
+            waiting.times.push(*time);
+            waiting.keys.push(*key);
+            for (field, to) in self.slides.plan.fields().iter().zip(&mut waiting.columns) {
+                copy(batch.column(*field), row, to);
+            }
+            self.slides.groups[*key as usize].waiting += 1;
+        }
+        Ok(())
+    }
+
+    fn watermark(&mut self, input: usize, time: i64, out: &mut Outlet) -> Result<(), Refused> {
+        let Some(now) = self.watermarks.tell(input, time) else { return Ok(()) };
+        self.closed = now.saturating_sub(self.lateness_us).max(self.closed);
+        while let Some(end) = self.next_end() {
+            self.slide_to(end, out);
+        }
+        out.push(Piece::Watermark(self.closed.saturating_sub(self.size_us).saturating_add(1)));
+        Ok(())
+    }
+
+    fn begin_snapshot(&mut self) {
+        let mut head = Writer::default();
+        self.watermarks.store(&mut head);
+        head.i64(self.closed);
+        head.i64(self.spoken);
+        head.u64(self.held as u64);
+        head.count(self.waiting.len());
+        for (end, Waiting { times, keys, columns }) in &self.waiting {
+            head.i64(*end);
+            head.count(times.len());
+            for (row, (time, key)) in times.iter().zip(keys).enumerate() {
+                head.i64(*time);
+                head.u32(*key);
+                columns.iter().for_each(|column| Item::of(column, row).store(&mut head));
+            }
+        }
+        self.head = Some(head.into_bytes());
+        self.slides.begin();
+    }
+
+    fn advance_snapshot(&mut self, chunks: usize) -> Option<Vec<u8>> {
+        self.head.as_ref()?;
+        let keys = self.slides.advance(chunks)?;
+        let mut body = self.head.take()?;
+        body.extend(keys);
+        Some(state::seal(self.definition, &body))
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), Unreadable> {
+        let mut from = Reader::new(state::open(self.definition, snapshot)?);
+        let mut watermarks = self.watermarks.clone();
+        watermarks.load(&mut from)?;
+        let (closed, spoken) = (from.i64()?, from.i64()?);
+        let held = usize::try_from(from.u64()?).map_err(|_| Unreadable::Value)?;
+        let mut all = BTreeMap::new();
+        for _ in 0..from.count()? {
+            let (end, count) = (from.i64()?, from.count()?);
+            let mut waiting = Waiting::of(&self.kinds);
+            for _ in 0..count {
+                waiting.times.push(from.i64()?);
+                waiting.keys.push(from.u32()?);
+                for column in &mut waiting.columns {
+                    let item = Item::load(&mut from)?;
+                    item.try_push_to(column).map_err(|()| Unreadable::Value)?;
+                }
+            }
+            all.insert(end, waiting);
+        }
+        let slides = Slides::load(&self.layout, self.slides.plan.clone(), &mut from)?;
+        from.end()?;
+        if all.values().flat_map(|waiting| &waiting.keys).any(|key| !slides.keys.is_live(*key)) {
+            return Err(Unreadable::Value);
+        }
+        (self.watermarks, self.closed, self.spoken, self.held) = (watermarks, closed, spoken, held);
+        self.waiting_rows = all.values().map(|waiting| waiting.times.len()).sum();
+        (self.waiting, self.slides, self.order, self.head) = (all, slides, None, None);
+        Ok(())
+    }
+}
+
+fn copy(from: &Column, row: usize, to: &mut Column) {
+    match (from, to) {
+        (Column::Int(from), Column::Int(to)) | (Column::Time(from), Column::Time(to)) => to.push(from[row]),
+        (Column::Float(from), Column::Float(to)) => to.push(from[row]),
+        (Column::Bool(from), Column::Bool(to)) => to.push(from[row]),
+        (Column::Text(from), Column::Text(to)) => to.push(from.get(row)),
+        (from, to) => unreachable!("a {} in a column of {}", from.kind(), to.kind()),
+    }
+}
