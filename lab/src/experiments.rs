@@ -2,18 +2,20 @@
 
 pub mod batch;
 pub mod budget;
+pub mod esp;
 pub mod kv;
 pub mod overhead;
 pub mod sapparchi;
 pub mod sentryweb;
 pub mod spawn;
 
-pub const ALL: [(&str, &str); 16] = [
+pub const ALL: [(&str, &str); 17] = [
     (
         "batch",
         "10,000 processes, no-op tasks and a million of them, beside xargs, GNU parallel, HyperQueue, Celery, Dramatiq",
     ),
     ("budget", "what a task costs each process in CPU, as a ratio to the committed budget"),
+    ("esp-4", "events/s and core of streams: keyed jumping windows beside timely and Bytewax, sliding ones by width"),
     ("kv-1", "PUTs from 255 clients, how fast they are applied, every key read back; beside the original"),
     ("kv-2", "GETs that the cache has and has not, beside the original"),
     ("kv-3", "how fast what was accepted is applied, beside the original and PostgreSQL alone"),

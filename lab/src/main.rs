@@ -36,6 +36,9 @@ enum What {
     Batch(experiments::batch::Options),
     /// What a task costs each process in CPU, as a ratio to the committed budget.
     Budget(experiments::budget::Options),
+    /// Events/s and core of filter, map and keyed windows, beside timely and Bytewax; sliding windows by width.
+    #[command(name = "esp-4")]
+    Esp4(experiments::esp::four::Options),
     /// PUTs from 255 clients, how fast they are applied, every key read back; beside a re-creation of the original.
     #[command(name = "kv-1")]
     Kv1(experiments::kv::Options),
@@ -109,6 +112,7 @@ fn main() -> anyhow::Result<()> {
         }
         What::Batch(options) => experiments::batch::run(options)?,
         What::Budget(options) => experiments::budget::run(options)?,
+        What::Esp4(options) => experiments::esp::four::run(options)?,
         What::Kv1(options) => experiments::kv::one::run(options)?,
         What::Kv2(options) => experiments::kv::two::run(options)?,
         What::Kv3(options) => experiments::kv::three::run(options)?,

@@ -1,0 +1,6 @@
+//! The experiments with streams.
+
+pub mod bytewax;
+pub mod four;
+pub mod load;
+pub mod timely;
