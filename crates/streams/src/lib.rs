@@ -15,6 +15,7 @@
 //!   of many; [`operator`] is what both and the stateless steps have in common; [`state`] is how what an operator remembers
 //!   is written down and read again.
 //! - [`reference`](mod@reference) does the same one event at a time, slowly and plainly: what the rest is compared with.
+//! - [`mark`] numbers events, so that what is sent twice is read once; [`hash`] is the same number for a value everywhere.
 //!
 //! What a user writes:
 //!

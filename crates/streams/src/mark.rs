@@ -111,7 +111,7 @@ impl Marks {
     pub fn load(from: &mut Reader<'_>) -> Result<Self, Unreadable> {
         let count = from.count()?;
         let one = |_| Ok((from.u32()?, Mark { next: from.u64()?, time: from.i64()? }));
-        Ok(Self { upstreams: (0..count).map(one).collect::<Result<_, _>>()? })
+        Ok(Self { upstreams: (0..count).map(one).collect::<Result<_, Unreadable>>()? })
     }
 }
 

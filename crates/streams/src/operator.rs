@@ -4,15 +4,18 @@
 //! - [`Chain`] is filters and maps one after the other, fused: a row is copied at most once by all of them together.
 //! - [`Union`] puts inputs together, and [`KeyBy`] shares rows out among partitions.
 //! - [`windowed`] is a window for each key.
+//! - [`Whole`] is all of a graph in one place.
 //!
 //! What comes out depends on what went in, on its order and on where the watermarks stood, and on nothing else: not on how rows
 //! were cut into batches. Pieces may be cut differently, and the rows and watermarks in them are the same.
 
 mod chain;
 mod keyed;
+mod whole;
 
 pub use chain::{Chain, Stage};
 pub use keyed::{KeyBy, Union};
+pub use whole::{Sunk, Whole};
 
 use crate::batch::Batch;
 use crate::schema::Schema;

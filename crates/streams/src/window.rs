@@ -27,7 +27,6 @@ pub mod watermark;
 
 pub use counted::Counted;
 pub use jumping::Jumping;
-pub use keys::Keys;
 pub use sliding::Sliding;
 
 use serde::{Deserialize, Serialize};

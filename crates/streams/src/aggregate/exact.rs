@@ -129,21 +129,34 @@ impl Exact {
     }
 
     fn digits(&self) -> Digits {
-        let mut sum = Exact { low: self.low, limbs: self.limbs.clone(), ..Exact::default() };
-        sum.carry();
-        let negative = sum.limbs.last().is_some_and(|top| *top < 0);
-        if negative {
-            sum.limbs.iter_mut().for_each(|limb| *limb = -*limb);
-            sum.carry();
-        }
-        let mut digits: Vec<u32> = sum.limbs.iter().map(|limb| *limb as u32).collect();
+        let mut limbs = self.limbs.clone();
+        limbs.extend([0, 0]);
+        let negative = settle(&mut limbs);
+        let mut digits: Vec<u32> = limbs.into_iter().map(|limb| limb as u32).collect();
         while digits.last() == Some(&0) {
             digits.pop();
         }
         let zeros = digits.iter().take_while(|digit| **digit == 0).count();
         digits.drain(..zeros);
-        let low = if digits.is_empty() { 0 } else { sum.low + zeros as i32 };
+        let low = if digits.is_empty() { 0 } else { self.low + zeros as i32 };
         Digits { negative, low, digits }
+    }
+
+    /// As a whole number of at most 2^53, signed, and a power of two: to the nearest, to even between two.
+    fn rounded(&self) -> (f64, i32) {
+        // Read at each event of a sliding window, so what most sums need is on the stack.
+        const FEW: usize = 14;
+        if self.limbs.len() > FEW {
+            let mut limbs = self.limbs.clone();
+            limbs.extend([0, 0]);
+            let negative = settle(&mut limbs);
+            return rounded(negative, self.low, &limbs);
+        }
+        let mut limbs = [0; FEW + 2];
+        limbs[..self.limbs.len()].copy_from_slice(&self.limbs);
+        let limbs = &mut limbs[..self.limbs.len() + 2];
+        let negative = settle(limbs);
+        rounded(negative, self.low, limbs)
     }
 
     fn add_digits(&mut self, negative: bool, digits: &Digits, times: u64) {
@@ -159,7 +172,7 @@ impl Exact {
         if let Some(odd) = self.odd_value() {
             return odd;
         }
-        let (mantissa, exponent) = self.digits().rounded();
+        let (mantissa, exponent) = self.rounded();
         scaled(mantissa, exponent)
     }
 
@@ -168,7 +181,7 @@ impl Exact {
         if let Some(odd) = self.odd_value() {
             return odd;
         }
-        let (mantissa, exponent) = self.digits().rounded();
+        let (mantissa, exponent) = self.rounded();
         scaled(mantissa / count as f64, exponent)
     }
 
@@ -211,23 +224,41 @@ impl Stored for Exact {
     }
 }
 
-impl Digits {
-    /// As a whole number of at most 2^53, signed, and a power of two: to the nearest, to even between two.
-    fn rounded(&self) -> (f64, i32) {
-        let Some(top) = self.digits.last() else { return (0.0, 0) };
-        let zeros = top.leading_zeros();
-        let mut from_top = self.digits.iter().rev();
-        let three = (0..3).fold(0u128, |bits, _| bits << 32 | u128::from(*from_top.next().unwrap_or(&0)));
-        let below = from_top.any(|digit| *digit != 0);
-        // 64 bits from the highest that is set, and whether anything is below them.
-        let bits = three << zeros;
-        let (head, sticky) = ((bits >> 32) as u64, below || bits as u32 != 0);
-        let (kept, rest) = (head >> 11, head & 0x7ff);
-        let up = rest > 0x400 || rest == 0x400 && (sticky || kept & 1 == 1);
-        let whole = (kept + u64::from(up)) as f64;
-        let exponent = LIMB * (self.low + self.digits.len() as i32) - zeros as i32 - 53;
-        (if self.negative { -whole } else { whole }, exponent)
+/// Passes all carries on, into two limbs at the top that were nought, and gives the magnitude; whether it was below nought.
+fn settle(limbs: &mut [i64]) -> bool {
+    let pass = |limbs: &mut [i64]| {
+        let mut carry = 0;
+        for limb in &mut *limbs {
+            let sum = *limb + carry;
+            *limb = sum & MASK;
+            carry = sum >> LIMB;
+        }
+        carry
+    };
+    let negative = pass(limbs) < 0;
+    if negative {
+        // What was taken for 2^(32·n) more than it is, n being the number of limbs, is taken from that again.
+        limbs.iter_mut().for_each(|limb| *limb = -*limb);
+        pass(limbs);
     }
+    negative
+}
+
+/// Of limbs from 0 to 2^32.
+fn rounded(negative: bool, low: i32, limbs: &[i64]) -> (f64, i32) {
+    let Some(top) = limbs.iter().rposition(|limb| *limb != 0) else { return (0.0, 0) };
+    let digit = |below: usize| top.checked_sub(below).map_or(0, |at| limbs[at] as u128);
+    let three = digit(0) << 64 | digit(1) << 32 | digit(2);
+    let below = limbs[..top.saturating_sub(2)].iter().any(|limb| *limb != 0);
+    // 64 bits from the highest that is set, and whether anything is below them.
+    let zeros = (limbs[top] as u32).leading_zeros();
+    let bits = three << zeros;
+    let (head, sticky) = ((bits >> 32) as u64, below || bits as u32 != 0);
+    let (kept, rest) = (head >> 11, head & 0x7ff);
+    let up = rest > 0x400 || (rest == 0x400 && (sticky || kept & 1 == 1));
+    let whole = (kept + u64::from(up)) as f64;
+    let exponent = LIMB * (low + top as i32 + 1) - zeros as i32 - 53;
+    (if negative { -whole } else { whole }, exponent)
 }
 
 /// A finite float as sign, whole number and power of two.
@@ -313,7 +344,7 @@ impl Moments {
             let shifted = Digits { low: sum.low + n, digits: sum.digits.clone(), negative: false };
             spread.add_digits(true, &shifted, u64::from(*digit));
         }
-        let (mantissa, exponent) = spread.digits().rounded();
+        let (mantissa, exponent) = spread.rounded();
         scaled(mantissa / count as f64 / count as f64, exponent)
     }
 }

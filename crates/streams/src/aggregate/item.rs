@@ -38,21 +38,21 @@ impl Item {
 
     /// As the next row of a column of its kind.
     pub fn push_to(&self, column: &mut Column) {
-        if self.try_push_to(column).is_err() {
+        if !self.fits_into(column) {
             unreachable!("{self:?} in a column of {}", column.kind());
         }
     }
 
-    /// The same for one that may be of another kind.
-    pub fn try_push_to(&self, column: &mut Column) -> Result<(), ()> {
+    /// The same for one that may be of another kind; whether it is of the right one.
+    pub fn fits_into(&self, column: &mut Column) -> bool {
         match (self, column) {
             (Item::Whole(value), Column::Int(all) | Column::Time(all)) => all.push(*value),
             (Item::Whole(value), Column::Bool(all)) => all.push(*value != 0),
             (Item::Rank(rank), Column::Float(all)) => all.push(of_rank(*rank)),
             (Item::Text(text), Column::Text(all)) => all.push(text),
-            _ => return Err(()),
+            _ => return false,
         }
-        Ok(())
+        true
     }
 
     /// The [`hash`] of a cell: the same on each machine.

@@ -121,17 +121,16 @@ impl Operator for Jumping {
 
     fn advance_snapshot(&mut self, chunks: usize) -> Option<Vec<u8>> {
         let snapshot = self.snapshot.as_mut()?;
-        for (end, written) in &mut snapshot.tables {
-            if written.is_some() {
-                continue;
-            }
+        let mut left = snapshot.tables.values().filter(|written| written.is_none()).count();
+        for (end, written) in snapshot.tables.iter_mut().filter(|(_, written)| written.is_none()) {
             let table = self.open.get_mut(end)?;
             if !table.advance(chunks) {
                 return None;
             }
             *written = Some(table.finish());
-            // What is left of the allowance is not counted to the last chunk: a table a time is little enough.
-            if chunks < usize::MAX && snapshot.tables.values().any(Option::is_none) {
+            left -= 1;
+            // A table a time is little enough, and what is left of the allowance need not be counted.
+            if left > 0 && chunks < usize::MAX {
                 return None;
             }
         }

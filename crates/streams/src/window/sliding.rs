@@ -238,8 +238,9 @@ impl Operator for Sliding {
                 waiting.times.push(from.i64()?);
                 waiting.keys.push(from.u32()?);
                 for column in &mut waiting.columns {
-                    let item = Item::load(&mut from)?;
-                    item.try_push_to(column).map_err(|()| Unreadable::Value)?;
+                    if !Item::load(&mut from)?.fits_into(column) {
+                        return Err(Unreadable::Value);
+                    }
                 }
             }
             all.insert(end, waiting);
