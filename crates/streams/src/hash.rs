@@ -19,7 +19,7 @@ pub fn text(text: &str) -> u64 {
 /// Eight bytes at a time, the rest with noughts; the length sees to it that noughts count.
 pub fn bytes(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
-    let mut hash = bytes.len() as u64;
+    let mut hash = int(bytes.len() as i64);
     for word in words {
         hash = int((hash ^ u64::from_le_bytes(*word)) as i64);
     }
@@ -36,8 +36,10 @@ mod tests {
     #[test]
     fn the_numbers_are_what_they_always_were() {
         assert_eq!(int(0), 0xe220_a839_7b1d_cdaf);
-        assert_eq!(text(""), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(text(""), 0xa706_dd2f_4d19_7e6f);
+        assert_eq!(text("meter-00042"), 0x9bd2_7d02_f454_7151);
         assert_ne!(text("a"), text("a\0"));
+        assert_ne!(text("a"), text("b\0"));
         assert_ne!(text("12345678"), text("12345678\0"));
     }
 

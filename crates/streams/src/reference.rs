@@ -36,10 +36,22 @@ impl Word {
 pub enum Step<'a> {
     /// Events come from outside.
     Source,
-    Filter { of: usize, test: &'a dyn Fn(&[Value]) -> bool },
-    Map { of: usize, make: &'a dyn Fn(&[Value]) -> Vec<Value> },
-    Union { of: Vec<usize> },
-    Window { of: usize, grouping: Grouping, input: Schema },
+    Filter {
+        of: usize,
+        test: &'a dyn Fn(&[Value]) -> bool,
+    },
+    Map {
+        of: usize,
+        make: &'a dyn Fn(&[Value]) -> Vec<Value>,
+    },
+    Union {
+        of: Vec<usize>,
+    },
+    Window {
+        of: usize,
+        grouping: Grouping,
+        input: Schema,
+    },
 }
 
 impl Step<'_> {
@@ -57,7 +69,10 @@ impl Step<'_> {
 pub fn run(steps: &[Step<'_>], words: &[(usize, Word)]) -> Vec<Vec<(Port, Word)>> {
     let mut run = Run {
         steps,
-        times: steps.iter().map(|step| if let Step::Union { of } = step { vec![i64::MIN; of.len()] } else { vec![] }).collect(),
+        times: steps
+            .iter()
+            .map(|step| if let Step::Union { of } = step { vec![i64::MIN; of.len()] } else { vec![] })
+            .collect(),
         windows: steps.iter().map(Windows::of_step).collect(),
         said: steps.iter().map(|_| Vec::new()).collect(),
     };

@@ -24,7 +24,9 @@ const TAIL: usize = 4;
 pub enum Unreadable {
     #[error("this is no snapshot")]
     Foreign,
-    #[error("the snapshot has version {0}, and this program reads {VERSION}: use the program that wrote it, or an older snapshot")]
+    #[error(
+        "the snapshot has version {0}, and this program reads {VERSION}: use the program that wrote it, or an older snapshot"
+    )]
     Version(u16),
     #[error("the snapshot is of an operator with another definition")]
     Other,

@@ -20,8 +20,8 @@
 mod counted;
 mod jumping;
 mod keys;
-mod sliding;
 mod slides;
+mod sliding;
 mod table;
 pub mod watermark;
 
@@ -140,8 +140,7 @@ impl Grouping {
         }
         for Aggregate { name, function, field: of } in &self.aggregates {
             let of = of.map(field).transpose()?.map(|field| field.kind);
-            let kind =
-                function.result(of).map_err(|why| WindowError::Aggregate { name: name.clone(), why })?;
+            let kind = function.result(of).map_err(|why| WindowError::Aggregate { name: name.clone(), why })?;
             fields.push(Field { name: name.clone(), kind });
         }
         Ok(Schema::checked(fields)?)

@@ -210,7 +210,8 @@ impl Stored for Exact {
 
     fn load(from: &mut Reader<'_>) -> Result<Self, Unreadable> {
         let flags = from.u8()?;
-        let low = i32::try_from(from.i64()?).ok().filter(|low| low.unsigned_abs() < 1 << 10).ok_or(Unreadable::Value)?;
+        let low =
+            i32::try_from(from.i64()?).ok().filter(|low| low.unsigned_abs() < 1 << 10).ok_or(Unreadable::Value)?;
         let count = from.count_up_to(LIMBS_MAX)?;
         let limbs = (0..count).map(|_| from.u32().map(i64::from)).collect::<Result<Vec<_>, _>>()?;
         let mut sum = Exact { low, limbs, ..Exact::default() };

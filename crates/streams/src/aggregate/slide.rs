@@ -269,7 +269,9 @@ impl Slide {
                 }
                 (Cell::Whole(sum), _, Column::Int(to)) => to.push(held(*sum)),
                 (Cell::Whole(sum), _, Column::Float(to)) => to.push(*sum as f64 / self.count as f64),
-                (Cell::Exact(sum), _, Column::Float(to)) if *function == Function::Mean => to.push(sum.mean(self.count)),
+                (Cell::Exact(sum), _, Column::Float(to)) if *function == Function::Mean => {
+                    to.push(sum.mean(self.count))
+                }
                 (Cell::Exact(sum), _, Column::Float(to)) => to.push(sum.value()),
                 (Cell::Moments(moments), _, Column::Float(to)) => to.push(moments.variance(self.count)),
                 (Cell::Line(line), _, to) => {

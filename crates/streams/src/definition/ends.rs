@@ -68,12 +68,7 @@ pub fn source(node: &Node, shared: Option<&Schema>, said: bool, faults: &mut Vec
     known.then(|| SourceSpec { name: name.clone(), schema, from, place: node.place })
 }
 
-fn one_of<'a>(
-    fields: &Fields<'a>,
-    what: &str,
-    known: &[&str],
-    faults: &mut Vec<Fault>,
-) -> Option<(&'a str, &'a Node)> {
+fn one_of<'a>(fields: &Fields<'a>, what: &str, known: &[&str], faults: &mut Vec<Fault>) -> Option<(&'a str, &'a Node)> {
     match fields.among(known).as_slice() {
         [(how, node)] => Some((how.text.as_str(), *node)),
         [] => {

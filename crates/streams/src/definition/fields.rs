@@ -139,9 +139,8 @@ impl<'a> Fields<'a> {
 /// A duration; a bare number is refused, for nobody can tell whether it is seconds.
 pub fn span(word: &Word, faults: &mut Vec<Fault>) -> Option<Duration> {
     let fault = match word.text.parse::<f64>() {
-        Ok(figure) if figure != 0.0 => {
-            Fault::new(word.place, format!("{} of what?", short(&word.text))).hint(format!("write {0}s or {0}ms", figure))
-        }
+        Ok(figure) if figure != 0.0 => Fault::new(word.place, format!("{} of what?", short(&word.text)))
+            .hint(format!("write {0}s or {0}ms", figure)),
         _ => match word.text.parse::<Span>() {
             Ok(span) => return Some(span.0),
             Err(error) => Fault::new(word.place, error.to_string()),

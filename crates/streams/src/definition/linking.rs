@@ -31,7 +31,10 @@ pub(super) enum Keys {
     None,
     By(Vec<usize>),
     /// An operator left out or changed a field of the key.
-    Lost { operator: String, field: String },
+    Lost {
+        operator: String,
+        field: String,
+    },
 }
 
 /// Nothing where something is wrong; what, was noted.
@@ -103,7 +106,8 @@ pub(super) fn compiled(word: &Word, schema: &Schema, faults: &mut Vec<Fault>) ->
         Ok(expression) => return Some(expression),
         Err(flaws) => flaws,
     };
-    let fault = |flaw: crate::expression::Flaw| Fault { place: word.place_of(flaw.at), what: flaw.what, hint: flaw.hint };
+    let fault =
+        |flaw: crate::expression::Flaw| Fault { place: word.place_of(flaw.at), what: flaw.what, hint: flaw.hint };
     faults.extend(flaws.into_iter().map(fault));
     None
 }

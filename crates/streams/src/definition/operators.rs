@@ -34,9 +34,8 @@ pub enum DoesSpec {
 
 /// Nothing where too little is said to go on with; what is missing was noted.
 pub fn read(node: &Node, faults: &mut Vec<Fault>) -> Option<OperatorSpec> {
-    const KNOWN: [&str; 11] = [
-        "name", "from", "filter", "map", "add", "key_by", "union", "window", "aggregate", "replicas", "snapshot",
-    ];
+    const KNOWN: [&str; 11] =
+        ["name", "from", "filter", "map", "add", "key_by", "union", "window", "aggregate", "replicas", "snapshot"];
     let fields = Fields::of(node, "an operator", &KNOWN, faults)?;
     let name = name(&fields, "an operator", faults);
     let keeping = keeping(&fields, faults);

@@ -68,7 +68,8 @@ impl Rate {
             return 0;
         }
         let rounds = if self.repeat { since.as_nanos() / length.as_nanos() } else { 0 };
-        let within = Duration::from_nanos(u64::try_from(since.as_nanos() - rounds * length.as_nanos()).unwrap_or(u64::MAX));
+        let within =
+            Duration::from_nanos(u64::try_from(since.as_nanos() - rounds * length.as_nanos()).unwrap_or(u64::MAX));
         let whole = if rounds == 0 { 0.0 } else { self.within(length) * rounds as f64 };
         (whole + self.within(within)) as u64
     }

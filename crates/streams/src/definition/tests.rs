@@ -85,34 +85,86 @@ fn every_fault_has_its_place_and_a_suggestion() {
     for (piece, by, fault) in [
         ("volts > 0", "volt > 0", "10:13: there is no field \"volt\"; did you mean \"volts\"?"),
         ("amps >= 0", "amp >= 0", "10:27: there is no field \"amp\"; did you mean \"amps\"?"),
-        ("volts * amps", "volts * meter", "13:26: a * b takes int and int, or float and float, and this is float and text"),
-        ("volts > 0 and amps >= 0", "volts", "10:13: a filter is true or false, and this is float; compare it with something: volts > 200"),
+        (
+            "volts * amps",
+            "volts * meter",
+            "13:26: a * b takes int and int, or float and float, and this is float and text",
+        ),
+        (
+            "volts > 0 and amps >= 0",
+            "volts",
+            "10:13: a filter is true or false, and this is float; compare it with something: volts > 200",
+        ),
         ("from: sound", "from: sond", "12:11: there is no \"sond\" to read; did you mean \"sound\"?"),
-        ("from: means\n", "from: alarm\n", "23:11: \"alarm\" is a sink, and nothing comes out of it; read what the sink reads"),
+        (
+            "from: means\n",
+            "from: alarm\n",
+            "23:11: \"alarm\" is a sink, and nothing comes out of it; read what the sink reads",
+        ),
         ("means.late", "watts.late", "31:11: nothing is late for \"watts\"; only windows have late events"),
         ("meters.unfit", "meters.bad", "34:11: a source has no \"bad\"; there is meters and meters.unfit"),
         ("key_by: meter", "key_by: metre", "16:13: there is no field \"metre\"; did you mean \"meter\"?"),
-        ("key_by: meter", "key_by: [ meter, volts ]", "16:22: events cannot be grouped by \"volts\", which is float; make it whole first: add: { level: int(volts) }"),
+        (
+            "key_by: meter",
+            "key_by: [ meter, volts ]",
+            "16:22: events cannot be grouped by \"volts\", which is float; make it whole first: add: { level: int(volts) }",
+        ),
         ("by: at", "by: when", "19:43: there is no field \"when\"; there is meter, volts, amps, at, watts"),
         ("by: at", "by: volts", "19:43: \"volts\" is float, and a window by time needs a time; there is at"),
         ("slide: 1m", "slide: 0s", "19:22: a window of no time; write a time like 1m"),
         ("slide: 1m", "slide: 60", "19:22: 60 of what?; write 60 events, or 60s"),
-        ("every: 10s", "every: 2m", "19:33: a window that moves further than it is long would miss events; write at most 1m"),
-        ("slide: 1m, every: 10s, by: at, lateness: 2s", "jump: 0 events", "19:21: a window of no events; write 1 events or more"),
-        ("slide: 1m", "jump: 1m", "19:32: a window that jumps moves by its own size; leave every out, or write slide instead of jump"),
+        (
+            "every: 10s",
+            "every: 2m",
+            "19:33: a window that moves further than it is long would miss events; write at most 1m",
+        ),
+        (
+            "slide: 1m, every: 10s, by: at, lateness: 2s",
+            "jump: 0 events",
+            "19:21: a window of no events; write 1 events or more",
+        ),
+        (
+            "slide: 1m",
+            "jump: 1m",
+            "19:32: a window that jumps moves by its own size; leave every out, or write slide instead of jump",
+        ),
         ("mean(watts)", "mean(watt)", "20:30: there is no field \"watt\"; did you mean \"watts\"?"),
         ("mean(watts)", "maen(watts)", "20:25: \"maen(watts)\" is no aggregate; did you mean \"mean\"?"),
         ("mean(watts)", "mean(meter)", "20:25: there is no mean of text; it is written mean(x)"),
-        ("mean(watts)", "mean(volts * amps)", "20:36: aggregates are made of fields, not of expressions; make it a field first, in an operator with add"),
-        ("percentile(watts, 0.95)", "percentile(watts, 95)", "20:46: 95 is no percentile: write a share from 0 to 1, such as 0.95; it is written percentile(x, 0.95)"),
-        ("watts: mean", "meter: mean", "20:18: there are two fields \"meter\"; the fields of the key come out too, and start and end of a window by time"),
+        (
+            "mean(watts)",
+            "mean(volts * amps)",
+            "20:36: aggregates are made of fields, not of expressions; make it a field first, in an operator with add",
+        ),
+        (
+            "percentile(watts, 0.95)",
+            "percentile(watts, 95)",
+            "20:46: 95 is no percentile: write a share from 0 to 1, such as 0.95; it is written percentile(x, 0.95)",
+        ),
+        (
+            "watts: mean",
+            "meter: mean",
+            "20:18: there are two fields \"meter\"; the fields of the key come out too, and start and end of a window by time",
+        ),
         ("replicas: 2", "replicas: 9", "21:15: replicas is between 1 and 5, and not \"9\""),
         ("mqtt: {", "mqt: {", "6:5: a source has no field \"mqt\"; did you mean \"mqtt\"?"),
-        ("grid/+/reading", "grid/a+/reading", "6:20: nobody can subscribe to \"grid/a+/reading\"; + stands for one whole level, # for all that follow: grid/+/reading, grid/#"),
+        (
+            "grid/+/reading",
+            "grid/a+/reading",
+            "6:20: nobody can subscribe to \"grid/a+/reading\"; + stands for one whole level, # for all that follow: grid/+/reading, grid/#",
+        ),
         ("volts: float", "volts: double", "3:32: there is no kind \"double\"; it is called \"float\" here"),
         ("volts: float", "volts: flaot", "3:32: there is no kind \"flaot\"; did you mean \"float\"?"),
-        ("name: too_late", "name: alarm", "30:11: \"alarm\" is the name of something else too; sources, operators and sinks each have a name of their own"),
-        ("filter: watts > 1000\n    replicas: 2", "filter: watts > 1000\n    snapshot: 5s", "25:15: it keeps nothing that a snapshot could be taken of; leave snapshot out"),
+        (
+            "name: too_late",
+            "name: alarm",
+            "30:11: \"alarm\" is the name of something else too; sources, operators and sinks each have a name of their own",
+        ),
+        (
+            "filter: watts > 1000\n    replicas: 2",
+            "filter: watts > 1000\n    snapshot: 5s",
+            "25:15: it keeps nothing that a snapshot could be taken of; leave snapshot out",
+        ),
         ("kind: Stream\n", "kind: Stream\nname: again\n", "3:1: the same field stands there twice"),
     ] {
         let faults = broken(piece, by);
@@ -137,7 +189,8 @@ fn one_slip_is_one_fault() {
 
 #[test]
 fn all_faults_are_told_at_once_in_their_order() {
-    let text = FINE.replace("volts > 0", "volt > 0").replace("slide: 1m", "slide: 0s").replace("replicas: 2", "replicas: x");
+    let text =
+        FINE.replace("volts > 0", "volt > 0").replace("slide: 1m", "slide: 0s").replace("replicas: 2", "replicas: x");
     let places: Vec<usize> = check(&text).unwrap_err().iter().map(|fault| fault.place.line).collect();
     assert_eq!(places, [10, 19, 21, 25]);
 }
@@ -146,7 +199,10 @@ fn all_faults_are_told_at_once_in_their_order() {
 fn those_that_read_each_other_are_named() {
     let faults = broken("from: meters\n    filter", "from: watts\n    filter");
     assert!(faults[0].contains("it reads itself: sound from watts from sound") || faults[0].contains("nobody reads"));
-    assert!(faults.iter().any(|fault| fault.starts_with("9:11: it reads itself: sound from watts from sound")), "{faults:?}");
+    assert!(
+        faults.iter().any(|fault| fault.starts_with("9:11: it reads itself: sound from watts from sound")),
+        "{faults:?}"
+    );
 }
 
 #[test]
@@ -157,7 +213,8 @@ fn what_nobody_reads_is_told() {
 
 #[test]
 fn a_key_that_a_map_leaves_out_is_not_silently_lost() {
-    let after = "  - name: thin\n    from: by_meter\n    map: { watts: watts, at: at }\n  - name: means\n    from: thin\n";
+    let after =
+        "  - name: thin\n    from: by_meter\n    map: { watts: watts, at: at }\n  - name: means\n    from: thin\n";
     let faults = broken("  - name: means\n    from: by_meter\n", after);
     assert!(faults[0].contains("events were kept apart by \"meter\", and \"thin\" leaves it out"), "{faults:?}");
     let renamed = after.replace("{ watts", "{ which: meter, watts");
@@ -228,7 +285,10 @@ fn a_file_may_declare_other_things_too() {
     let text = format!("kind: Queue\nname: q\n---\n{FINE}---\n{}", FINE.replacen("name: grid\n", "name: other\n", 1));
     let names: Vec<String> = check(&text).unwrap().into_iter().map(|graph| graph.name).collect();
     assert_eq!(names, ["grid", "other"]);
-    assert_eq!(said(&check("kind: Queue").unwrap_err()), ["1:1: it defines no stream; a stream begins with kind: Stream"]);
+    assert_eq!(
+        said(&check("kind: Queue").unwrap_err()),
+        ["1:1: it defines no stream; a stream begins with kind: Stream"]
+    );
     assert_eq!(said(&check("").unwrap_err()), ["1:1: it defines no stream; a stream begins with kind: Stream"]);
     assert_eq!(said(&check("a: 1").unwrap_err()), ["1:1: kind is missing; a stream begins with kind: Stream"]);
     assert!(said(&check("kind: [").unwrap_err())[0].contains("it is not YAML"));
@@ -249,7 +309,9 @@ fn a_graph_is_shown_as_text_and_as_a_picture() {
         assert!(text.contains(piece), "{piece} is not in\n{text}");
     }
     let dot = graph.dot();
-    assert!(dot.starts_with("digraph \"grid\" {") && dot.contains("\"means\" -> \"too_late\" [style=dashed, label=late];"));
+    assert!(
+        dot.starts_with("digraph \"grid\" {") && dot.contains("\"means\" -> \"too_late\" [style=dashed, label=late];")
+    );
     assert_eq!(serde_json::to_value(graph.view()).unwrap()["stages"][1]["operators"][0], "means");
 }
 

@@ -127,12 +127,13 @@ pub fn function(name: &str) -> Option<&'static Function> {
 impl Function {
     /// The way that takes exactly these kinds; else one that takes floats where there are ints.
     pub fn way(&self, given: &[Kind]) -> Option<&'static Way> {
-        let fits = |way: &&Way, widens: bool| {
-            way.takes.len() == given.len()
-                && way.takes.iter().zip(given).all(|(takes, given)| {
-                    takes == given || (widens && *takes == Kind::Float && *given == Kind::Int)
-                })
-        };
+        let fits =
+            |way: &&Way, widens: bool| {
+                way.takes.len() == given.len()
+                    && way.takes.iter().zip(given).all(|(takes, given)| {
+                        takes == given || (widens && *takes == Kind::Float && *given == Kind::Int)
+                    })
+            };
         let exact = self.ways.iter().find(|way| fits(way, false));
         exact.or_else(|| self.ways.iter().find(|way| fits(way, true)))
     }

@@ -87,9 +87,8 @@ impl Parser {
             return Err(Flaw::new(self.at(), format!("more than {DEPTH_MAX} brackets stand in each other")));
         }
         self.depth += 1;
-        let or = self.chain(&[("or", "or"), ("||", "or")], |parser| {
-            parser.chain(&[("and", "and"), ("&&", "and")], Self::not)
-        });
+        let or = self
+            .chain(&[("or", "or"), ("||", "or")], |parser| parser.chain(&[("and", "and"), ("&&", "and")], Self::not));
         self.depth -= 1;
         or
     }
@@ -143,9 +142,7 @@ impl Parser {
     }
 
     fn sum(&mut self) -> Result<Expr, Flaw> {
-        self.chain(&[("+", "+"), ("-", "-")], |parser| {
-            parser.chain(&[("*", "*"), ("/", "/"), ("%", "%")], Self::sign)
-        })
+        self.chain(&[("+", "+"), ("-", "-")], |parser| parser.chain(&[("*", "*"), ("/", "/"), ("%", "%")], Self::sign))
     }
 
     fn sign(&mut self) -> Result<Expr, Flaw> {

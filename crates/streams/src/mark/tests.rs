@@ -21,7 +21,8 @@ fn words(events: u64, every: u64) -> Vec<Word> {
 fn records(upstream: u32, words: &[Word], from: u64, flushes: &[usize]) -> Vec<(Header, Vec<u64>)> {
     let begin = words.iter().position(|word| *word == Word::Event(from)).unwrap_or(words.len());
     let mut rest = &words[begin..];
-    let before = words[..begin].iter().rev().find_map(|word| if let Word::Time(time) = word { Some(*time) } else { None });
+    let before =
+        words[..begin].iter().rev().find_map(|word| if let Word::Time(time) = word { Some(*time) } else { None });
     let mut numbering = Numbering::starting_at(from, before.unwrap_or(BEGINNING));
     let mut records = Vec::new();
     for flush in flushes.iter().cycle() {

@@ -65,8 +65,12 @@ fn window() -> impl Strategy<Value = Window> {
         (1i64..60, 1i64..60, 0i64..40).prop_map(|(size_us, every, lateness_us)| {
             Window::Time { field: AT, size_us, every_us: every.min(size_us), lateness_us }
         }),
-        (1i64..60, 0i64..40)
-            .prop_map(|(size_us, lateness_us)| Window::Time { field: AT, size_us, every_us: size_us, lateness_us }),
+        (1i64..60, 0i64..40).prop_map(|(size_us, lateness_us)| Window::Time {
+            field: AT,
+            size_us,
+            every_us: size_us,
+            lateness_us
+        }),
     ]
 }
 
@@ -144,7 +148,12 @@ fn is_same(one: &Heard, other: &Heard) -> Result<(), TestCaseError> {
 }
 
 /// Lets an operator hear words, cut into batches as told; after each batch something else may be done.
-fn feed(operator: &mut dyn Operator, words: &[(usize, Word)], cuts: &[usize], mut after: impl FnMut(&mut dyn Operator)) -> Heard {
+fn feed(
+    operator: &mut dyn Operator,
+    words: &[(usize, Word)],
+    cuts: &[usize],
+    mut after: impl FnMut(&mut dyn Operator),
+) -> Heard {
     let (mut heard, mut out) = (Heard::default(), Vec::new());
     let mut cuts = cuts.iter().cycle();
     let mut rest = words;
@@ -220,7 +229,7 @@ proptest! {
 
     #[test]
     fn a_damaged_snapshot_is_refused_and_changes_nothing(
-        grouping in grouping(), words in words(60), at in any::<prop::sample::Index>(), bit in 0..8,
+        grouping in grouping(), words in words(60), at in any::<prop::sample::Index>(), bit in 0u32..8,
     ) {
         let words = at_one_input(words);
         let mut operator = windowed(&grouping, &schema(), 1).unwrap();
@@ -228,7 +237,7 @@ proptest! {
         let good = snapshot(operator.as_mut());
         let mut bad = good.clone();
         let at = at.index(bad.len());
-        bad[at] ^= 1 << bit;
+        bad[at] ^= 1u8 << bit;
         prop_assert!(operator.restore(&bad).is_err());
         prop_assert_eq!(snapshot(operator.as_mut()), good);
         let others = Grouping { keys: vec![N], ..grouping };
@@ -364,7 +373,14 @@ impl Operator for InOnePlace {
 fn large_windows_say_what_the_reference_says() {
     let event = |n: i64| {
         let x = (n * 7919 % 5003) as f64 / 3.0;
-        vec![Value::Int(n % 2), format!("{}", n * 31 % 1500).as_str().into(), (n % 3 == 0).into(), Value::Time(n), x.into(), n.into()]
+        vec![
+            Value::Int(n % 2),
+            format!("{}", n * 31 % 1500).as_str().into(),
+            (n % 3 == 0).into(),
+            Value::Time(n),
+            x.into(),
+            n.into(),
+        ]
     };
     let mut words: Vec<_> = (0..4000).map(|n| (0, Word::Event(event(n)))).collect();
     words.push((0, Word::Time(10_000)));

@@ -17,10 +17,10 @@ fn frames_that_are_not_whole_or_not_ours_are_refused() {
 
 proptest! {
     #[test]
-    fn a_turned_bit_is_found(body in prop::collection::vec(any::<u8>(), 0..100), at in any::<prop::sample::Index>(), bit in 0..8) {
+    fn a_turned_bit_is_found(body in prop::collection::vec(any::<u8>(), 0..100), at in any::<prop::sample::Index>(), bit in 0u32..8) {
         let mut frame = seal(7, &body);
         let at = at.index(frame.len());
-        frame[at] ^= 1 << bit;
+        frame[at] ^= 1u8 << bit;
         prop_assert!(open(7, &frame).is_err());
     }
 

@@ -18,7 +18,6 @@ const SLOTS_MIN: usize = 16;
 
 #[derive(Clone, Debug)]
 pub struct Keys {
-    kinds: Vec<Kind>,
     kept: Kept,
     /// Numbers below the length of what is kept that nobody has.
     free: BTreeSet<u32>,
@@ -53,22 +52,18 @@ pub type Reuse<'a> = dyn FnMut(&Keys, u32) + 'a;
 
 impl Keys {
     /// Of fields of these kinds.
-    pub fn of(kinds: Vec<Kind>) -> Self {
-        let kept = match kinds[..] {
+    pub fn of(kinds: &[Kind]) -> Self {
+        let kept = match kinds {
             [] => Kept::One(0),
             [Kind::Int | Kind::Time | Kind::Bool] => Kept::Whole(Vec::new()),
             _ => Kept::Bytes(Vec::new()),
         };
-        Self { kinds, kept, free: BTreeSet::new(), slots: Slots::default(), changes: 0 }
+        Self { kept, free: BTreeSet::new(), slots: Slots::default(), changes: 0 }
     }
 
     /// One more than the greatest number ever given out.
     pub fn len(&self) -> usize {
         self.kept.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.live() == 0
     }
 
     /// How many keys there are.

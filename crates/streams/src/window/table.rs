@@ -39,7 +39,7 @@ impl Layout {
     }
 
     pub fn keys(&self) -> Keys {
-        Keys::of(self.key_kinds.clone())
+        Keys::of(&self.key_kinds)
     }
 
     /// One column for each field of the output, without rows.
@@ -105,7 +105,7 @@ impl Table {
         layout: &Layout,
         batch: &Batch,
         size: u64,
-        columns: &mut Vec<Column>,
+        columns: &mut [Column],
         scratch: &mut Vec<u32>,
     ) -> Result<(), Refused> {
         self.number(layout, batch, scratch)?;

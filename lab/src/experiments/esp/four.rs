@@ -57,8 +57,12 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
         load::KEYS,
         load::WINDOW_US / load::STEP_US
     ));
-    report.note("ours reads its expressions at run time and sums floats without rounding; what timely does is compiled in");
-    report.note("timely has no windows: a window is an instant of its logical time, and what it holds a map of the operator");
+    report.note(
+        "ours reads its expressions at run time and sums floats without rounding; what timely does is compiled in",
+    );
+    report.note(
+        "timely has no windows: a window is an instant of its logical time, and what it holds a map of the operator",
+    );
     let peers = if options.without_bytewax { None } else { Some(Peers::prepare(FOLDER.as_ref())?) };
     for keys in KeyKind::ALL {
         let (mut ours, mut theirs, mut python) = (Vec::new(), Vec::new(), Vec::new());

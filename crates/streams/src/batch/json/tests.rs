@@ -41,7 +41,10 @@ fn an_event_that_does_not_fit_is_given_back_with_its_reason() {
         (r#"{"meter":7,"volts":1,"at":1}"#, r#"field "meter" is a text, and 7 is not"#),
         (r#"{"meter":"a","meter":"b","volts":1,"at":1}"#, r#"it has the field "meter" twice"#),
         (r#"{"meter":null,"volts":1,"at":1}"#, r#"field "meter" is a text, and null is not"#),
-        (r#"{"meter":"a","volts":1,"at":"now"}"#, "field \"at\" is a time like \"2026-11-16T15:50:34Z\", and \"now\" is not"),
+        (
+            r#"{"meter":"a","volts":1,"at":"now"}"#,
+            "field \"at\" is a time like \"2026-11-16T15:50:34Z\", and \"now\" is not",
+        ),
         (r#"{"meter":"a","volts":1,"at":1.5}"#, "field \"at\" is a time like \"2026-11-16T15:50:34Z\", and 1.5 is not"),
         (r#"{"meter":["a"],"volts":1,"at":1}"#, "invalid type: sequence, expected a text in the field \"meter\""),
         ("7", "it is no JSON object"),

@@ -26,11 +26,7 @@ pub fn source(spec: &SourceSpec, faults: &mut Vec<Fault>) -> Option<Source> {
 }
 
 /// What a generator makes, in the order of the fields of its schema.
-fn generated(
-    spec: &SourceSpec,
-    fields: &[(Word, Word)],
-    faults: &mut Vec<Fault>,
-) -> Option<(Vec<Expression>, Schema)> {
+fn generated(spec: &SourceSpec, fields: &[(Word, Word)], faults: &mut Vec<Fault>) -> Option<(Vec<Expression>, Schema)> {
     let (scope, before) = (generator_schema(), faults.len());
     let made: Vec<Option<Expression>> = fields.iter().map(|(_, word)| compiled(word, &scope, faults)).collect();
     let Some(schema) = &spec.schema else {
@@ -72,9 +68,7 @@ fn generated(
 pub fn sink(spec: &SinkSpec, input: Port, schema: Arc<Schema>, faults: &mut Vec<Fault>) -> Option<Sink> {
     let to = match &spec.to {
         ToSpec::Mqtt { topic } => To::Mqtt { topic: template(topic, &schema, faults)? },
-        ToSpec::Amqp { exchange, key } => {
-            To::Amqp { exchange: exchange.clone(), key: template(key, &schema, faults)? }
-        }
+        ToSpec::Amqp { exchange, key } => To::Amqp { exchange: exchange.clone(), key: template(key, &schema, faults)? },
         ToSpec::Webhook { url } => To::Webhook { url: url.clone() },
         ToSpec::Kv { key, value } => {
             let key = template(key, &schema, faults);

@@ -35,7 +35,8 @@ impl<'a> Names<'a> {
         let mut all = BTreeMap::new();
         for (name, named) in sources.chain(operators).chain(sinks) {
             if all.contains_key(name.text.as_str()) {
-                let fault = Fault::new(name.place, format!("\"{}\" is the name of something else too", short(&name.text)));
+                let fault =
+                    Fault::new(name.place, format!("\"{}\" is the name of something else too", short(&name.text)));
                 faults.push(fault.hint("sources, operators and sinks each have a name of their own"));
             } else {
                 all.insert(name.text.as_str(), named);
@@ -64,10 +65,13 @@ impl<'a> Names<'a> {
             (Some(Named::Operator(n)), None) => return Some(Port::Operator(*n)),
             (Some(Named::Operator(n)), Some("late")) => match spec.operators[*n].does {
                 DoesSpec::Window(_) => return Some(Port::Late(*n)),
-                _ => Fault::new(input.place, format!("nothing is late for \"{base}\"")).hint("only windows have late events"),
+                _ => Fault::new(input.place, format!("nothing is late for \"{base}\""))
+                    .hint("only windows have late events"),
             },
-            (Some(Named::Source(_)), Some(out)) => Fault::new(input.place, format!("a source has no \"{}\"", short(out)))
-                .hint(format!("there is {base} and {base}.unfit")),
+            (Some(Named::Source(_)), Some(out)) => {
+                Fault::new(input.place, format!("a source has no \"{}\"", short(out)))
+                    .hint(format!("there is {base} and {base}.unfit"))
+            }
             (Some(Named::Operator(_)), Some(out)) => {
                 Fault::new(input.place, format!("an operator has no \"{}\"", short(out)))
                     .hint(format!("there is {base} and, of a window, {base}.late"))
@@ -78,7 +82,8 @@ impl<'a> Names<'a> {
             }
             (None, _) if spec.broken.iter().any(|name| name == base) => return None,
             (None, _) => {
-                let known = self.all.iter().filter(|(name, named)| !matches!(named, Named::Sink) && Some(**name) != reader);
+                let known =
+                    self.all.iter().filter(|(name, named)| !matches!(named, Named::Sink) && Some(**name) != reader);
                 Fault::new(input.place, format!("there is no \"{}\" to read", short(base)))
                     .instead(base, known.map(|(name, _)| *name))
             }
@@ -98,7 +103,8 @@ pub fn order(spec: &Spec, reads: &[Vec<Option<Port>>], faults: &mut Vec<Fault>) 
     };
     let (mut order, mut done) = (Vec::new(), vec![false; reads.len()]);
     loop {
-        let ready: Vec<usize> = (0..reads.len()).filter(|n| !done[*n] && before(*n).all(|earlier| done[earlier])).collect();
+        let ready: Vec<usize> =
+            (0..reads.len()).filter(|n| !done[*n] && before(*n).all(|earlier| done[earlier])).collect();
         if ready.is_empty() {
             break;
         }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::{Flowing, Keys, SNAPSHOT, compiled, field};
+use crate::definition::Fault;
 use crate::definition::operators::{DoesSpec, OperatorSpec};
 use crate::definition::spec::Keeping;
 use crate::definition::windows::{self, WindowSpec};
 use crate::definition::yaml::Word;
-use crate::definition::Fault;
 use crate::expression::Expression;
 use crate::graph::{Does, Operator, Port};
 use crate::schema::{Field, Kind, Schema, SchemaError};
@@ -121,12 +121,7 @@ fn mapped(
     Some((Does::Map(expressions), Flowing { schema: Arc::new(schema), keys }))
 }
 
-fn checked(
-    spec: &OperatorSpec,
-    pairs: &[(Word, Word)],
-    fields: Vec<Field>,
-    faults: &mut Vec<Fault>,
-) -> Option<Schema> {
+fn checked(spec: &OperatorSpec, pairs: &[(Word, Word)], fields: Vec<Field>, faults: &mut Vec<Fault>) -> Option<Schema> {
     let error = match Schema::checked(fields) {
         Ok(schema) => return Some(schema),
         Err(error) => error,
@@ -149,7 +144,8 @@ fn key_by(words: &[Word], schema: &Arc<Schema>, faults: &mut Vec<Fault>) -> Opti
         if keys.contains(&key) {
             faults.push(Fault::new(word.place, format!("\"{}\" is there twice", word.text)));
         } else if !kind.groups() {
-            let fault = Fault::new(word.place, format!("events cannot be grouped by \"{}\", which is {kind}", word.text));
+            let fault =
+                Fault::new(word.place, format!("events cannot be grouped by \"{}\", which is {kind}", word.text));
             faults.push(fault.hint(format!("make it whole first: add: {{ level: int({}) }}", word.text)));
         }
         keys.push(key);

@@ -144,12 +144,7 @@ fn to_text(of: &[Cells<'_>], rows: usize, scratch: &mut Scratch, step: impl Fn(&
     texts::write(rows, scratch, |row, out| step(text.at(row), out))
 }
 
-fn number_text<A: Cell>(
-    of: &[Cells<'_>],
-    rows: usize,
-    scratch: &mut Scratch,
-    step: impl Fn(A, &mut String),
-) -> Column {
+fn number_text<A: Cell>(of: &[Cells<'_>], rows: usize, scratch: &mut Scratch, step: impl Fn(A, &mut String)) -> Column {
     let value = A::side(&of[0]);
     texts::write(rows, scratch, |row, out| step(value.at(row), out))
 }

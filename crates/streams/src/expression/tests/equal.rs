@@ -24,16 +24,7 @@ fn schema() -> Arc<Schema> {
 }
 
 fn ints() -> BoxedStrategy<i64> {
-    prop_oneof![
-        Just(0),
-        Just(1),
-        Just(-1),
-        Just(i64::MAX),
-        Just(i64::MIN),
-        -100i64..100,
-        any::<i64>(),
-    ]
-    .boxed()
+    prop_oneof![Just(0), Just(1), Just(-1), Just(i64::MAX), Just(i64::MIN), -100i64..100, any::<i64>(),].boxed()
 }
 
 fn floats() -> BoxedStrategy<f64> {
@@ -50,13 +41,7 @@ fn floats() -> BoxedStrategy<f64> {
 }
 
 fn texts() -> BoxedStrategy<String> {
-    prop_oneof![
-        "[a-c/ ]{0,5}",
-        ".{0,4}",
-        "-?[0-9]{1,3}(\\.[0-9])?",
-        Just("2026-11-16T15:50:34Z".to_owned()),
-    ]
-    .boxed()
+    prop_oneof!["[a-c/ ]{0,5}", ".{0,4}", "-?[0-9]{1,3}(\\.[0-9])?", Just("2026-11-16T15:50:34Z".to_owned()),].boxed()
 }
 
 fn times() -> BoxedStrategy<i64> {
