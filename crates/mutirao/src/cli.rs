@@ -25,6 +25,7 @@ mod queue;
 mod reach;
 mod shard;
 mod show;
+mod stream;
 mod submit;
 mod task;
 mod text;
@@ -129,6 +130,8 @@ pub enum Noun {
     Flow(flow::FlowArgs),
     /// Actions: what nodes can do, and which of them
     Action(action::ActionArgs),
+    /// Streams: graphs of operators over events that never end; checked and shown, not run yet
+    Stream(stream::StreamArgs),
     /// Small shared state: values under keys
     Kv(kv::KvArgs),
     /// Make everything as files declare it
@@ -168,6 +171,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Noun::Monitor(args) => monitor::run(&globals, args).await,
         Noun::Flow(args) => flow::run(&globals, args).await,
         Noun::Action(args) => action::run(&globals, args).await.map(|()| 0),
+        Noun::Stream(args) => stream::run(&globals, args),
         Noun::Kv(args) => kv::run(&globals, args).await.map(|()| 0),
         Noun::Apply(args) => apply::run(&globals, args).await.map(|()| 0),
         Noun::Worker(args) => worker::run(&globals, args).await.map(|()| 0),

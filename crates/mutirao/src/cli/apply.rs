@@ -207,6 +207,7 @@ fn understood(document: Document) -> Result<Thing, String> {
         }
         // Whether it could work depends on the actions that there are: the manager says.
         "Flow" => Ok(Thing::Flow(Box::new(read(value).map_err(wrong)?))),
+        "Stream" => Err(wrong("streams are not run yet; `mutirao stream check` says whether one is sound".into())),
         _ => Err(wrong(format!("there is no kind \"{kind}\"; {kinds}"))),
     }
 }

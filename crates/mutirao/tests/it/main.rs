@@ -31,6 +31,7 @@ mod secrets;
 mod sharing;
 mod spoilt;
 mod stopping;
+mod streams;
 mod tls;
 mod traces;
 mod workers;
