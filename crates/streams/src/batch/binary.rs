@@ -49,11 +49,13 @@ pub fn write(batch: &Batch, out: &mut Vec<u8>) {
     out.extend_from_slice(&(batch.rows() as u32).to_le_bytes());
     for column in batch.columns() {
         match column {
-            Column::Int(all) | Column::Time(all) => out.extend(all.iter().flat_map(|value| value.to_le_bytes())),
-            Column::Float(all) => out.extend(all.iter().flat_map(|value| plain(*value).to_le_bytes())),
+            Column::Int(all) | Column::Time(all) => {
+                all.iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
+            }
+            Column::Float(all) => all.iter().for_each(|value| out.extend_from_slice(&plain(*value).to_le_bytes())),
             Column::Bool(all) => out.extend(all.chunks(8).map(packed)),
             Column::Text(all) => {
-                out.extend(all.iter().flat_map(|text| (text.len() as u16).to_le_bytes()));
+                all.iter_bytes().for_each(|text| out.extend_from_slice(&(text.len() as u16).to_le_bytes()));
                 out.extend_from_slice(all.all().as_bytes());
             }
         }

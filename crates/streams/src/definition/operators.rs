@@ -50,7 +50,7 @@ pub fn read(node: &Node, faults: &mut Vec<Fault>) -> Option<OperatorSpec> {
         return None;
     };
     let union = how.text == "union";
-    if !union && fields.get("aggregate").is_some() && how.text != "window" {
+    if fields.get("aggregate").is_some() && how.text != "window" {
         let place = fields.get("aggregate").map_or(node.place, |node| node.place);
         faults.push(Fault::new(place, "aggregates are made of windows").hint("give the operator a window"));
     }

@@ -19,13 +19,9 @@ pub struct Function {
     pub ways: &'static [Way],
 }
 
-const fn way(takes: &'static [Kind], gives: Kind, op: Op) -> Way {
-    Way { takes, gives, op }
-}
-
 macro_rules! table {
     ($($name:literal, $like:literal: $([$($takes:ident),*] $gives:ident $op:expr),+;)+) => {
-        &[$(Function { name: $name, like: $like, ways: &[$(way(&[$($takes),*], $gives, $op)),+] }),+]
+        &[$(Function { name: $name, like: $like, ways: &[$(Way { takes: &[$($takes),*], gives: $gives, op: $op }),+] }),+]
     };
 }
 

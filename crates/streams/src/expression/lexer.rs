@@ -79,7 +79,7 @@ fn one(text: &str, at: usize, first: char) -> Result<(Word, usize), Flaw> {
         let length = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
         return Ok((Word::Name(rest[..length].to_owned()), length));
     }
-    if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
+    if let Some(sign) = SIGNS.into_iter().find(|sign| rest.starts_with(sign)) {
         return Ok((Word::Sign(sign), sign.len()));
     }
     Err(match first {

@@ -71,7 +71,7 @@ impl Parser {
         };
         let (_, name) = known.iter().find(|(sign, _)| *sign == written)?;
         self.take();
-        Some((name, at))
+        Some((*name, at))
     }
 
     fn expect(&mut self, sign: &'static str, why: &str) -> Result<(), Flaw> {

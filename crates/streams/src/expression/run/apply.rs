@@ -115,12 +115,12 @@ pub fn apply(op: Op, kind: Kind, of: &[Cells<'_>], rows: usize, scratch: &mut Sc
         Op::IntToFloat => one(kind, of, scratch, |value: i64| value as f64),
         Op::FloatToInt => one(kind, of, scratch, |value: f64| value as i64),
         Op::BoolToInt => one(kind, of, scratch, |value: bool| i64::from(value)),
-        Op::IntToText => number_text::<i64>(of, rows, scratch, |value, out| drop(write!(out, "{value}"))),
-        Op::FloatToText => number_text::<f64>(of, rows, scratch, |value, out| drop(write!(out, "{value:?}"))),
-        Op::BoolToText => number_text::<bool>(of, rows, scratch, |value, out| drop(write!(out, "{value}"))),
+        Op::IntToText => number_text::<i64>(of, rows, scratch, |value, out| write!(out, "{value}")),
+        Op::FloatToText => number_text::<f64>(of, rows, scratch, |value, out| write!(out, "{value:?}")),
+        Op::BoolToText => number_text::<bool>(of, rows, scratch, |value, out| write!(out, "{value}")),
         Op::TimeToText => number_text::<i64>(of, rows, scratch, |value, out| match time::format(value) {
-            Some(text) => out.push_str(&text),
-            None => drop(write!(out, "{value}")),
+            Some(text) => out.write_str(&text),
+            None => write!(out, "{value}"),
         }),
         Op::TextToInt => from_text::<i64>(kind, of, rows, scratch, |text| text.trim().parse().ok()),
         Op::TextToFloat => from_text::<f64>(kind, of, rows, scratch, |text| text.trim().parse().ok()),
@@ -144,9 +144,17 @@ fn to_text(of: &[Cells<'_>], rows: usize, scratch: &mut Scratch, step: impl Fn(&
     texts::write(rows, scratch, |row, out| step(text.at(row), out))
 }
 
-fn number_text<A: Cell>(of: &[Cells<'_>], rows: usize, scratch: &mut Scratch, step: impl Fn(A, &mut String)) -> Column {
+fn number_text<A: Cell>(
+    of: &[Cells<'_>],
+    rows: usize,
+    scratch: &mut Scratch,
+    step: impl Fn(A, &mut String) -> std::fmt::Result,
+) -> Column {
     let value = A::side(&of[0]);
-    texts::write(rows, scratch, |row, out| step(value.at(row), out))
+    texts::write(rows, scratch, |row, out| {
+        // A text takes whatever is written to it.
+        let _ = step(value.at(row), out);
+    })
 }
 
 /// A number of each text, or the second operand where it is none.

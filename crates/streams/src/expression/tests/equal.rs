@@ -79,13 +79,13 @@ fn batches() -> impl Strategy<Value = Batch> {
 /// An expression of a kind, as it is written.
 fn expression(kind: Kind, depth: u32) -> BoxedStrategy<String> {
     let leaf = match kind {
-        Kind::Int => prop_oneof![Just("n".into()), Just("m".into()), (0i64..1000).prop_map(|n| n.to_string())].boxed(),
+        Kind::Int => prop_oneof![Just("n".to_owned()), Just("m".to_owned()), (0i64..1000).prop_map(|n| n.to_string())].boxed(),
         Kind::Float => {
-            prop_oneof![Just("x".into()), Just("y".into()), (0.0..9.0).prop_map(|x: f64| format!("{x:?}"))].boxed()
+            prop_oneof![Just("x".to_owned()), Just("y".to_owned()), (0.0..9.0).prop_map(|x: f64| format!("{x:?}"))].boxed()
         }
-        Kind::Bool => prop_oneof![Just("yes".into()), Just("no".into()), Just("true".into())].boxed(),
-        Kind::Text => prop_oneof![Just("who".into()), Just("whom".into()), "[a-c/]{0,3}".prop_map(quoted)].boxed(),
-        Kind::Time => prop_oneof![Just("at".into()), Just("then".into()), Just("time(1h)".into())].boxed(),
+        Kind::Bool => prop_oneof![Just("yes".to_owned()), Just("no".to_owned()), Just("true".to_owned())].boxed(),
+        Kind::Text => prop_oneof![Just("who".to_owned()), Just("whom".to_owned()), "[a-c/]{0,3}".prop_map(quoted)].boxed(),
+        Kind::Time => prop_oneof![Just("at".to_owned()), Just("then".to_owned()), Just("time(1h)".to_owned())].boxed(),
     };
     if depth == 0 {
         return leaf;
