@@ -12,15 +12,12 @@
 //! makes the event a [`Misfit`]. A misfit never stops those around it.
 
 mod events;
-mod fields;
+mod object;
 
 use std::io::Write;
 use std::sync::Arc;
 
-use serde::de::DeserializeSeed;
-
 use self::events::Events;
-use self::fields::Event;
 use super::{Batch, Column, ROWS_MAX, TEXT_BYTES_MAX, cut};
 use crate::schema::Schema;
 use crate::time;
@@ -95,19 +92,13 @@ impl Rows {
 
     fn event(&mut self, event: &[u8]) -> Result<(), String> {
         let rows = self.batch.rows;
-        let mut reader = serde_json::Deserializer::from_slice(event);
         let Batch { schema, columns, .. } = &mut self.batch;
-        let read = Event { schema, columns, rows }.deserialize(&mut reader);
-        match read.and_then(|()| reader.end()) {
-            Ok(()) => {
-                self.batch.rows += 1;
-                Ok(())
-            }
-            Err(error) => {
-                columns.iter_mut().for_each(|column| column.truncate(rows));
-                Err(why(&error))
-            }
+        let read = object::read(event, schema, columns, rows);
+        match read {
+            Ok(()) => self.batch.rows += 1,
+            Err(_) => columns.iter_mut().for_each(|column| column.truncate(rows)),
         }
+        read
     }
 
     fn misfit(&mut self, event: &[u8], why: String) {
@@ -127,19 +118,6 @@ impl Rows {
             misfits: std::mem::take(&mut self.misfits),
             misfits_total: std::mem::take(&mut self.misfits_total),
         }
-    }
-}
-
-/// In our words, without the place in a text of one line.
-fn why(error: &serde_json::Error) -> String {
-    let whole = error.to_string();
-    let said = match whole.rfind(" at line ") {
-        Some(at) => &whole[..at],
-        None => &whole,
-    };
-    match error.is_data() {
-        true => said.to_owned(),
-        false => format!("it is no JSON: {said}"),
     }
 }
 

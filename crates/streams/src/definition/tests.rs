@@ -85,8 +85,16 @@ fn every_fault_has_its_place_and_a_suggestion() {
     for (piece, by, fault) in [
         ("volts > 0", "volt > 0", "10:13: there is no field \"volt\"; did you mean \"volts\"?"),
         ("amps >= 0", "amp >= 0", "10:27: there is no field \"amp\"; did you mean \"amps\"?"),
-        ("volts * amps", "volts * meter", "13:25: a * b takes int and int, or float and float, and this is float and text"),
-        ("volts > 0 and amps >= 0", "volts", "10:13: a filter is true or false, and this is float; compare it with something: volts > 200"),
+        (
+            "volts * amps",
+            "volts * meter",
+            "13:25: a * b takes int and int, or float and float, and this is float and text",
+        ),
+        (
+            "volts > 0 and amps >= 0",
+            "volts",
+            "10:13: a filter is true or false, and this is float; compare it with something: volts > 200",
+        ),
         ("from: sound", "from: sond", "12:11: there is no \"sond\" to read; did you mean \"sound\"?"),
         (
             "from: means\n",
@@ -96,7 +104,11 @@ fn every_fault_has_its_place_and_a_suggestion() {
         ("means.late", "watts.late", "31:11: nothing is late for \"watts\"; only windows have late events"),
         ("meters.unfit", "meters.bad", "34:11: a source has no \"bad\"; there is meters and meters.unfit"),
         ("key_by: meter", "key_by: metre", "16:13: there is no field \"metre\"; did you mean \"meter\"?"),
-        ("key_by: meter", "key_by: [ meter, volts ]", "16:22: events cannot be grouped by \"volts\", which is float; make it whole first: add: { level: int(volts) }"),
+        (
+            "key_by: meter",
+            "key_by: [ meter, volts ]",
+            "16:22: events cannot be grouped by \"volts\", which is float; make it whole first: add: { level: int(volts) }",
+        ),
         ("by: at", "by: when", "19:42: there is no field \"when\"; there is meter, volts, amps, at, watts"),
         ("by: at", "by: volts", "19:42: \"volts\" is float, and a window by time needs a time; there is at"),
         ("slide: 1m", "slide: 0s", "19:22: a window of no time; write a time like 1m"),
@@ -119,16 +131,40 @@ fn every_fault_has_its_place_and_a_suggestion() {
         ("mean(watts)", "mean(watt)", "20:30: there is no field \"watt\"; did you mean \"watts\"?"),
         ("mean(watts)", "maen(watts)", "20:25: \"maen(watts)\" is no aggregate; did you mean \"mean\"?"),
         ("mean(watts)", "mean(meter)", "20:25: there is no mean of text; it is written mean(x)"),
-        ("mean(watts)", "mean(volts * amps)", "20:36: aggregates are made of fields, not of expressions; make it a field first, in an operator with add"),
-        ("percentile(watts, 0.95)", "percentile(watts, 95)", "20:45: 95 is no percentile: write a share from 0 to 1, such as 0.95; it is written percentile(x, 0.95)"),
-        ("watts: mean", "meter: mean", "20:18: there are two fields \"meter\"; the fields of the key come out too, and start and end of a window by time"),
+        (
+            "mean(watts)",
+            "mean(volts * amps)",
+            "20:36: aggregates are made of fields, not of expressions; make it a field first, in an operator with add",
+        ),
+        (
+            "percentile(watts, 0.95)",
+            "percentile(watts, 95)",
+            "20:45: 95 is no percentile: write a share from 0 to 1, such as 0.95; it is written percentile(x, 0.95)",
+        ),
+        (
+            "watts: mean",
+            "meter: mean",
+            "20:18: there are two fields \"meter\"; the fields of the key come out too, and start and end of a window by time",
+        ),
         ("replicas: 2", "replicas: 9", "21:15: replicas is between 1 and 5, and not \"9\""),
         ("mqtt: {", "mqt: {", "6:5: a source has no field \"mqt\"; did you mean \"mqtt\"?"),
-        ("grid/+/reading", "grid/a+/reading", "6:20: nobody can subscribe to \"grid/a+/reading\"; + stands for one whole level, # for all that follow: grid/+/reading, grid/#"),
+        (
+            "grid/+/reading",
+            "grid/a+/reading",
+            "6:20: nobody can subscribe to \"grid/a+/reading\"; + stands for one whole level, # for all that follow: grid/+/reading, grid/#",
+        ),
         ("volts: float", "volts: double", "3:31: there is no kind \"double\"; it is called \"float\" here"),
         ("volts: float", "volts: flaot", "3:31: there is no kind \"flaot\"; did you mean \"float\"?"),
-        ("name: too_late", "name: alarm", "30:11: \"alarm\" is the name of something else too; sources, operators and sinks each have a name of their own"),
-        ("filter: watts > 1000\n    replicas: 2", "filter: watts > 1000\n    snapshot: 5s", "25:15: it keeps nothing that a snapshot could be taken of; leave snapshot out"),
+        (
+            "name: too_late",
+            "name: alarm",
+            "30:11: \"alarm\" is the name of something else too; sources, operators and sinks each have a name of their own",
+        ),
+        (
+            "filter: watts > 1000\n    replicas: 2",
+            "filter: watts > 1000\n    snapshot: 5s",
+            "25:15: it keeps nothing that a snapshot could be taken of; leave snapshot out",
+        ),
         ("kind: Stream\n", "kind: Stream\nname: again\n", "3:1: the same field stands there twice"),
     ] {
         let faults = broken(piece, by);

@@ -138,20 +138,20 @@ impl Source<'_> {
             }
         };
         let lines = match self.chars.get(start.index()) {
-            Some('|') => self.block(&text, start.line()),
             Some('"' | '\'') if !text.contains('\n') => vec![Place { column: at.column + 1, ..at }],
-            Some('>') => Vec::new(),
             _ if start.line() == end.line() => vec![at],
-            _ => Vec::new(),
+            _ => self.block(&text, at),
         };
         Word { text, place: at, lines }
     }
 
-    /// Where the lines of a block begin, which stands indented below its sign.
-    fn block(&self, text: &str, sign_line: usize) -> Vec<Place> {
-        let spaces = |line: &str| line.len() - line.trim_start_matches(' ').len();
-        let source = |n: usize| self.lines.get(sign_line + n).copied().unwrap_or_default();
-        let indent = spaces(source(0)).saturating_sub(spaces(text));
-        text.lines().enumerate().map(|(n, _)| Place { line: sign_line + 1 + n, column: indent + 1 }).collect()
+    /// Where the lines of a block begin, if they stand there as they are in the text.
+    fn block(&self, text: &str, at: Place) -> Vec<Place> {
+        let source = |n: usize| self.lines.get(at.line - 1 + n).and_then(|line| line.get(at.column - 1..));
+        let same = text.lines().enumerate().all(|(n, line)| line.is_empty() || source(n) == Some(line));
+        match same {
+            true => text.lines().enumerate().map(|(n, _)| Place { line: at.line + n, column: at.column }).collect(),
+            false => Vec::new(),
+        }
     }
 }
