@@ -321,6 +321,8 @@ proptest::proptest! {
         let _ = check(&text);
         let mut spoilt = FINE.to_owned();
         spoilt.insert_str(at.min(FINE.len()), &with);
-        let _ = check(&spoilt).map(|graphs| graphs.iter().map(|graph| (graph.text(), graph.dot())).count());
+        for graph in check(&spoilt).unwrap_or_default() {
+            proptest::prop_assert!(!graph.text().is_empty() && !graph.dot().is_empty());
+        }
     }
 }
