@@ -1,6 +1,6 @@
 """Filter, map, and a keyed tumbling window by event time in Bytewax, on one worker.
 
-`python bytewax_windows.py int|text EVENTS BATCH WINDOW_US KEYS` prints the CPU seconds that it took, how many events came
+`python bytewax_windows.py int|text EVENTS BATCH STEP_US WINDOW_US KEYS` prints the CPU seconds that it took, how many events came
 through the filter, and the sum of what became of them. The events are those of `esp/load.rs`, made before the clock starts.
 """
 import sys
@@ -14,7 +14,7 @@ from bytewax.inputs import DynamicSource, StatelessSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.testing import run_main
 
-KIND, EVENTS, BATCH, WINDOW_US, KEYS = sys.argv[1], *map(int, sys.argv[2:])
+KIND, EVENTS, BATCH, STEP_US, WINDOW_US, KEYS = sys.argv[1], *map(int, sys.argv[2:])
 START = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MASK = (1 << 64) - 1
 done = {"count": 0, "sum": 0.0}
@@ -32,7 +32,7 @@ def event(n):
     key = drawn % KEYS
     # Keys are texts in Bytewax whatever they were before.
     key = f"meter-{key:05}" if KIND == "text" else str(key)
-    return key, START + timedelta(microseconds=n), (drawn >> 40) / (1 << 24) * 100.0
+    return key, START + timedelta(microseconds=n * STEP_US), (drawn >> 40) / (1 << 24) * 100.0
 
 
 class Part(StatelessSourcePartition):

@@ -1,5 +1,5 @@
-//! Celery, Dramatiq and HyperQueue, measured beside us in the same run, the first two on the same broker. Installed once from PyPI into a folder of
-//! their own.
+//! Bytewax, Celery, Dramatiq and HyperQueue, measured beside us in the same run, two of them on the same broker. Installed
+//! once from PyPI into a folder of their own.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::Context;
 use mutirao_core::{Clock, SystemClock};
 
-const PACKAGES: [&str; 9] = [
+const PACKAGES: [&str; 10] = [
+    "bytewax==0.21.1",
     "celery==5.7.0",
     "dramatiq[rabbitmq]==2.2.1",
     "fastapi==0.162.4",

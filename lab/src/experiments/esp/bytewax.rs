@@ -9,8 +9,8 @@ use crate::peers::Peers;
 pub fn jumping(peers: &Peers, keys: KeyKind, events: u64) -> anyhow::Result<(f64, Done)> {
     let mut command = peers.python("bytewax_windows.py");
     let kind = if keys == KeyKind::Int { "int" } else { "text" };
-    command.args([kind, &events.to_string(), &load::BATCH.to_string(), &load::WINDOW_US.to_string()]);
-    command.arg(load::KEYS.to_string());
+    command.args([kind, &events.to_string(), &load::BATCH.to_string()]);
+    command.args([load::STEP_US, load::WINDOW_US, load::KEYS as i64].map(|figure| figure.to_string()));
     let out = command.output()?;
     let said = String::from_utf8_lossy(&out.stdout);
     let figure = |name: &str| {

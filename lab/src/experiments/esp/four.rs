@@ -4,7 +4,7 @@
 use clap::Args;
 use mutirao_streams::aggregate::{Aggregate, Function};
 use mutirao_streams::expression::Expression;
-use mutirao_streams::operator::{Chain, Operator, Outlet, Piece, Stage, windowed};
+use mutirao_streams::operator::{Chain, Outlet, Piece, Stage, windowed};
 use mutirao_streams::window::{Grouping, Limits, Window};
 use mutirao_streams::{Kind, Schema};
 

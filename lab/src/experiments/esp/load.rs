@@ -9,10 +9,11 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Events in one batch, here and there.
 pub const BATCH: usize = 4096;
-/// Microseconds of event time between two events.
-pub const STEP_US: i64 = 1;
-/// A window holds so many events of all keys together.
-pub const WINDOW_US: i64 = 500_000;
+/// Microseconds of event time between two events. Bytewax lets time go on with the machine's clock, so events must be
+/// further apart than they are in the run, or they would be late there.
+pub const STEP_US: i64 = 1_000_000;
+/// A window holds half a million events of all keys together.
+pub const WINDOW_US: i64 = 500_000 * STEP_US;
 pub const FILTER: &str = "value > 10.0";
 pub const MAP: &str = "value * 1.1";
 pub const KEYS: u64 = 1000;

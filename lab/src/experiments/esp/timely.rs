@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use anyhow::Context;
 use timely::dataflow::channels::pact::Pipeline;
 use timely::dataflow::operators::vec::{Filter, Map};
-use timely::dataflow::operators::{Operator, Probe};
+use timely::dataflow::operators::{Capability, Operator, Probe};
 use timely::dataflow::{InputHandle, ProbeHandle};
 
 use super::four::Done;
@@ -41,19 +41,26 @@ fn run<K: Hash + Eq + Clone + Send + 'static>(events: u64, key: fn(u64) -> K) ->
                 .filter(|(_, value): &(K, f64)| *value > 10.0)
                 .map(|(key, value)| (key, value * 1.1))
                 .unary_frontier(Pipeline, "window", move |_, _| {
-                    let mut windows = HashMap::new();
+                    // One or two are open at a time.
+                    let mut windows = Vec::new();
                     move |(input, frontier), output| {
                         input.for_each(|time, rows| {
-                            let window = windows.entry(time.retain(0)).or_insert_with(HashMap::<K, (u64, f64)>::new);
+                            let known =
+                                windows.iter().position(|(open, _): &(Capability<u64>, _)| open.time() == time.time());
+                            let at = known.unwrap_or_else(|| {
+                                windows.push((time.retain(0), HashMap::<K, (u64, f64)>::new()));
+                                windows.len() - 1
+                            });
                             for (key, value) in rows.drain(..) {
-                                let sum = window.entry(key).or_default();
+                                let sum = windows[at].1.entry(key).or_default();
                                 *sum = (sum.0 + 1, sum.1 + value);
                             }
                         });
-                        windows.retain(|time, window| {
+                        windows.retain_mut(|(time, window)| {
                             let open = frontier.less_equal(time.time());
                             if !open {
-                                output.session(time).give_iterator(window.drain().map(|(key, (n, sum))| (key, n, sum)));
+                                let rows = window.drain().map(|(key, (count, sum))| (key, count, sum));
+                                output.session(time).give_iterator(rows);
                             }
                             open
                         });
