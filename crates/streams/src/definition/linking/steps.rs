@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::{Flowing, Keys, SNAPSHOT, compiled, field};
 use crate::definition::Fault;
+use crate::definition::aggregates;
 use crate::definition::operators::{DoesSpec, OperatorSpec};
 use crate::definition::spec::Keeping;
-use crate::definition::windows::{self, WindowSpec};
+use crate::definition::windows::WindowSpec;
 use crate::definition::yaml::Word;
 use crate::expression::Expression;
 use crate::graph::{Does, Operator, Port};
@@ -194,7 +195,7 @@ fn grouped(
     let extent = window.extent.window(schema, faults);
     let aggregates = window.aggregates.iter();
     let aggregates: Vec<Option<_>> =
-        aggregates.map(|(name, text)| windows::aggregate(name, text, schema, faults)).collect();
+        aggregates.map(|(name, text)| aggregates::read(name, text, schema, faults)).collect();
     let aggregates = aggregates.into_iter().collect::<Option<Vec<_>>>()?;
     let grouping = Grouping { keys: keys.clone(), window: extent?, aggregates, limits: window.limits };
     let output = match grouping.output(schema) {
