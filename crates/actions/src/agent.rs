@@ -2,11 +2,17 @@
 //! until somebody has it. What it speaks, a [`Line`] knows; here is everything that is the same over all of them.
 //!
 //! A message is acknowledged once its result is on disk ([`spool`]), so a power cut loses neither: what was not finished comes
-//! again, what was finished is sent after the start. A message that comes twice is run once ([`Answers`]).
+//! again, what was finished is sent after the start. A message that comes twice is run once, and each of its copies is
+//! acknowledged when that run is safe, not before ([`desk`]).
+//!
+//! In hand is what runs or waits for a slot; what has ended is the spool's, within the spool's bounds, and takes no room of
+//! what is in hand, nor does what is left from before a start. So results that nobody takes stop new work only when the
+//! spool is full, and never what is heard from managers.
 //!
 //! What is *not* here: which manager it talks to, and what it may do ([`Table`]).
 
 pub mod amqp;
+mod desk;
 pub mod http;
 pub mod mqtt;
 mod registering;
@@ -14,22 +20,24 @@ mod results;
 pub mod spool;
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, Dice};
 use mutirao_nodes::enrolment::Event;
+use mutirao_nodes::errand::End;
 use mutirao_nodes::wire::{Ack, Heartbeat, Message, Register, Word};
 use mutirao_nodes::{ActionName, Layer, Namespace, NodeId, Offer};
-use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::Table;
-use crate::answers::{Answers, Known};
+use desk::{Desk, Turn};
 use registering::Registering;
 use results::Results;
 use spool::Spool;
@@ -96,7 +104,7 @@ pub struct Agent {
     clock: Arc<dyn Clock>,
     line: Arc<dyn Line>,
     slots: Semaphore,
-    answers: Mutex<Answers>,
+    desk: Desk,
     results: Results,
 }
 
@@ -109,22 +117,22 @@ impl Agent {
         clock: Arc<dyn Clock>,
         dice: Arc<Dice>,
     ) -> Arc<Self> {
-        let mut answers = Answers::default();
+        let desk = Desk::default();
         for (_, text) in spool.waiting() {
             if let Ok(message) = Message::read(text.as_bytes()) {
-                answers.answered(&key_of(&message), text.to_owned());
+                desk.remember(&key_of(&message), text.to_owned());
             }
         }
         let results = Results::new(spool, line.clone(), clock.clone(), dice);
         let slots = Semaphore::new(me.slots.max(1));
-        Arc::new(Self { me, table, clock, line, slots, answers: Mutex::new(answers), results })
+        Arc::new(Self { me, table, clock, line, slots, desk, results })
     }
 
     /// Works until `stop`, then finishes what it has, within a while.
     pub async fn run(self: Arc<Self>, mut heard: mpsc::Receiver<Heard>, stop: impl Future<Output = ()>) {
         let mut registering = Registering::new(self.me.clone(), self.table.clone(), self.line.clone());
-        let mut tasks = JoinSet::new();
-        self.replay(&mut tasks);
+        let (mut in_hand, mut leaving) = (JoinSet::new(), JoinSet::new());
+        self.replay(&mut leaving);
         let mut offers = self.table.changes();
         let mut tick = self.clock.sleep(TICK);
         tokio::pin!(stop);
@@ -136,17 +144,23 @@ impl Agent {
                     registering.hear(Event::Tick, self.clock.monotonic());
                 }
                 Ok(()) = offers.changed() => registering.offers_changed(),
-                Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
-                said = heard.recv(), if tasks.len() < IN_HAND_MAX => match said {
+                Some(ended) = in_hand.join_next(), if !in_hand.is_empty() => self.clone().let_go(ended, &mut leaving),
+                Some(_) = leaving.join_next(), if !leaving.is_empty() => {}
+                said = heard.recv(), if in_hand.len() < IN_HAND_MAX => match said {
                     None => break,
-                    Some(Heard::Message(bytes, accept)) => self.clone().take(&bytes, accept, &mut tasks),
+                    Some(Heard::Message(bytes, accept)) => self.clone().take(&bytes, accept, &mut in_hand),
                     Some(other) => if let Some(event) = event_of(other) {
                         registering.hear(event, self.clock.monotonic());
                     },
                 },
             }
         }
-        let finish = async { while tasks.join_next().await.is_some() {} };
+        let finish = async {
+            while let Some(ended) = in_hand.join_next().await {
+                self.clone().let_go(ended, &mut leaving);
+            }
+            while leaving.join_next().await.is_some() {}
+        };
         if self.clock.timeout(STOP_MAX, finish).await.is_err() {
             tracing::warn!(
                 "stopped with tasks running; they come again, and results that were not sent are sent at the next start"
@@ -154,7 +168,7 @@ impl Agent {
         }
     }
 
-    fn take(self: Arc<Self>, bytes: &[u8], accept: Accept, tasks: &mut JoinSet<()>) {
+    fn take(self: Arc<Self>, bytes: &[u8], accept: Accept, in_hand: &mut JoinSet<Option<Kept>>) {
         let read = Message::read(bytes).map_err(|rubbish| rubbish.to_string()).and_then(|message| {
             // With a version, or without.
             let offer: Offer =
@@ -168,42 +182,59 @@ impl Agent {
                 return accept();
             }
         };
-        match self.answers.lock().ask(&key_of(&message)) {
-            // Its answer will be on its way; this one has nothing to add.
-            Known::Underway => accept(),
-            Known::Answered(text) => {
-                accept();
-                let this = self.clone();
-                tasks.spawn(async move { this.results.say_again(text).await });
+        let this = self.clone();
+        match self.desk.ask(key_of(&message), accept) {
+            None => {}
+            Some(Turn::Again(text)) => {
+                in_hand.spawn(async move {
+                    this.results.say_again(text).await;
+                    None
+                });
             }
-            Known::New => {
-                let this = self.clone();
-                tasks.spawn(async move { this.work(message, action, accept).await });
+            Some(Turn::Run(key)) => {
+                in_hand.spawn(async move { this.work(message, action, key).await });
             }
         }
     }
 
-    async fn work(&self, message: Message, action: ActionName, accept: Accept) {
-        let (text, kept) = {
-            let Ok(_slot) = self.slots.acquire().await else { return };
+    /// To its end, and until that is safe: on disk, or with somebody else. Dropped before, its message comes again.
+    async fn work(&self, message: Message, action: ActionName, key: String) -> Option<Kept> {
+        let underway = self.desk.underway(key);
+        let (text, number) = {
+            let _slot = self.slots.acquire().await.ok()?;
             self.results.room().await;
-            let end = self.table.run(&action, &message.data).await;
+            // One that breaks has failed, and says so: left alone it would break whoever has it next as well.
+            let run = AssertUnwindSafe(self.table.run(&action, &message.data)).catch_unwind().await;
+            let end = run.unwrap_or_else(|_| End::Failed("the action broke down; the node's log says where".into()));
             let text = results::written(&message, end);
             (text.clone(), self.results.keep(text).await)
         };
-        self.answers.lock().answered(&key_of(&message), text.clone());
-        match kept {
-            Some(number) => {
-                accept();
-                self.results.send(number, text).await;
-            }
+        let Some(number) = number else {
             // The disk does not take it: it is safe only once somebody else has it.
-            None => {
-                self.results.say(text).await;
-                accept();
+            self.results.say(text.clone()).await;
+            underway.ended(text);
+            return None;
+        };
+        underway.ended(text.clone());
+        Some(Kept { number, text })
+    }
+
+    /// What has ended goes on its way, and takes no room of what is in hand.
+    fn let_go(self: Arc<Self>, ended: Result<Option<Kept>, JoinError>, leaving: &mut JoinSet<()>) {
+        match ended {
+            Ok(Some(Kept { number, text })) => {
+                leaving.spawn(async move { self.results.send(number, text).await });
             }
+            Ok(None) => {}
+            Err(error) => tracing::error!(%error, "a task broke; its message comes again"),
         }
     }
+}
+
+/// A result on disk, still to be sent.
+struct Kept {
+    number: u64,
+    text: String,
 }
 
 /// A request may go through several actions of one node.

@@ -13,8 +13,9 @@ use tokio::task::JoinSet;
 use super::spool::Spool;
 use super::{Agent, Line};
 
-/// Results that wait for an answer from the other side at the same time.
-const UNDER_WAY_MAX: usize = 16;
+/// Results that wait for an answer from the other side at the same time. Fewer than a line has unanswered at once: a manager
+/// that takes no results for a while must still hear who is there.
+const UNDER_WAY_MAX: usize = 12;
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// For the packet around a result.

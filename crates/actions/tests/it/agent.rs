@@ -40,8 +40,8 @@ impl Gate for Open {
 pub struct Manager {
     listener: Listener,
     pub address: SocketAddr,
-    port: Port,
-    inbox: Inbox,
+    pub port: Port,
+    pub inbox: Inbox,
 }
 
 impl Manager {
@@ -65,7 +65,7 @@ impl Manager {
         let _ = self.port.publish(TopicName::new(topic).unwrap(), text.into(), qos);
     }
 
-    fn ask(&self, request: &str, action: &str, data: &str) {
+    pub fn ask(&self, request: &str, action: &str, data: &str) {
         self.ask_of(NODE, request, action, data);
     }
 
@@ -126,13 +126,13 @@ pub fn me(slots: usize) -> Me {
     }
 }
 
-struct Node {
+pub struct Node {
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<()>,
 }
 
 impl Node {
-    fn start(stage: &Stage, address: SocketAddr, slots: usize) -> Self {
+    pub fn start(stage: &Stage, address: SocketAddr, slots: usize) -> Self {
         let me = me(slots);
         let pause = Duration::from_millis(50);
         let (clock, dice) = (SystemClock::shared(), Arc::new(Dice::seeded(2)));
@@ -150,28 +150,28 @@ impl Node {
         Self { stop: Some(stop), running }
     }
 
-    async fn stop(mut self) {
+    pub async fn stop(mut self) {
         drop(self.stop.take());
         self.running.await.unwrap();
     }
 
     /// As a power cut would: nothing of it goes on.
-    async fn cut(self) {
+    pub async fn cut(self) {
         self.running.abort();
         let _ = self.running.await;
     }
 }
 
-fn spool_of(stage: &Stage) -> std::path::PathBuf {
+pub fn spool_of(stage: &Stage) -> std::path::PathBuf {
     stage.folder.path().join("spool")
 }
 
-fn count(file: &Path) -> usize {
+pub fn count(file: &Path) -> usize {
     std::fs::read_to_string(file).map_or(0, |text| text.lines().count())
 }
 
 /// An action that leaves a line for each run, and waits for a file where told.
-fn counting(stage: &Stage) -> std::path::PathBuf {
+pub fn counting(stage: &Stage) -> std::path::PathBuf {
     stage.write("count.sh", "#!/bin/sh\necho x >> runs\nwhile [ -e hold ]; do sleep 0.02; done\ncat\n");
     stage.define(json!({"kind": "Action", "name": "count", "version": 3, "command": ["./count.sh"]}));
     stage.folder.path().join("runs")

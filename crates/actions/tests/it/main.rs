@@ -3,6 +3,7 @@
 mod agent;
 mod amqp;
 mod builtins;
+mod copies;
 mod devices;
 mod folder;
 mod http;

@@ -1,0 +1,159 @@
+//! Messages that a node has, and what becomes of them. Each is run once, however often it comes: a copy that comes while the
+//! first runs waits with it, and one that comes after is answered with what was answered before.
+//!
+//! Accepting a message tells whoever sent it that it need not come again. So all copies of one are accepted together, once
+//! its result is safe; and if its run ends without a result, broken or cut short, none is, and it is new when it comes again.
+
+use std::collections::{HashMap, VecDeque};
+
+use parking_lot::Mutex;
+
+use super::Accept;
+use crate::answers::{Answers, Known};
+
+/// Copies of one message that wait with it. A server has no more than this unacknowledged at once; older ones came over
+/// connections that are gone.
+const COPIES_MAX: usize = 16;
+
+#[derive(Default)]
+pub struct Desk(Mutex<Papers>);
+
+#[derive(Default)]
+struct Papers {
+    answers: Answers,
+    /// To be called when what runs under a name is safe.
+    accepts: HashMap<String, VecDeque<Accept>>,
+}
+
+/// What is to be done about a message.
+pub enum Turn {
+    /// It is new: run it under this name, and say how it ended ([`Desk::underway`]).
+    Run(String),
+    /// This was its answer; it was accepted.
+    Again(String),
+}
+
+impl Desk {
+    /// It was answered before this start.
+    pub fn remember(&self, key: &str, answer: String) {
+        self.0.lock().answers.answered(key, answer);
+    }
+
+    /// None: it runs already, and its copy waits with it.
+    pub fn ask(&self, key: String, accept: Accept) -> Option<Turn> {
+        let mut papers = self.0.lock();
+        match papers.answers.ask(&key) {
+            Known::Answered(text) => {
+                drop(papers);
+                accept();
+                Some(Turn::Again(text))
+            }
+            known => {
+                let copies = papers.accepts.entry(key.clone()).or_default();
+                copies.push_back(accept);
+                if copies.len() > COPIES_MAX {
+                    copies.pop_front();
+                }
+                (known == Known::New).then_some(Turn::Run(key))
+            }
+        }
+    }
+
+    pub fn underway(&self, key: String) -> Underway<'_> {
+        Underway { desk: self, key: Some(key) }
+    }
+}
+
+/// A message that runs. Dropped before it has ended, it is nobody's: it comes again, and is new.
+pub struct Underway<'a> {
+    desk: &'a Desk,
+    /// None once it has ended.
+    key: Option<String>,
+}
+
+impl Underway<'_> {
+    /// Its result is safe.
+    pub fn ended(mut self, answer: String) {
+        let Some(key) = self.key.take() else { return };
+        let accepts = {
+            let mut papers = self.desk.0.lock();
+            papers.answers.answered(&key, answer);
+            papers.accepts.remove(&key)
+        };
+        accepts.into_iter().flatten().for_each(|accept| accept());
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        let Some(key) = self.key.take() else { return };
+        let dropped = {
+            let mut papers = self.desk.0.lock();
+            papers.answers.forget(&key);
+            papers.accepts.remove(&key)
+        };
+        // Outside the lock: whoever hears of it may come again at once.
+        drop(dropped);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Counter(Arc<AtomicUsize>);
+
+    impl Counter {
+        fn accept(&self) -> Accept {
+            let count = self.0.clone();
+            Box::new(move || {
+                count.fetch_add(1, Ordering::SeqCst);
+            })
+        }
+
+        fn seen(&self) -> usize {
+            self.0.load(Ordering::SeqCst)
+        }
+    }
+
+    #[test]
+    fn copies_are_accepted_with_the_first_and_not_before() {
+        let (desk, accepted) = (Desk::default(), Counter::default());
+        let Some(Turn::Run(key)) = desk.ask("r1".into(), accepted.accept()) else { panic!("it is new") };
+        let underway = desk.underway(key);
+        for _ in 0..3 {
+            assert!(desk.ask("r1".into(), accepted.accept()).is_none(), "it runs");
+        }
+        assert_eq!(accepted.seen(), 0);
+        underway.ended("7".into());
+        assert_eq!(accepted.seen(), 4);
+        let again = desk.ask("r1".into(), accepted.accept());
+        assert!(matches!(again, Some(Turn::Again(text)) if text == "7") && accepted.seen() == 5);
+    }
+
+    #[test]
+    fn one_that_ends_without_a_result_is_accepted_by_nobody_and_new_again() {
+        let (desk, accepted) = (Desk::default(), Counter::default());
+        for _ in 0..2 {
+            let Some(Turn::Run(key)) = desk.ask("r1".into(), accepted.accept()) else { panic!("it is new") };
+            assert!(desk.ask("r1".into(), accepted.accept()).is_none());
+            drop(desk.underway(key));
+        }
+        assert_eq!(accepted.seen(), 0);
+        assert!(desk.0.lock().accepts.is_empty(), "nothing is kept of it");
+    }
+
+    #[test]
+    fn copies_over_connections_that_are_gone_do_not_pile_up() {
+        let (desk, accepted) = (Desk::default(), Counter::default());
+        for _ in 0..1_000 {
+            desk.ask("r1".into(), accepted.accept());
+        }
+        desk.underway("r1".into()).ended("7".into());
+        assert_eq!(accepted.seen(), COPIES_MAX);
+    }
+}
