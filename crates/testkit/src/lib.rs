@@ -1,5 +1,6 @@
 //! Real things for tests: an installation of the real binary, private PostgreSQL, RabbitMQ and Redis servers that can
-//! be killed and started again, certificates, a proxy that can be cut, network namespaces with cables that can be, a small disk that can be filled, and waiting with a limit.
+//! be killed and started again, certificates, a proxy that can be cut, network namespaces with cables that can be (and that lose
+//! what they carry), a small disk that can be filled, and waiting with a limit.
 //!
 //! What it starts it ends: by pid on drop, by the kernel when the test process dies under it (see [`launch`]), and by
 //! a mark in the environment for whatever slipped away (see [`sweep`]).
@@ -15,6 +16,7 @@
 pub mod certificates;
 pub mod disk;
 pub mod engines;
+pub mod hosts;
 pub mod http;
 pub mod installation;
 pub mod launch;

@@ -117,18 +117,7 @@ impl Network {
 
     /// A command that runs among the workers.
     pub fn among_workers(&self, command: &Command) -> Command {
-        let mut moved = Command::new("ip");
-        moved.args(["netns", "exec", &self.workers_namespace()]).arg(command.get_program()).args(command.get_args());
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => moved.env(name, value),
-                None => moved.env_remove(name),
-            };
-        }
-        if let Some(folder) = command.get_current_dir() {
-            moved.current_dir(folder);
-        }
-        moved
+        moved_into(&self.workers_namespace(), command)
     }
 
     /// From now on nothing passes between the two, either way.
@@ -171,6 +160,22 @@ impl Drop for Network {
     }
 }
 
+/// The same command in a namespace.
+pub(crate) fn moved_into(namespace: &str, command: &Command) -> Command {
+    let mut moved = Command::new("ip");
+    moved.args(["netns", "exec", namespace]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => moved.env(name, value),
+            None => moved.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        moved.current_dir(folder);
+    }
+    moved
+}
+
 /// A socket belongs to the namespace of the thread that made it, whoever uses it afterwards.
 fn listen_in(namespace: &str, at: SocketAddrV4) -> anyhow::Result<TcpListener> {
     let file = std::fs::File::open(format!("/run/netns/{namespace}")).context("/run/netns")?;
@@ -183,7 +188,7 @@ fn listen_in(namespace: &str, at: SocketAddrV4) -> anyhow::Result<TcpListener> {
 }
 
 /// Namespaces of processes that were killed before they could clear up.
-fn remove_orphans() {
+pub(crate) fn remove_orphans() {
     for entry in std::fs::read_dir("/run/netns").into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let owner = name.strip_prefix("mutirao-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
@@ -194,7 +199,7 @@ fn remove_orphans() {
     }
 }
 
-fn run(words: &[&str]) -> anyhow::Result<()> {
+pub(crate) fn run(words: &[&str]) -> anyhow::Result<()> {
     let output = Command::new(words[0]).args(&words[1..]).output().with_context(|| words.join(" "))?;
     anyhow::ensure!(output.status.success(), "{}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     Ok(())

@@ -8,6 +8,7 @@ mod checks;
 mod commands;
 mod disk;
 pub mod distributed;
+mod edge;
 mod frozen;
 mod full_services;
 mod growing;
