@@ -15,7 +15,7 @@
 //!
 //! # Who may what
 //! A manager makes everything under its prefix and needs `^mutirao\..*` to configure, write and read, and
-//! `amq\.default` to write. A vhost is one installation's ([`mark`]). A worker has a user of its own, made by [`management`], that can do three things: take from
+//! `amq\.default` to write; for nodes also their namespace, and `amq\.topic` to write and read. A vhost is one installation's ([`mark`]). A worker has a user of its own, made by [`management`], that can do three things: take from
 //! its queue, hear what is announced to it, and report by the exchange `mutirao.results`. That a report is the worker's
 //! own is checked by whoever reads it ([`vouch`]).
 
@@ -51,6 +51,7 @@ use tokio::sync::Semaphore;
 use crate::memory::refused;
 use crate::{Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Letters, Limits, Name, Record, Subscription};
 use consumer::{Holders, RabbitConsumer};
+pub use denied::lacking_permission;
 use dial::Dial;
 pub use dial::{Renew, check_url, user_in};
 use fanout::RabbitSubscription;

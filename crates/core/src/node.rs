@@ -14,7 +14,8 @@ pub struct RunsView {
     pub actions: Vec<ActionStanding>,
     /// Over what it was heard: here, amqp, mqtt, http.
     pub over: Vec<String>,
-    /// registered, or away: silent for longer than healthy ones are.
+    /// registered; unconfirmed: it was before the manager began, and has not said so since; or away: silent for longer than
+    /// healthy ones are.
     pub presence: String,
     /// What it showed: `user NAME`, `key ID`, or nothing when it is anonymous.
     #[serde(default, skip_serializing_if = "Option::is_none")]

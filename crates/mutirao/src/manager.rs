@@ -143,7 +143,7 @@ impl Manager {
         })
         .await
         .map_err(failed)?;
-        let hearing = nodes::House { store: &store, clock: &clock, dice: &dice };
+        let hearing = nodes::House { store: &store, clock: &clock, dice: &dice, broker: &broker };
         let switchboard = nodes::start(settings, &hearing, terms.company).await?;
         let flows = Flows::start(FlowsParts {
             store: store.clone(),
@@ -163,7 +163,7 @@ impl Manager {
         .await
         .map_err(failed)?;
         switchboard.attend(Arc::new(flows.clone()));
-        let by_rabbit = nodes::attach(&hearing, &switchboard, rabbit.as_ref());
+        let by_rabbit = nodes::attach(settings, &hearing, &switchboard, rabbit.as_ref());
         let mqtt = nodes::listen(settings, &hearing, &switchboard, tls.as_ref()).await?;
         if let Some(management) = management {
             tokio::spawn(leavers::watch(management, jobs.clone(), auth.clone(), clock.clone(), shutdown.clone()));

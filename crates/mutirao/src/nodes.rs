@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use mutirao_broker::Rabbit;
+use mutirao_broker::{Rabbit, Shared};
 use mutirao_core::{Clock, Dice};
 use mutirao_elastic::view::NodeView;
 use mutirao_fleet::Runners;
@@ -12,7 +12,7 @@ use mutirao_nodes::breaker;
 use mutirao_nodes::embedded::{self, Embedded};
 use mutirao_nodes::http::HttpWay;
 use mutirao_nodes::pulse::Pace;
-use mutirao_nodes::rabbit::RabbitWays;
+use mutirao_nodes::rabbit::{Bounds, RabbitWays};
 use mutirao_nodes::registry::Strangers;
 use mutirao_nodes::routing::Rules;
 use mutirao_nodes::store;
@@ -30,6 +30,7 @@ pub struct House<'a> {
     pub store: &'a Database,
     pub clock: &'a Arc<dyn Clock>,
     pub dice: &'a Arc<Dice>,
+    pub broker: &'a Shared,
 }
 
 /// Who is registered, read back from the store. Nobody is heard yet.
@@ -46,7 +47,7 @@ pub async fn start(settings: &Settings, house: &House<'_>, company: Company) -> 
         strangers: strangers(settings),
         routing: Rules { policy: settings.nodes_routing.0, breaker, ..Rules::default() },
         pace: Pace::default(),
-        others: company == Company::Others,
+        others: (company == Company::Others).then(|| house.broker.clone()),
     };
     let started = Switchboard::start(parts).await;
     let board = started.map_err(|error| Failure::failed(format!("who is registered cannot be read: {error}")))?;
@@ -56,8 +57,18 @@ pub async fn start(settings: &Settings, house: &House<'_>, company: Company) -> 
 }
 
 /// RabbitMQ, where there is one: AMQP, and MQTT by its plugin.
-pub fn attach(house: &House<'_>, board: &Switchboard, rabbit: Option<&Arc<Rabbit>>) -> Option<RabbitWays> {
-    rabbit.map(|rabbit| RabbitWays::open(board, rabbit.clone(), house.clock.clone()))
+pub fn attach(
+    settings: &Settings,
+    house: &House<'_>,
+    board: &Switchboard,
+    rabbit: Option<&Arc<Rabbit>>,
+) -> Option<RabbitWays> {
+    let bounds = Bounds {
+        age: settings.nodes_queue_age.0,
+        answers_max: u32::try_from(settings.nodes_answers_max.0).unwrap_or(u32::MAX),
+        answers_age: settings.nodes_answers_age.0,
+    };
+    rabbit.map(|rabbit| RabbitWays::open(board, rabbit.clone(), house.clock.clone(), bounds))
 }
 
 fn strangers(settings: &Settings) -> Strangers {

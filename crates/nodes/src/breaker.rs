@@ -128,6 +128,15 @@ impl Breakers {
         }
     }
 
+    /// A task that began then was taken back before it could tell anything. If it was the probe, another may go.
+    pub fn recalled(&mut self, node: &NodeId, action: &ActionName, began_at: Mono) {
+        if let Some(breaker) = self.all.get_mut(action).and_then(|nodes| nodes.get_mut(node))
+            && breaker.probe_at == Some(began_at)
+        {
+            breaker.probe_at = None;
+        }
+    }
+
     /// It is another node now, or none.
     pub fn forget(&mut self, node: &NodeId) {
         self.all.retain(|_, nodes| {
@@ -203,6 +212,18 @@ mod tests {
         breakers.began(&node, &action, at(100));
         assert_eq!(breakers.health(&node, &action, at(159)), Health::Down);
         assert_eq!(breakers.health(&node, &action, at(160)), Health::Recovering);
+    }
+
+    #[test]
+    fn a_probe_that_was_taken_back_lets_another_go_and_any_other_task_does_not() {
+        let (node, action) = pair();
+        let (mut breakers, dice) = (Breakers::default(), Dice::seeded(7));
+        (0..3).for_each(|_| breakers.failed(&node, &action, at(0), &dice));
+        breakers.began(&node, &action, at(100));
+        breakers.recalled(&node, &action, at(50));
+        assert_eq!(breakers.health(&node, &action, at(100)), Health::Down);
+        breakers.recalled(&node, &action, at(100));
+        assert_eq!(breakers.health(&node, &action, at(100)), Health::Recovering);
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //!
 //! Every device comes in under its own name, and what is meant for a node is given to sessions of that name only, whatever
 //! else is subscribed. Devices that show nothing, where they are let in, share one name: they can hear and take each
-//! other's place, and never that of one that has credentials.
+//! other's place, and never that of one that has credentials. Who is let in, [`door`] says.
 
-use std::collections::HashMap;
+mod door;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,31 +15,23 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use mutirao_core::clock::Clock;
 use mutirao_core::{Dice, Problem};
-use mutirao_mqtt::{
-    Config, Delivery, Gate, Guest, Inbox, Knock, Limits, Listener, Port, Qos, Refusal, Rights, Speaker, Standing,
-    TopicFilter, TopicName,
-};
-use parking_lot::RwLock;
+use mutirao_mqtt::{Config, Delivery, Inbox, Limits, Listener, Port, Qos, Speaker, TopicName};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
 use crate::meters;
-use crate::names::NodeId;
 use crate::preference::Protocol;
-use crate::registry::{Proof, Record, Strangers};
+use crate::registry::{Presence, Proof, Record, Strangers};
 use crate::store::SharedNodes;
 use crate::switchboard::{Heard, Said, Switchboard, Voice};
-use crate::way::{NotGiven, Waits, Way};
-use crate::wire::places::Places;
+use crate::way::{NotGiven, Outstanding, Parcel, Waits, Way};
 use crate::wire::{self, fits_device};
+use door::{Devices, Doorkeeper, NOBODY, Topics, both, filters, who_is};
 
-/// Whoever shows nothing.
-const NOBODY: &str = "anonymous";
-/// Sessions of one device: its own, and one for whoever looks over its shoulder.
-const SESSIONS_OF_A_DEVICE: usize = 4;
-const SESSIONS_OF_NOBODY: usize = 2_048;
 /// What clients said and was not looked at yet.
 const INBOX: usize = 256;
+/// What a message that waits costs beside its text, at most.
+const ENVELOPE_BYTES: usize = 256;
 /// What cannot be taken now is tried again so often, then its client has to say it again.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(250);
@@ -91,82 +84,6 @@ impl Embedded {
     }
 }
 
-/// Devices that came in, by the name of their user.
-type Devices = RwLock<HashMap<Arc<str>, (NodeId, bool)>>;
-
-fn who_is(device: &str) -> Arc<str> {
-    format!("device {device}").into()
-}
-
-/// Each with dots, as the document has it, and with slashes, as MQTT would.
-struct Topics(Places);
-
-fn both(dotted: &str) -> [String; 2] {
-    [dotted.to_owned(), dotted.replace('.', "/")]
-}
-
-fn filters(topics: impl IntoIterator<Item = String>) -> Vec<TopicFilter> {
-    topics.into_iter().filter_map(|topic| TopicFilter::new(&topic).ok()).collect()
-}
-
-impl Topics {
-    fn said_by_nodes(&self) -> Vec<String> {
-        let places = &self.0;
-        [places.register(), places.results(), places.results_misprinted()].iter().flat_map(|one| both(one)).collect()
-    }
-
-    /// All that the manager listens to.
-    fn heard(&self) -> Vec<String> {
-        self.said_by_nodes().into_iter().chain(both(&self.0.requests())).collect()
-    }
-
-    /// `node`: its own topic and no other; without, any.
-    fn rights(&self, node: Option<&NodeId>, may_request: bool) -> Rights {
-        let inbox = match node {
-            Some(node) => self.0.device_topic(node),
-            None => format!("{}/node/+/in", self.0.0),
-        };
-        let mut publish = self.said_by_nodes();
-        let mut subscribe: Vec<String> =
-            std::iter::once(inbox).chain(both(&self.0.beats())).chain(both(&self.0.ack())).collect();
-        if may_request {
-            publish.extend(both(&self.0.requests()));
-            subscribe.extend(both(&self.0.finals()));
-        }
-        Rights { publish: filters(publish), subscribe: filters(subscribe) }
-    }
-}
-
-struct Doorkeeper {
-    store: SharedNodes,
-    strangers: Strangers,
-    devices: Arc<Devices>,
-    topics: Topics,
-}
-
-#[async_trait]
-impl Gate for Doorkeeper {
-    async fn admit(&self, knock: &Knock) -> Result<Guest, Refusal> {
-        let Some(user) = &knock.user else {
-            let let_in = self.strangers == Strangers::LetIn && knock.password.is_none();
-            let rights = || self.topics.rights(None, false);
-            let standing = Standing::Anonymous;
-            let guest = || Guest { who: NOBODY.into(), standing, rights: rights(), sessions_max: SESSIONS_OF_NOBODY };
-            return let_in.then(guest).ok_or(Refusal::NotAuthorized);
-        };
-        let device = self.store.device(user).await.map_err(|error| {
-            tracing::warn!(%error, "a device cannot be let in: who it is cannot be looked up");
-            Refusal::Unavailable
-        })?;
-        let password = knock.password.as_deref().unwrap_or_default();
-        let device = device.filter(|device| device.is_opened_by(password)).ok_or(Refusal::BadCredentials)?;
-        let rights = self.topics.rights(Some(&device.node), device.may_request);
-        self.devices.write().insert(device.name.as_str().into(), (device.node, device.may_request));
-        let standing = Standing::Known;
-        Ok(Guest { who: who_is(&device.name), standing, rights, sessions_max: SESSIONS_OF_A_DEVICE })
-    }
-}
-
 pub struct MqttWay {
     port: Port,
     limits: Limits,
@@ -192,6 +109,13 @@ impl MqttWay {
         known.unwrap_or(Voice { proof: Proof::Nothing, node: None, may_request: false })
     }
 
+    /// Less waits for it than may: then it is all of them together that have no room.
+    fn has_room(&self, who: &str, bytes: usize) -> bool {
+        let waiting = self.port.waiting_for(who);
+        waiting.messages < self.limits.queue_messages_max
+            && waiting.bytes + bytes + ENVELOPE_BYTES <= self.limits.queue_bytes_max
+    }
+
     fn publish(&self, who: Option<&str>, dotted: &str, text: &str, qos: Qos) {
         for topic in both(dotted) {
             let (Ok(topic), payload) = (TopicName::new(&topic), Bytes::copy_from_slice(text.as_bytes())) else {
@@ -214,7 +138,8 @@ impl Way for MqttWay {
         Protocol::Mqtt
     }
 
-    async fn give(&self, to: &Record, text: &str) -> Result<(), NotGiven> {
+    async fn give(&self, parcel: Parcel<'_>) -> Result<(), NotGiven> {
+        let Parcel { to, text, .. } = parcel;
         let unreachable = |why: &str| NotGiven::Unreachable(format!("by MQTT: {why}"));
         let who = Self::who(to).ok_or_else(|| unreachable("it did not come in here"))?;
         let topic = self.topics.0.device_topic(&to.node);
@@ -228,6 +153,9 @@ impl Way for MqttWay {
         let published = self.port.publish_to(&who, topic, payload, Qos::AtLeastOnce);
         match published.map_err(|long| NotGiven::TooLong(long.to_string()))? {
             published if published.here + published.away > 0 => Ok(()),
+            published if published.full > 0 && self.has_room(&who, text.len()) => {
+                Err(NotGiven::NoRoom("by MQTT: as much waits for all devices together as may".into()))
+            }
             published if published.full > 0 => Err(unreachable("as much waits for it as may")),
             _ => Err(unreachable("it does not listen")),
         }
@@ -244,7 +172,7 @@ impl Way for MqttWay {
         Ok(())
     }
 
-    fn waiting(&self, node: &Record) -> Option<Waits> {
+    fn waiting(&self, node: &Record, _: Presence, _: Outstanding) -> Option<Waits> {
         if !node.heard_over.contains(&Protocol::Mqtt) {
             return None;
         }

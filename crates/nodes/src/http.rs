@@ -4,6 +4,12 @@
 //! A node says itself where it is reached, so it could make us ask anything that we can reach. Addresses that only mean
 //! something to this machine or its cloud are refused, after the name was looked up; redirects are not followed; what
 //! comes back is read up to a bound and shown to nobody.
+//!
+//! A node that works while it is asked keeps its request open for as long. Nobody waits past the time of its task, so there
+//! the request is cut; and no node has more than a share of those that may be under way ([`room`]). Past that share it is
+//! *here* that there is no room: the task waits, and nothing is held against the node.
+
+mod room;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,28 +23,28 @@ use mutirao_tls::Trust;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use crate::preference::Protocol;
 use crate::registry::Record;
 use crate::switchboard::{Said, Switchboard, Voice};
-use crate::way::{NotGiven, Way};
+use crate::way::{NotGiven, Parcel, Way};
 use crate::wire::MESSAGE_BYTES_MAX;
 use crate::wire::places::Kind;
+use room::Room;
 
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 /// Whoever has it and has not answered yet is at work.
 const AT_WORK_AFTER: Duration = Duration::from_secs(3);
-/// Nobody waits longer for the answer of a node that works while it is asked.
-const ANSWER_MAX: Duration = Duration::from_secs(120);
-/// Under way at once, to all nodes together.
+/// Under way at once, to all nodes together, and to one of them.
 const AT_ONCE: usize = 256;
+const AT_ONCE_EACH: usize = 32;
 
 pub struct HttpWay {
     http: reqwest::Client,
     board: Switchboard,
     clock: Arc<dyn Clock>,
-    room: Arc<Semaphore>,
+    room: Arc<Room>,
 }
 
 /// The client cannot be made.
@@ -53,12 +59,11 @@ impl HttpWay {
             .tls_backend_preconfigured((**trust.config()).clone())
             .redirect(Policy::none())
             .connect_timeout(CONNECT_MAX)
-            .timeout(ANSWER_MAX)
             .pool_max_idle_per_host(4)
             .dns_resolver(NoSurroundings)
             .user_agent(concat!("mutirao/", env!("CARGO_PKG_VERSION")))
             .build()?;
-        board.open(Arc::new(Self { http, board: board.clone(), clock, room: Arc::new(Semaphore::new(AT_ONCE)) }));
+        board.open(Arc::new(Self { http, board: board.clone(), clock, room: Room::new(AT_ONCE, AT_ONCE_EACH) }));
         Ok(())
     }
 
@@ -100,15 +105,17 @@ impl Way for HttpWay {
         Protocol::Http
     }
 
-    async fn give(&self, to: &Record, text: &str) -> Result<(), NotGiven> {
+    async fn give(&self, parcel: Parcel<'_>) -> Result<(), NotGiven> {
+        let Parcel { to, text, wanted_for } = parcel;
         let unreachable = |why: &str| NotGiven::Unreachable(format!("by HTTP: {why}"));
         if to.endpoint.is_empty() {
             return Err(unreachable("it has no endpoint"));
         }
         let url = self.url(to).map_err(|why| unreachable(&why))?;
-        let room = self.room.clone().try_acquire_owned();
-        let room = room.map_err(|_| unreachable("as many requests as may be are under way"))?;
+        let no_room = || NotGiven::NoRoom("by HTTP: as many requests to it as may be are under way".into());
+        let place = self.room.enter(&to.node).ok_or_else(no_room)?;
         let request = self.http.post(url).header(CONTENT_TYPE, "application/json").body(text.to_owned());
+        let request = request.timeout(wanted_for);
         let (told, given) = oneshot::channel();
         let (board, to) = (self.board.clone(), to.clone());
         tokio::spawn(async move {
@@ -122,7 +129,7 @@ impl Way for HttpWay {
                 }
                 Err(why) => drop(told.send(Err(why))),
             }
-            drop(room);
+            drop(place);
         });
         match self.clock.timeout(AT_WORK_AFTER + CONNECT_MAX, given).await {
             Ok(Ok(given)) => given.map_err(|why| unreachable(&why)),

@@ -23,7 +23,7 @@ pub const METERS: &[Meter] = &[
         name: NODES,
         kind: Kind::Gauge,
         labels: &["presence"],
-        help: "Nodes that run actions, as this manager knows them: registered, or away.",
+        help: "Nodes that run actions, as this manager knows them: registered, unconfirmed since its start, or away.",
     },
     Meter { name: REGISTRATIONS, kind: Kind::Counter, labels: &[], help: "Registrations of nodes that were taken." },
     Meter {
@@ -82,7 +82,7 @@ pub fn begin() {
             counter!(name, "over" => over.as_str()).increment(0);
         }
     }
-    standing(0, 0, 0);
+    standing(Standing::default());
 }
 
 pub fn registered() {
@@ -109,8 +109,19 @@ pub fn result(over: Protocol) {
     counter!(RESULTS, "over" => over.as_str()).increment(1);
 }
 
-pub fn standing(registered: usize, away: usize, out: usize) {
+/// How many nodes are what, and how many tasks they have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    pub registered: usize,
+    pub unconfirmed: usize,
+    pub away: usize,
+    pub out: usize,
+}
+
+pub fn standing(standing: Standing) {
+    let Standing { registered, unconfirmed, away, out } = standing;
     gauge!(NODES, "presence" => "registered").set(registered as f64);
+    gauge!(NODES, "presence" => "unconfirmed").set(unconfirmed as f64);
     gauge!(NODES, "presence" => "away").set(away as f64);
     gauge!(OUT).set(out as f64);
 }

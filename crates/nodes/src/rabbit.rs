@@ -2,8 +2,13 @@
 //! `amq.topic`. One connection that comes back by itself; while it is away both say so, and what is heard waits there.
 //!
 //! What is declared is in [`topology`]. Queues that workers and clients declare as well have no arguments, or theirs
-//! would be refused: how much may lie in them is a policy of the server's.
+//! would be refused: what lies in them is bounded by what is put there ([`post`]).
+//!
+//! A user that may not use `amq.topic` is refused each time it tries. So tries become rare, up to one a minute, and what it
+//! lacks is said once, with the command that grants it.
 
+mod hearing;
+mod post;
 mod topology;
 
 use std::sync::Arc;
@@ -11,37 +16,26 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use lapin::message::Delivery;
-use lapin::options::{BasicAckOptions, BasicNackOptions, BasicPublishOptions, ConfirmSelectOptions};
-use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Channel, Confirmation, Connection};
+use lapin::Connection;
+use lapin::options::ConfirmSelectOptions;
 use mutirao_broker::Rabbit;
+use mutirao_broker::rabbit::lacking_permission;
 use mutirao_core::Problem;
 use mutirao_core::clock::{Clock, ClockExt};
-use parking_lot::Mutex;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-use crate::names::NodeId;
 use crate::preference::Protocol;
-use crate::registry::{Proof, Record};
-use crate::switchboard::{Heard, Said, Switchboard, Voice};
-use crate::way::{NotGiven, Way};
-use crate::wire;
-use crate::wire::places::{NODE_HEADER, Places, TOPIC_EXCHANGE};
+use crate::registry::{Presence, Record};
+use crate::switchboard::Switchboard;
+use crate::way::{NotGiven, Outstanding, Parcel, Waits, Way};
+use crate::wire::MESSAGE_BYTES_MAX;
+use crate::wire::places::{Places, TOPIC_EXCHANGE};
+pub use post::Bounds;
+use post::{BEAT_LASTS, CONFIRM_MAX, Channels, Letter, MustArrive, Post};
 
-/// After a connection that was lost, or could not be made.
-const PAUSE: Duration = Duration::from_secs(2);
-/// RabbitMQ confirms within this, or it is taken for away.
-const CONFIRM_MAX: Duration = Duration::from_secs(5);
-/// What cannot be taken now is given back after this.
-const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
-/// Messages in a durable queue outlive the server.
-const PERSISTENT: u8 = 2;
-/// RabbitMQ's MQTT plugin marks what came that way.
-const BY_MQTT: &str = "x-mqtt-publish-qos";
-/// Everybody who says nothing of who it is: RabbitMQ let it in, as one of the users of this vhost.
-const SOMEBODY: &str = "somebody of the broker";
+/// After a connection that was lost; twice as long after each further one that could not be had.
+const PAUSE_MIN: Duration = Duration::from_secs(2);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Both ways, open until they are stopped.
 pub struct RabbitWays {
@@ -50,8 +44,8 @@ pub struct RabbitWays {
 }
 
 impl RabbitWays {
-    pub fn open(board: &Switchboard, rabbit: Arc<Rabbit>, clock: Arc<dyn Clock>) -> Self {
-        let post = Arc::new(Post { channel: Mutex::default(), clock: clock.clone(), places: board.places().clone() });
+    pub fn open(board: &Switchboard, rabbit: Arc<Rabbit>, clock: Arc<dyn Clock>, bounds: Bounds) -> Self {
+        let post = Arc::new(Post::new(clock.clone(), board.places().clone(), bounds));
         board.open(Arc::new(AmqpWay(post.clone())));
         board.open(Arc::new(PluginWay(post.clone())));
         let stopping = CancellationToken::new();
@@ -65,6 +59,13 @@ impl RabbitWays {
     }
 }
 
+/// How it went with one connection.
+struct Parted {
+    why: String,
+    /// It was of use for a while.
+    attached: bool,
+}
+
 async fn keep_on(
     board: Switchboard,
     rabbit: Arc<Rabbit>,
@@ -72,15 +73,18 @@ async fn keep_on(
     clock: Arc<dyn Clock>,
     stopping: CancellationToken,
 ) {
-    let mut told = String::new();
+    let (mut told, mut failed) = (String::new(), 0);
     loop {
-        let why = tokio::select! {
+        let Parted { why, attached } = tokio::select! {
             biased;
             () = stopping.cancelled() => break,
-            why = attached(&board, &rabbit, &post, &clock) => why,
+            parted = attached(&board, &rabbit, &post, &clock) => parted,
         };
-        *post.channel.lock() = None;
-        // The same is said once, not every two seconds.
+        post.attach(None);
+        if attached {
+            (told, failed) = (String::new(), 0);
+        }
+        // The same is said once, not with every try.
         if told != why {
             tracing::warn!("nodes are not reached by RabbitMQ: {why}; it is tried again");
             told = why;
@@ -88,157 +92,74 @@ async fn keep_on(
         tokio::select! {
             biased;
             () = stopping.cancelled() => break,
-            () = clock.sleep(PAUSE) => {}
+            () = clock.sleep(pause_after(failed)) => {}
         }
+        failed += 1;
     }
-    *post.channel.lock() = None;
+    post.attach(None);
 }
 
-/// Until the connection is lost. Why.
-async fn attached(board: &Switchboard, rabbit: &Rabbit, post: &Post, clock: &Arc<dyn Clock>) -> String {
+/// Doubling from the first to the last.
+fn pause_after(failed: u32) -> Duration {
+    PAUSE_MIN.saturating_mul(1 << failed.min(16)).min(PAUSE_MAX)
+}
+
+/// Until the connection is lost.
+async fn attached(board: &Switchboard, rabbit: &Rabbit, post: &Arc<Post>, clock: &Arc<dyn Clock>) -> Parted {
+    let in_vain = |why: String| Parted { why, attached: false };
     let connection: Connection = match rabbit.dial("nodes").await {
         Ok(connection) => connection,
-        Err(error) => return error.to_string(),
+        Err(error) => return in_vain(error.to_string()),
     };
+    let places = board.places();
     let listening = async {
-        let places = board.places();
-        let channel = connection.create_channel().await?;
-        channel.confirm_select(ConfirmSelectOptions::default()).await?;
-        topology::declare(&channel, places).await?;
+        let sending = connection.create_channel().await?;
+        sending.confirm_select(ConfirmSelectOptions::default()).await?;
+        topology::declare(&sending, places).await?;
         let ears = topology::listen(&connection, places).await?;
-        *post.channel.lock() = Some(channel);
+        let tidying = connection.create_channel().await?;
+        post.attach(Some(Channels { sending, tidying }));
         Ok::<_, lapin::Error>(ears)
     };
     let ears = match clock.timeout(CONFIRM_MAX * 2, listening).await {
         Ok(Ok(ears)) => ears,
-        Ok(Err(error)) => return explain(&error),
-        Err(_) => return "RabbitMQ does not answer".into(),
+        Ok(Err(error)) => return in_vain(explain(&error, places)),
+        Err(_) => return in_vain("RabbitMQ does not answer".into()),
     };
     let mut deliveries = futures_util::stream::select_all(ears);
     while let Some(delivery) = deliveries.next().await {
         let delivery = match delivery {
             Ok(delivery) => delivery,
-            Err(error) => return explain(&error),
+            Err(error) => return Parted { why: explain(&error, places), attached: true },
         };
-        let (board, post, clock) = (board.clone(), post.channel.lock().clone(), clock.clone());
+        let (board, post) = (board.clone(), post.clone());
         let turn = board.turn().await;
-        tokio::spawn(async move { take(&delivery, &board, post, &*clock, turn).await });
+        tokio::spawn(async move { hearing::take(&delivery, &board, &post, turn).await });
     }
-    "the connection was lost".into()
+    Parted { why: "the connection was lost".into(), attached: true }
 }
 
-fn explain(error: &lapin::Error) -> String {
-    let text = error.to_string();
-    match text.contains("ACCESS_REFUSED") || text.contains("access to") {
-        true => format!("{text}; the manager's user needs amq.topic and the namespace's names, to read and write"),
-        false => text,
-    }
-}
-
-async fn take(
-    delivery: &Delivery,
-    board: &Switchboard,
-    post: Option<Channel>,
-    clock: &dyn Clock,
-    turn: Option<OwnedSemaphorePermit>,
-) {
-    let (exchange, key) = (delivery.exchange.as_str(), delivery.routing_key.as_str());
-    // By the key on amq.topic, by the queue's own name, or by that of the exchange: all are names of places.
-    let kind = board.places().kind_of(key).or_else(|| board.places().kind_of(exchange));
-    let Some(kind) = kind else { return settle(delivery, true).await };
-    let headers = delivery.properties.headers().as_ref();
-    let by_mqtt = headers.is_some_and(|headers| headers.inner().keys().any(|key| key.as_str() == BY_MQTT));
-    let over = if by_mqtt { Protocol::Mqtt } else { Protocol::Amqp };
-    // RabbitMQ vouches for it: it refuses messages that name another user than their connection's.
-    let user = delivery.properties.user_id().as_ref().map(|user| format!("broker {user}"));
-    let proof = Proof::User(user.unwrap_or_else(|| SOMEBODY.into()));
-    let voice = Voice { proof, node: None, may_request: true };
-    match board.hear(Said { kind, place: key, over, bytes: &delivery.data, voice }).await {
-        Ok(heard) => {
-            if let (Heard::Registered(ack), Some(channel)) = (heard, post) {
-                let (key, text) = (board.places().ack(), wire::written(&ack));
-                // Lost, the node registers again.
-                let _ = channel
-                    .basic_publish(
-                        TOPIC_EXCHANGE.into(),
-                        key.as_str().into(),
-                        BasicPublishOptions::default(),
-                        text.as_bytes(),
-                        BasicProperties::default(),
-                    )
-                    .await;
-            }
-            settle(delivery, true).await;
-        }
-        Err(problem) => {
-            tracing::debug!(%problem, key, "what a node said cannot be taken yet");
-            // Whoever waits holds up nobody.
-            drop(turn);
-            clock.sleep(GIVE_BACK_AFTER).await;
-            settle(delivery, false).await;
-        }
-    }
-}
-
-/// On a channel that was lost meanwhile it settles nothing, and comes again.
-async fn settle(delivery: &Delivery, taken: bool) {
-    let _ = match taken {
-        true => delivery.acker.ack(BasicAckOptions::default()).await,
-        false => delivery.acker.nack(BasicNackOptions { requeue: true, multiple: false }).await,
-    };
-}
-
-/// Where messages leave.
-struct Post {
-    channel: Mutex<Option<Channel>>,
-    clock: Arc<dyn Clock>,
-    places: Places,
-}
-
-enum MustArrive {
-    Yes,
-    No,
-}
-
-impl Post {
-    /// Confirmed, and where it must arrive, in some queue.
-    async fn send(
-        &self,
-        exchange: &str,
-        key: &str,
-        headers: Option<FieldTable>,
-        text: &str,
-        must: MustArrive,
-    ) -> Result<(), String> {
-        let channel = self.channel.lock().clone().ok_or("RabbitMQ is away")?;
-        let mandatory = matches!(must, MustArrive::Yes);
-        let options = BasicPublishOptions { mandatory, ..BasicPublishOptions::default() };
-        let mut properties =
-            BasicProperties::default().with_delivery_mode(PERSISTENT).with_content_type("application/json".into());
-        if let Some(headers) = headers {
-            properties = properties.with_headers(headers);
-        }
-        let sending = async {
-            let sent = channel.basic_publish(exchange.into(), key.into(), options, text.as_bytes(), properties);
-            sent.await?.await
-        };
-        match self.clock.timeout(CONFIRM_MAX, sending).await {
-            Ok(Ok(Confirmation::Ack(None) | Confirmation::NotRequested)) => Ok(()),
-            Ok(Ok(Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_)))) => Err("no queue there is its own".into()),
-            Ok(Ok(Confirmation::Nack(None))) => Err("RabbitMQ did not take it".into()),
-            Ok(Err(error)) => Err(explain(&error)),
-            Err(_) => Err("RabbitMQ does not confirm".into()),
-        }
-    }
-
-    fn unicast(node: &NodeId) -> FieldTable {
-        let mut headers = FieldTable::default();
-        headers.insert(NODE_HEADER.into(), AMQPValue::LongString(node.as_str().into()));
-        headers
-    }
+/// With the command that helps, where it is a permission that is lacking.
+fn explain(error: &lapin::Error, places: &Places) -> String {
+    lacking_permission(error, places.0.as_str()).unwrap_or_else(|| error.to_string())
 }
 
 struct AmqpWay(Arc<Post>);
+
+impl Post {
+    /// At RabbitMQ no more waits for a node than it has slots, and nothing for longer than somebody wants it.
+    fn waits(&self, node: &Record, presence: Presence, out: Outstanding) -> Waits {
+        let slots = usize::try_from(node.slots).unwrap_or(usize::MAX);
+        Waits {
+            connected: presence == Presence::Registered,
+            messages: out.messages,
+            bytes: out.bytes,
+            messages_max: slots,
+            bytes_max: slots.saturating_mul(MESSAGE_BYTES_MAX),
+            age_max_ms: u64::try_from(self.bounds.age.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
 
 #[async_trait]
 impl Way for AmqpWay {
@@ -246,28 +167,46 @@ impl Way for AmqpWay {
         Protocol::Amqp
     }
 
-    async fn give(&self, to: &Record, text: &str) -> Result<(), NotGiven> {
-        let headers = Some(Post::unicast(&to.node));
-        let given = self.0.send(&self.0.places.unicast(), "", headers, text, MustArrive::Yes).await;
-        given.map_err(|why| NotGiven::Unreachable(format!("by AMQP: {why}")))
+    async fn give(&self, parcel: Parcel<'_>) -> Result<(), NotGiven> {
+        let post = &self.0;
+        let letter = Letter {
+            exchange: &post.places.unicast(),
+            key: "",
+            headers: Some(Post::unicast(&parcel.to.node)),
+            text: parcel.text,
+            must: MustArrive::Yes,
+            lasts: parcel.wanted_for.min(post.bounds.age),
+        };
+        post.send(letter).await.map_err(|why| NotGiven::Unreachable(format!("by AMQP: {why}")))
     }
 
     async fn beat(&self, text: &str) {
         let beats = self.0.places.beats();
         for (exchange, key) in [(beats.as_str(), ""), (TOPIC_EXCHANGE, beats.as_str())] {
-            if let Err(why) = self.0.send(exchange, key, None, text, MustArrive::No).await {
+            let letter = Letter { exchange, key, headers: None, text, must: MustArrive::No, lasts: BEAT_LASTS };
+            if let Err(why) = self.0.send(letter).await {
                 tracing::debug!(why, exchange, "a beat was not told");
             }
         }
     }
 
     async fn answer(&self, text: &str) -> Result<(), Problem> {
-        let finals = self.0.places.finals();
-        let told = self.0.send(&finals, &finals, None, text, MustArrive::Yes).await;
+        let (post, finals) = (&self.0, self.0.places.finals());
+        let lasts = post.bounds.answers_age;
+        let to_queue =
+            Letter { exchange: &finals, key: &finals, headers: None, text, must: MustArrive::Yes, lasts };
+        let told = post.send(to_queue).await;
         told.map_err(|why| Problem::unavailable(format!("the answer could not be put on {finals}: {why}")))?;
         // For whoever listens on the topic; the queue has it already.
-        let _ = self.0.send(TOPIC_EXCHANGE, &finals, None, text, MustArrive::No).await;
+        let to_topic =
+            Letter { exchange: TOPIC_EXCHANGE, key: &finals, headers: None, text, must: MustArrive::No, lasts };
+        let _ = post.send(to_topic).await;
+        post.answered();
         Ok(())
+    }
+
+    fn waiting(&self, node: &Record, presence: Presence, out: Outstanding) -> Option<Waits> {
+        node.heard_over.contains(&Protocol::Amqp).then(|| self.0.waits(node, presence, out))
     }
 }
 
@@ -280,10 +219,18 @@ impl Way for PluginWay {
         Protocol::Mqtt
     }
 
-    async fn give(&self, to: &Record, text: &str) -> Result<(), NotGiven> {
-        let key = self.0.places.device_topic(&to.node).replace('/', ".");
-        let given = self.0.send(TOPIC_EXCHANGE, &key, None, text, MustArrive::Yes).await;
-        given.map_err(|why| NotGiven::Unreachable(format!("by RabbitMQ's MQTT: {why}")))
+    async fn give(&self, parcel: Parcel<'_>) -> Result<(), NotGiven> {
+        let post = &self.0;
+        let key = post.places.device_topic(&parcel.to.node).replace('/', ".");
+        let letter = Letter {
+            exchange: TOPIC_EXCHANGE,
+            key: &key,
+            headers: None,
+            text: parcel.text,
+            must: MustArrive::Yes,
+            lasts: parcel.wanted_for.min(post.bounds.age),
+        };
+        post.send(letter).await.map_err(|why| NotGiven::Unreachable(format!("by RabbitMQ's MQTT: {why}")))
     }
 
     /// The other way tells both.
@@ -291,5 +238,21 @@ impl Way for PluginWay {
 
     async fn answer(&self, _: &str) -> Result<(), Problem> {
         Ok(())
+    }
+
+    fn waiting(&self, node: &Record, presence: Presence, out: Outstanding) -> Option<Waits> {
+        let its_way = node.heard_over.contains(&Protocol::Mqtt) && hearing::came_here(&node.proof);
+        its_way.then(|| self.0.waits(node, presence, out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tries_become_rare_and_never_cease() {
+        let pauses: Vec<u64> = [0, 1, 2, 3, 4, 5, 6, 1_000].map(|failed| pause_after(failed).as_secs()).into();
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60, 60]);
     }
 }

@@ -7,6 +7,12 @@
 //!   A node that could show nothing is marked, let in only where that is allowed, and yields its id to one that can.
 //! - A node that is silent for longer than healthy ones are is away: it gets nothing, and is kept for [`Rules::forget`], so
 //!   that one that comes back after days is the same node.
+//! - After a restart nobody is registered yet, as the document's table has it: a manager that went down is one that nobody is
+//!   registered with. Whoever was heard of lately is *unconfirmed* until it registers again, which the first beat asks for,
+//!   and gets nothing until then: it may not have come back itself, and what is sent there in vain would be held against
+//!   it. Those that hear no beats, for they only speak HTTP, are believed. The others are away, as they were.
+//! - A node that somebody took out is void with all that was known of it until then, whatever another manager still says. It
+//!   may come again as a new one.
 //! - Each node may register so often and no more; all ids that nobody knows share one allowance. A flood of invented ids
 //!   keeps out other new ones, never those that are there.
 //!
@@ -21,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bucket::Bucket;
-use mutirao_core::Mono;
+use mutirao_core::{Mono, Timestamp};
 pub use record::{Changes, Gone, Heard, Now, Presence, Proof, Record, Refused, Rules, Strangers};
 use record::{ack, fingerprint, offers, slots, standing};
 
@@ -39,33 +45,40 @@ struct Node {
     bucket: Bucket,
 }
 
+/// By the clock on the wall, as far as what was written down tells.
+fn silent_for(record: &Record, now: Now) -> Duration {
+    Duration::from_millis(u64::try_from(now.wall.0 - record.last_at.0).unwrap_or(0))
+}
+
 #[derive(Debug)]
 pub struct Registry {
     rules: Rules,
     nodes: BTreeMap<NodeId, Node>,
     newcomers: Bucket,
     refusals: BTreeMap<Refused, u64>,
+    /// When nodes were taken out. What is known of one from until then is void.
+    removed: BTreeMap<NodeId, Timestamp>,
 }
 
 impl Registry {
     pub fn new(rules: Rules, now: Mono) -> Self {
         let newcomers =
             Bucket::full(rules.newcomers_burst, Duration::from_secs(10) / rules.newcomers_burst.max(1), now);
-        Self { rules, nodes: BTreeMap::new(), newcomers, refusals: BTreeMap::new() }
+        Self { rules, nodes: BTreeMap::new(), newcomers, refusals: BTreeMap::new(), removed: BTreeMap::new() }
     }
 
-    /// With what the store has. All are given the time to be heard, for we were not there to hear them.
-    pub fn restore(&mut self, records: Vec<Record>, now: Mono) {
+    /// With what the store has.
+    pub fn restore(&mut self, records: Vec<Record>, now: Now) {
         for record in records.into_iter().take(self.rules.nodes_max) {
-            let bucket = Bucket::full(self.rules.burst, Duration::from_secs(1), now);
-            let node = Node {
-                record,
-                fingerprint: None,
-                fingerprint_at: now,
-                heard_at: now,
-                presence: Presence::Registered,
-                bucket,
-            };
+            if self.is_void(&record) {
+                continue;
+            }
+            let ago = silent_for(&record, now);
+            let presence = if ago > self.rules.silence { Presence::Away } else { Presence::Unconfirmed };
+            // Whoever is unconfirmed is given the time to be heard, for we were not there to hear it.
+            let heard_at = if presence == Presence::Away { Mono(now.mono.0.saturating_sub(ago)) } else { now.mono };
+            let bucket = Bucket::full(self.rules.burst, Duration::from_secs(1), now.mono);
+            let node = Node { record, fingerprint: None, fingerprint_at: now.mono, heard_at, presence, bucket };
             self.nodes.insert(node.record.node.clone(), node);
         }
     }
@@ -142,6 +155,11 @@ impl Registry {
         let ack = ack(&self.rules.namespace, &said, &fingerprint);
         let mut bucket = Bucket::full(self.rules.burst, Duration::from_secs(1), now.mono);
         bucket.take(now.mono);
+        // Whatever the clocks of managers say, it came after it was taken out.
+        let first_at = match self.removed.get(&said.node) {
+            Some(removed) => now.wall.max(Timestamp(removed.0 + 1)),
+            None => now.wall,
+        };
         let record = Record {
             offers: offers(&self.rules.namespace, &said),
             slots: slots(&said),
@@ -151,7 +169,7 @@ impl Registry {
             kind: said.kind,
             endpoint: said.endpoint,
             proof,
-            first_at: now.wall,
+            first_at,
             last_at: now.wall,
             heard_over: [over].into(),
         };
@@ -195,7 +213,7 @@ impl Registry {
             let silent = now.since(node.heard_at);
             if silent > self.rules.forget {
                 gone.push(Gone::Forgotten(id.clone()));
-            } else if silent > self.rules.silence && node.presence == Presence::Registered {
+            } else if silent > self.rules.silence && node.presence != Presence::Away {
                 node.presence = Presence::Away;
                 gone.push(Gone::Away(id.clone()));
             }
@@ -219,9 +237,9 @@ impl Registry {
     /// What other managers heard and wrote down. Whom we heard ourselves since then we know better.
     pub fn learn(&mut self, records: Vec<Record>, now: Now) {
         for record in records {
-            let ago = Duration::from_millis(u64::try_from(now.wall.0 - record.last_at.0).unwrap_or(0));
+            let ago = silent_for(&record, now);
             let known = self.nodes.get(&record.node).is_some_and(|node| node.record.last_at >= record.last_at);
-            if known || ago > self.rules.silence || self.nodes.len() >= self.rules.nodes_max {
+            if known || self.is_void(&record) || ago > self.rules.silence || self.nodes.len() >= self.rules.nodes_max {
                 continue;
             }
             let heard_at = Mono(now.mono.0.saturating_sub(ago));
@@ -233,9 +251,21 @@ impl Registry {
         }
     }
 
-    /// Takes a node out, for good unless it registers again.
-    pub fn remove(&mut self, id: &NodeId) -> Option<Record> {
-        self.nodes.remove(id).map(|node| node.record)
+    /// Somebody took a node out then. What was known of it, unless it came since; it may come again, as a new one.
+    pub fn remove(&mut self, id: &NodeId, at: Timestamp) -> Option<Record> {
+        if self.removed.len() >= self.rules.nodes_max {
+            // The oldest has long been learnt by everybody.
+            let oldest = self.removed.iter().min_by_key(|(_, at)| **at).map(|(id, _)| id.clone());
+            oldest.and_then(|oldest| self.removed.remove(&oldest));
+        }
+        let removed = self.removed.entry(id.clone()).or_insert(at);
+        *removed = at.max(*removed);
+        let is_void = self.nodes.get(id).is_some_and(|node| self.is_void(&node.record));
+        if is_void { self.nodes.remove(id).map(|node| node.record) } else { None }
+    }
+
+    fn is_void(&self, record: &Record) -> bool {
+        self.removed.get(&record.node).is_some_and(|removed| record.first_at <= *removed)
     }
 
     pub fn all(&self) -> impl Iterator<Item = (&Record, Presence)> {
@@ -248,7 +278,11 @@ impl Registry {
 
     /// Who is there and has an action.
     pub fn offering<'a>(&'a self, action: &'a ActionName) -> impl Iterator<Item = (&'a Record, &'a Offer)> {
-        let there = self.nodes.values().filter(|node| node.presence == Presence::Registered);
+        let there = self.nodes.values().filter(|node| match node.presence {
+            Presence::Registered => true,
+            Presence::Unconfirmed => node.record.hears_nobody(),
+            Presence::Away => false,
+        });
         there.filter_map(|node| Some((&node.record, node.record.offer(action)?)))
     }
 

@@ -130,7 +130,10 @@ impl Router {
                 self.loads.ended(&node, &action, ticket, Some(took.max(Duration::from_secs(1))), now);
                 self.breakers.failed(&node, &action, now, dice);
             }
-            Ended::Recalled => self.loads.ended(&node, &action, ticket, None, now),
+            Ended::Recalled => {
+                self.loads.ended(&node, &action, ticket, None, now);
+                self.breakers.recalled(&node, &action, began_at);
+            }
         }
     }
 

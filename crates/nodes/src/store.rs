@@ -9,6 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mutirao_core::Timestamp;
 use mutirao_store::{Database, StoreError};
+use serde::{Deserialize, Serialize};
 
 use crate::device::Device;
 use crate::names::NodeId;
@@ -16,6 +17,9 @@ use crate::registry::Record;
 
 /// How long it is kept who let a device in.
 const AUDIT_KEPT_MS: i64 = 365 * 86_400_000;
+
+/// How long it is kept that somebody was taken out: longer than any manager is cut off and still thinks that it is one.
+const REMOVALS_KEPT_MS: i64 = 30 * 86_400_000;
 
 pub type SharedNodes = Arc<dyn NodeStore>;
 
@@ -46,15 +50,56 @@ pub struct Tossed {
     pub body: Vec<u8>,
 }
 
+/// Somebody took a node or a device out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removal {
+    #[serde(flatten)]
+    pub what: Removed,
+    /// What is known of it from before, or from this very moment, is void.
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "name", rename_all = "snake_case")]
+pub enum Removed {
+    Node(NodeId),
+    Device(String),
+}
+
+impl Removed {
+    fn words(&self) -> (&'static str, &str) {
+        match self {
+            Self::Node(node) => ("node", node.as_str()),
+            Self::Device(name) => ("device", name),
+        }
+    }
+
+    /// None: another version's.
+    fn read(kind: &str, name: String) -> Option<Self> {
+        match kind {
+            "node" => name.parse().ok().map(Self::Node),
+            "device" => Some(Self::Device(name)),
+            _ => None,
+        }
+    }
+}
+
 #[async_trait]
 pub trait NodeStore: Send + Sync + 'static {
     /// Those heard of since then.
     async fn records(&self, since: Timestamp) -> Result<Vec<Record>, StoreError>;
 
-    /// Each in place of the one before, unless that is newer.
+    /// Each in place of the one before, unless that is newer, or its node was taken out since it first came.
     async fn keep(&self, records: Vec<Record>) -> Result<(), StoreError>;
 
+    /// Those that were not heard of for too long.
     async fn forget(&self, nodes: Vec<NodeId>) -> Result<(), StoreError>;
+
+    /// Takes a node out, so that every manager learns of it.
+    async fn remove(&self, node: &NodeId, at: Timestamp) -> Result<(), StoreError>;
+
+    /// Who was taken out since then.
+    async fn removals(&self, since: Timestamp) -> Result<Vec<Removal>, StoreError>;
 
     /// Whether it is new: nobody takes another's name.
     async fn add_device(&self, device: Device, by: By) -> Result<bool, StoreError>;
@@ -64,7 +109,7 @@ pub trait NodeStore: Send + Sync + 'static {
     /// By name, those after one.
     async fn devices(&self, after: &str, rows: u32) -> Result<Vec<Device>, StoreError>;
 
-    /// Whether there was one.
+    /// Whether there was one. Every manager learns of it.
     async fn remove_device(&self, name: &str, by: By) -> Result<bool, StoreError>;
 
     /// Keeps what cannot be worked with, the newest `most` of all.

@@ -7,6 +7,8 @@
 //! | [`hearing`] | what was said, whoever brought it: registrations, results, requests |
 //! | [`beating`] | what happens with time: beats, who is silent, what is written down late |
 //! | [`bin`] | what cannot be worked with, kept within a bound |
+//! | [`people`] | what people see of nodes, and do to them |
+//! | [`removing`] | who was taken out, here or at another manager |
 //!
 //! Sockets are the [`Way`]s'.
 
@@ -14,14 +16,16 @@ mod beating;
 mod bin;
 mod hearing;
 mod people;
+mod removing;
 mod state;
 mod trouble;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use mutirao_broker::Shared;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, Dice, Problem, Timestamp};
 use mutirao_store::StoreError;
@@ -42,7 +46,7 @@ use crate::pulse::Pace;
 use crate::registry::{self, Now, Strangers};
 use crate::routing::{self, Ended};
 use crate::store::SharedNodes;
-use crate::way::{NotGiven, Way};
+use crate::way::{NotGiven, Parcel, Way};
 use crate::wire::places::Places;
 use crate::wire::{self, MESSAGE_BYTES_MAX, Message};
 use state::{Chosen, State};
@@ -59,8 +63,9 @@ pub struct Parts {
     pub strangers: Strangers,
     pub routing: routing::Rules,
     pub pace: Pace,
-    /// Other managers write to the same store.
-    pub others: bool,
+    /// Where other managers, who write to the same store, are told what must not wait until they look; none where there are
+    /// no others.
+    pub others: Option<Shared>,
 }
 
 /// Cheap to clone.
@@ -73,7 +78,11 @@ pub(crate) struct Inner {
     clock: Arc<dyn Clock>,
     dice: Arc<Dice>,
     pace: Pace,
-    others: bool,
+    others: Option<Shared>,
+    /// By which it knows its own words among those of other managers.
+    own: u64,
+    /// Devices, and when they were removed.
+    expelled: Mutex<HashMap<String, Timestamp>>,
     state: Mutex<State>,
     ways: RwLock<Vec<Arc<dyn Way>>>,
     taker: OnceLock<Arc<dyn Taker>>,
@@ -90,12 +99,15 @@ impl Switchboard {
     pub async fn start(parts: Parts) -> Result<Self, StoreError> {
         let Parts { namespace, store, clock, dice, strangers, routing, pace, others } = parts;
         let rules = registry::Rules { strangers, ..registry::Rules::of(namespace.clone()) };
-        let known = store.records(Timestamp(0)).await?;
-        let state = State::new(rules, routing, known, clock.monotonic());
+        let (known, removed) = (store.records(Timestamp(0)).await?, store.removals(Timestamp(0)).await?);
+        let now = Now { mono: clock.monotonic(), wall: clock.now() };
+        let state = State::new(rules, routing, known, &removed, now);
         let inner = Inner {
             places: Places(namespace),
             store,
             clock,
+            own: dice.u64(),
+            expelled: Mutex::default(),
             dice,
             pace,
             others,
@@ -112,6 +124,9 @@ impl Switchboard {
         meters::begin();
         let board = Self(Arc::new(inner));
         board.0.tasks.spawn(beating::run(board.clone()));
+        if let Some(others) = &board.0.others {
+            board.0.tasks.spawn(removing::listen(board.clone(), others.clone()));
+        }
         Ok(board)
     }
 
@@ -156,13 +171,15 @@ impl Inner {
     }
 
     /// Over each that it speaks, in turn. Why not, of each.
-    async fn give(&self, chosen: &Chosen, request: &str, text: &str) -> Result<Protocol, Vec<NotGiven>> {
+    async fn give(&self, chosen: &Chosen, errand: &Errand, text: &str) -> Result<Protocol, Vec<NotGiven>> {
         let ways = self.ways();
+        let parcel = Parcel { to: &chosen.record, text, wanted_for: errand.timeout };
         let mut whys = Vec::new();
         for &protocol in &chosen.order {
-            self.state.lock().goes_over(request, protocol);
+            self.state.lock().goes_over(&errand.request, protocol);
+            let before = whys.len();
             for way in ways.iter().filter(|way| way.protocol() == protocol) {
-                match way.give(&chosen.record, text).await {
+                match way.give(parcel).await {
                     Ok(()) => {
                         meters::sent(protocol);
                         return Ok(protocol);
@@ -171,10 +188,17 @@ impl Inner {
                 }
             }
             meters::not_sent(protocol);
-            self.state.lock().did_not_go(&chosen.record.node, protocol, self.clock.monotonic());
+            if !whys[before..].iter().any(is_ours) {
+                self.state.lock().did_not_go(&errand.request, &chosen.record.node, protocol, self.clock.monotonic());
+            }
         }
         Err(whys)
     }
+}
+
+/// It is for want of room here.
+fn is_ours(why: &NotGiven) -> bool {
+    matches!(why, NotGiven::NoRoom(_))
 }
 
 #[async_trait]
@@ -195,8 +219,12 @@ impl Reach for Switchboard {
             meters::sent(Protocol::Here);
             return Ok(gone(Protocol::Here));
         }
-        match inner.give(&chosen, request, &text).await {
+        match inner.give(&chosen, &errand, &text).await {
             Ok(protocol) => Ok(gone(protocol)),
+            Err(whys) if whys.iter().any(is_ours) => {
+                self.ended(request, Ended::Recalled);
+                Err(NotSent::Full)
+            }
             Err(whys) => {
                 let never = |why: &NotGiven| matches!(why, NotGiven::TooLong(_));
                 let why = state::said(&whys);

@@ -1,10 +1,12 @@
 //! How words reach nodes: one way for each protocol that is open here.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use mutirao_core::Problem;
 
 use crate::preference::Protocol;
-use crate::registry::Record;
+use crate::registry::{Presence, Record};
 
 /// Why a message did not get on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +15,24 @@ pub enum NotGiven {
     Unreachable(String),
     /// It would never fit.
     TooLong(String),
+    /// There is no room on our side. That says nothing of the node, and counts against it nowhere.
+    NoRoom(String),
+}
+
+/// A message for one node.
+#[derive(Clone, Copy, Debug)]
+pub struct Parcel<'a> {
+    pub to: &'a Record,
+    pub text: &'a str,
+    /// After this nobody waits for what comes of it any more.
+    pub wanted_for: Duration,
+}
+
+/// What a node was given and has not answered, over whatever it was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outstanding {
+    pub messages: usize,
+    pub bytes: usize,
 }
 
 #[async_trait]
@@ -20,7 +40,7 @@ pub trait Way: Send + Sync + 'static {
     fn protocol(&self) -> Protocol;
 
     /// Sends a message to one node. Back as soon as it is on its way, or waits for the node within a bound.
-    async fn give(&self, to: &Record, text: &str) -> Result<(), NotGiven>;
+    async fn give(&self, parcel: Parcel<'_>) -> Result<(), NotGiven>;
 
     /// Tells everybody that we are here. Best effort: the next comes soon.
     async fn beat(&self, text: &str);
@@ -29,7 +49,7 @@ pub trait Way: Send + Sync + 'static {
     async fn answer(&self, text: &str) -> Result<(), Problem>;
 
     /// What waits for a node that is away, if this way keeps it.
-    fn waiting(&self, _node: &Record) -> Option<Waits> {
+    fn waiting(&self, _node: &Record, _presence: Presence, _out: Outstanding) -> Option<Waits> {
         None
     }
 
@@ -40,6 +60,7 @@ pub trait Way: Send + Sync + 'static {
 /// What waits for a node, and how much may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waits {
+    /// Where that can be seen; at RabbitMQ, whether it was heard of lately.
     pub connected: bool,
     pub messages: usize,
     pub bytes: usize,

@@ -3,7 +3,8 @@
 //!
 //! Not here: asking ([`super::probe`], [`super::topology`]), and other refusals ([`super::trouble`]).
 
-use super::names::escaped;
+use super::names::{PREFIX_DEFAULT, escaped};
+use super::trouble::{ACCESS_REFUSED, code, text};
 
 /// One of RabbitMQ's three permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,20 +72,48 @@ impl Denied {
     /// The command that gives a manager everything it needs. `name` is of something that is ours, and begins with our
     /// prefix.
     pub fn remedy(&self, name: &str) -> String {
-        let prefix = name.split_once('.').map_or(name, |(prefix, _)| prefix);
+        let prefix = first_part(name);
         if self.user.starts_with(&format!("{prefix}.worker.")) {
             return "start the worker again, and its manager gives it a user anew".into();
         }
-        let ours = escaped(&format!("{prefix}."));
+        self.grant(&[prefix])
+    }
+
+    /// What it needs for nodes as well, of whose namespace `name` is.
+    pub fn remedy_for_nodes(&self, name: &str) -> String {
+        self.grant(&[first_part(PREFIX_DEFAULT), first_part(name)])
+    }
+
+    /// The same for names that begin in several ways, as where nodes have a namespace of their own. It takes the place of
+    /// what the user may now, so it grants everything. Devices and servers meet on `amq.topic`.
+    fn grant(&self, prefixes: &[&str]) -> String {
+        let mut each: Vec<String> = prefixes.iter().map(|prefix| escaped(&format!("{prefix}."))).collect();
+        each.dedup();
+        let ours = if let [one] = &each[..] { one.clone() } else { format!("({})", each.join("|")) };
         let (vhost, user) = (in_shell(&self.vhost), in_shell(&self.user));
         format!(
-            "run rabbitmqctl set_permissions -p {vhost} {user} '^{ours}.*' '^({ours}.*|amq\\.default)$' '^{ours}.*'"
+            "run rabbitmqctl set_permissions -p {vhost} {user} '^{ours}.*' '^({ours}.*|amq\\.(default|topic))$' \
+             '^({ours}.*|amq\\.topic)$'"
         )
     }
 
     pub fn line(&self, name: &str) -> String {
         format!("{}; {}", self.lack(), self.remedy(name))
     }
+}
+
+/// What the user of a connection that speaks for nodes of a namespace lacks, with the command that grants it. None: the error
+/// is about something else.
+pub fn lacking_permission(error: &lapin::Error, namespace: &str) -> Option<String> {
+    if code(error) != Some(ACCESS_REFUSED) {
+        return None;
+    }
+    let denied = Denied::read(&text(error), Asked::Bind)?;
+    Some(format!("{}; {}", denied.lack(), denied.remedy_for_nodes(namespace)))
+}
+
+fn first_part(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(first, _)| first)
 }
 
 /// As one word of a command.
@@ -133,9 +162,23 @@ mod tests {
         assert_eq!(
             of("/", "ana"),
             "user ana has no read permission on queue 'mutirao.q'; run rabbitmqctl set_permissions -p / ana \
-             '^mutirao\\..*' '^(mutirao\\..*|amq\\.default)$' '^mutirao\\..*'"
+             '^mutirao\\..*' '^(mutirao\\..*|amq\\.(default|topic))$' '^(mutirao\\..*|amq\\.topic)$'"
         );
         assert!(of("our lab", "ana").contains("-p 'our lab' ana"));
         assert!(of("lab", "mutirao.worker.w1").contains("start the worker again"));
+    }
+
+    #[test]
+    fn where_nodes_have_a_namespace_of_their_own_both_are_granted_and_once_if_it_is_the_same() {
+        let words = "ACCESS_REFUSED - access to exchange 'amq.topic' in vhost '/' refused for user 'ana'";
+        let said = lapin::protocol::AMQPError::from_id(403, words.into()).unwrap();
+        let error: lapin::Error = lapin::ErrorKind::ProtocolError(said).into();
+        let line = lacking_permission(&error, "sapparchi").unwrap();
+        assert!(line.starts_with("user ana has no read permission on exchange 'amq.topic'; run rabbitmqctl"), "{line}");
+        assert!(line.contains(r"'^(mutirao\.|sapparchi\.).*'"), "{line}");
+        let same = lacking_permission(&error, "mutirao").unwrap();
+        assert!(same.contains(r"'^mutirao\..*'"), "{same}");
+        let gone = lapin::protocol::AMQPError::from_id(404, "NOT_FOUND".into()).unwrap();
+        assert_eq!(lacking_permission(&lapin::ErrorKind::ProtocolError(gone).into(), "x"), None);
     }
 }

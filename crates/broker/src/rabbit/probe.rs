@@ -23,6 +23,9 @@ use crate::BrokerError;
 /// the exchange with it.
 const GONE_AFTER_MS: i64 = 60_000;
 
+/// The exchange that RabbitMQ brings, on which nodes meet.
+const TOPIC: &str = "amq.topic";
+
 /// How much is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
@@ -30,6 +33,18 @@ pub enum Extent {
     Work,
     /// Logs as well.
     Everything,
+    /// What nodes need beside it: names of their namespace, and `amq.topic`.
+    Nodes,
+}
+
+impl Extent {
+    fn deeds(self) -> &'static [Deed] {
+        match self {
+            Self::Work => &Deed::ALL[..Deed::WORK],
+            Self::Everything => &Deed::ALL,
+            Self::Nodes => &[Deed::MakeQueue, Deed::BindTopic, Deed::SendByTopic],
+        }
+    }
 }
 
 /// One thing that is done with the queue or the exchange.
@@ -42,19 +57,30 @@ enum Deed {
     Bind,
     SendByExchange,
     MakeLog,
+    BindTopic,
+    SendByTopic,
 }
 
 impl Deed {
     /// In this order: what is made first is used by the others.
-    const WORK: [Self; 6] =
-        [Self::MakeQueue, Self::SendByDefault, Self::Take, Self::MakeExchange, Self::Bind, Self::SendByExchange];
+    const ALL: [Self; 7] = [
+        Self::MakeQueue,
+        Self::SendByDefault,
+        Self::Take,
+        Self::MakeExchange,
+        Self::Bind,
+        Self::SendByExchange,
+        Self::MakeLog,
+    ];
+    /// Those of them that are work.
+    const WORK: usize = 6;
 
     fn asked(self) -> Asked {
         match self {
             Self::MakeQueue | Self::MakeExchange | Self::MakeLog => Asked::For(Access::Configure),
-            Self::SendByDefault | Self::SendByExchange => Asked::For(Access::Write),
+            Self::SendByDefault | Self::SendByExchange | Self::SendByTopic => Asked::For(Access::Write),
             Self::Take => Asked::For(Access::Read),
-            Self::Bind => Asked::Bind,
+            Self::Bind | Self::BindTopic => Asked::Bind,
         }
     }
 
@@ -67,6 +93,8 @@ impl Deed {
             Self::SendByExchange => "a message to an exchange",
             Self::Take => "a look into a queue",
             Self::Bind => "a queue bound to an exchange",
+            Self::BindTopic => "a queue bound to amq.topic",
+            Self::SendByTopic => "a message to amq.topic",
         }
     }
 }
@@ -82,9 +110,8 @@ enum Refusal {
 pub(super) async fn probe(dial: &Dial, prefix: &str, extent: Extent) -> Result<(), BrokerError> {
     let connection = dial.dial("doctor").await?;
     let bench = Bench { connection: &connection, name: format!("{prefix}doctor.{:016x}", dial.dice.u64()) };
-    let log = (extent == Extent::Everything).then_some(Deed::MakeLog);
     let mut refusals = BTreeSet::new();
-    for deed in Deed::WORK.into_iter().chain(log) {
+    for &deed in extent.deeds() {
         match dial.clock.timeout(DIAL_MAX, bench.does(deed)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => refusals.extend(refusal(deed, &error)),
@@ -101,7 +128,7 @@ pub(super) async fn probe(dial: &Dial, prefix: &str, extent: Extent) -> Result<(
     // What could not be made is not there, and it has told what it can.
     let _ = dial.clock.timeout(DIAL_MAX, bench.clear()).await;
     let _ = connection.close(200, "goodbye".into()).await;
-    summary(&refusals, &bench.name)
+    summary(&refusals, &bench.name, extent)
 }
 
 /// None where nothing was refused: what is not there because it could not be made has been told.
@@ -121,7 +148,7 @@ fn refusal(deed: Deed, error: &lapin::Error) -> Option<Refusal> {
 }
 
 /// One line: what is lacking, and the remedy once.
-fn summary(refusals: &BTreeSet<Refusal>, name: &str) -> Result<(), BrokerError> {
+fn summary(refusals: &BTreeSet<Refusal>, name: &str, extent: Extent) -> Result<(), BrokerError> {
     // The random end of the private names says nothing to anybody; the pattern that ours have does.
     let ours = name.split_once("doctor.").map_or(name, |(prefix, _)| prefix);
     let told = |denied: &Denied| denied.lack().replace(name, &format!("{ours}…"));
@@ -129,8 +156,12 @@ fn summary(refusals: &BTreeSet<Refusal>, name: &str) -> Result<(), BrokerError> 
     if let Some(first) = denied.first() {
         let lacks: BTreeSet<String> = denied.iter().map(|denied| told(denied)).collect();
         let lacks: Vec<String> = lacks.into_iter().collect();
-        let why = format!("{}; {}", lacks.join(", "), first.remedy(name));
-        return Err(BrokerError::Refused { what: "what a manager does".into(), why });
+        let (what, remedy) = match extent {
+            Extent::Nodes => ("what a manager does for nodes", first.remedy_for_nodes(name)),
+            Extent::Work | Extent::Everything => ("what a manager does", first.remedy(name)),
+        };
+        let why = format!("{}; {remedy}", lacks.join(", "));
+        return Err(BrokerError::Refused { what: what.into(), why });
     }
     match refusals.first() {
         Some(Refusal::Other { what, why }) => {
@@ -176,6 +207,10 @@ impl Bench<'_> {
                 channel.exchange_declare(name(), ExchangeKind::Topic, options, nothing()).await
             }
             Deed::Bind => channel.queue_bind(name(), name(), name(), QueueBindOptions::default(), nothing()).await,
+            Deed::BindTopic => {
+                channel.queue_bind(name(), TOPIC.into(), name(), QueueBindOptions::default(), nothing()).await
+            }
+            Deed::SendByTopic => self.send(&channel, TOPIC).await,
         }
     }
 
@@ -223,7 +258,7 @@ mod tests {
 
     fn line(refusals: impl IntoIterator<Item = (Deed, u16, &'static str)>) -> String {
         let refusals = refusals.into_iter().filter_map(|(deed, id, words)| refusal(deed, &said(id, words))).collect();
-        summary(&refusals, NAME).map_or_else(|error| error.to_string(), |()| "well".into())
+        summary(&refusals, NAME, Extent::Everything).map_or_else(|error| error.to_string(), |()| "well".into())
     }
 
     #[test]

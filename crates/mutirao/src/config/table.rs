@@ -151,6 +151,12 @@ settings! {
     "nodes.breaker_failures" => nodes_breaker_failures: Many = "3";
     /// For how long it is spared the first time; each further time twice as long.
     "nodes.breaker_pause" => nodes_breaker_pause: Span = "60s";
+    /// How long a message for a node that is away waits at RabbitMQ, by AMQP or its MQTT plugin, if its task does not end before.
+    "nodes.queue_age" => nodes_queue_age: Span = "1day";
+    /// Answers to Tasks that lie at RabbitMQ unread, about; the oldest go first.
+    "nodes.answers_max" => nodes_answers_max: Many = "100000";
+    /// How long an answer to a Task lies there before nobody wants it any more.
+    "nodes.answers_age" => nodes_answers_age: Span = "7days";
     /// Where the manager listens for MQTT itself, so that devices need no other broker: 127.0.0.1:1883; none for nowhere.
     "mqtt.listen" => mqtt_listen: Maybe<SocketAddr> = "none";
     /// Whether it speaks TLS there, with the API's certificate, where tls.cert and tls.key are set.

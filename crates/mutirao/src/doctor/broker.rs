@@ -23,6 +23,7 @@ pub async fn look(settings: &Settings) -> Vec<Finding> {
     match Rabbit::look(config()).await {
         Ok(found) => {
             let mut findings = vec![Finding::ok("broker", found), queues(config()).await];
+            findings.push(nodes(settings, config()).await);
             findings.extend(installation::look(settings, config).await);
             findings.push(management(settings, &url.0).await);
             findings
@@ -35,6 +36,15 @@ async fn queues(config: Config) -> Finding {
     match Rabbit::probe(config, Extent::Everything).await {
         Ok(()) => Finding::ok("queues", "quorum and stream queues can be made, written to and read from"),
         Err(error) => finding("queues", Mark::Fail, error.to_string()),
+    }
+}
+
+/// Not to be had, it keeps nobody from working but nodes at RabbitMQ.
+async fn nodes(settings: &Settings, config: Config) -> Finding {
+    let prefix = format!("{}.", settings.nodes_namespace);
+    match Rabbit::probe(Config { prefix, ..config }, Extent::Nodes).await {
+        Ok(()) => Finding::ok("nodes", "names of the nodes' namespace and amq.topic can be used"),
+        Err(error) => finding("nodes", Mark::Warn, format!("{error}; until then nodes are not reached by RabbitMQ")),
     }
 }
 

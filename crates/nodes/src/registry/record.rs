@@ -167,15 +167,25 @@ pub struct Record {
 }
 
 impl Record {
+    /// Nobody can ask it to register: it hears no beats.
+    pub fn hears_nobody(&self) -> bool {
+        self.heard_over.iter().all(|over| *over == Protocol::Http)
+    }
+
     /// The newest version of an action that it has.
     pub fn offer(&self, action: &ActionName) -> Option<&Offer> {
         self.offers.iter().filter(|offer| offer.action == *action).max_by_key(|offer| offer.version)
     }
 }
 
+/// The manager's side of the document's table of registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
+    /// It was acknowledged, and heard of lately.
     Registered,
+    /// It was before this manager began, and has not said so since: to it the manager was gone, so it is not registered until
+    /// it says again what it has.
+    Unconfirmed,
     Away,
 }
 
@@ -183,6 +193,7 @@ impl Presence {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Registered => "registered",
+            Self::Unconfirmed => "unconfirmed",
             Self::Away => "away",
         }
     }

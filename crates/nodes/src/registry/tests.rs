@@ -161,14 +161,68 @@ fn a_restarted_registry_has_its_nodes_and_owners_back() {
     let record = before.node(&id("a")).unwrap().0.clone();
     let stored = serde_json::to_string(&record).unwrap();
     let mut after = registry(|_| {});
-    after.restore(vec![serde_json::from_str(&stored).unwrap()], at(0).mono);
-    assert_eq!(after.offering(&action("x")).count(), 1);
+    after.restore(vec![serde_json::from_str(&stored).unwrap()], at(0));
+    assert!(after.catalogue().contains(&action("x")));
     assert_eq!(
         after.register(said("a", "http://a", &["x"]), user("thief"), Protocol::Amqp, at(1)),
         Heard::Refused(Refused::Stolen)
     );
     let again = after.register(forced(said("a", "http://a", &["x"])), user("a"), Protocol::Amqp, at(1));
     assert!(matches!(again, Heard::Same(_)), "two hundred that register again write nothing: {again:?}");
+}
+
+/// The document's table of registration from the manager's side: what a node was, how long ago, and what it is after a
+/// restart, before and after it registers.
+#[test]
+fn after_a_restart_nobody_is_registered_before_it_says_so() {
+    let mut before = registry(|_| {});
+    let silence = before.rules.silence.as_secs();
+    for (name, over) in [("hears", Protocol::Mqtt), ("also", Protocol::Amqp), ("asks", Protocol::Http)] {
+        before.register(said(name, "http://x", &[name]), user(name), over, at(0));
+    }
+    let records: Vec<Record> = before.all().map(|(record, _)| record.clone()).collect();
+    for (ago_s, name, presence, given) in [
+        (silence, "hears", Presence::Unconfirmed, false),
+        (silence, "also", Presence::Unconfirmed, false),
+        (silence, "asks", Presence::Unconfirmed, true),
+        (silence + 1, "hears", Presence::Away, false),
+        (silence + 1, "asks", Presence::Away, false),
+    ] {
+        let mut after = registry(|_| {});
+        after.restore(records.clone(), at(ago_s));
+        assert_eq!(after.node(&id(name)).unwrap().1, presence, "{name} after {ago_s} s");
+        assert_eq!(after.offering(&action(name)).count(), usize::from(given), "{name} after {ago_s} s");
+        after.saw(&id(name), at(ago_s));
+        assert_eq!(after.node(&id(name)).unwrap().1, presence, "a result of before says nothing of what it has now");
+        after.register(said(name, "http://x", &[name]), user(name), Protocol::Mqtt, at(ago_s));
+        assert_eq!(after.node(&id(name)).unwrap().1, Presence::Registered);
+        assert_eq!(after.offering(&action(name)).count(), 1);
+    }
+    let mut after = registry(|_| {});
+    after.restore(records, at(silence));
+    assert!(after.sweep(at(2 * silence).mono).is_empty(), "they are given the time");
+    assert_eq!(after.sweep(at(2 * silence + 1).mono).len(), 3, "and no more");
+}
+
+#[test]
+fn one_that_was_taken_out_stays_out_whoever_speaks_of_it_until_it_comes_again() {
+    let mut here = registry(|_| {});
+    here.register(said("a", "", &["x"]), user("a"), Protocol::Mqtt, at(10));
+    let old = here.node(&id("a")).unwrap().0.clone();
+    assert!(here.remove(&id("a"), at(20).wall).is_some());
+    assert!(here.remove(&id("a"), at(20).wall).is_none(), "told twice");
+    // Another manager had it still, and wrote it down.
+    here.learn(vec![Record { last_at: at(30).wall, ..old.clone() }], at(31));
+    assert!(here.node(&id("a")).is_none());
+    // Our clock is behind that of who took it out.
+    let mut late = registry(|_| {});
+    late.restore(vec![old.clone()], at(5));
+    assert!(late.remove(&id("a"), at(20).wall).is_some());
+    late.restore(vec![old], at(5));
+    assert!(late.is_empty());
+    assert!(matches!(late.register(said("a", "", &["x"]), user("b"), Protocol::Mqtt, at(6)), Heard::New(_)));
+    assert!(late.remove(&id("a"), at(20).wall).is_none(), "an old word does not reach the new one");
+    assert!(late.node(&id("a")).unwrap().0.first_at > at(20).wall);
 }
 
 #[test]

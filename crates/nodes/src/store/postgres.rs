@@ -5,13 +5,15 @@ use mutirao_core::Timestamp;
 use mutirao_store::postgres::{Ask, Row, text};
 use mutirao_store::{Migration, Postgres, StoreError};
 
-use super::{AUDIT_KEPT_MS, By, NodeStore, Tossed, read_record, written};
+use super::{AUDIT_KEPT_MS, By, NodeStore, REMOVALS_KEPT_MS, Removal, Removed, Tossed, read_record, written};
 use crate::device::{Device, Digest};
 use crate::names::NodeId;
 use crate::registry::Record;
 
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { component: "nodes", version: 1, sql: include_str!("001_nodes.postgres.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { component: "nodes", version: 1, sql: include_str!("001_nodes.postgres.sql") },
+    Migration { component: "nodes", version: 2, sql: include_str!("002_removed.postgres.sql") },
+];
 
 type Answer<T> = Result<T, StoreError>;
 
@@ -32,16 +34,42 @@ impl NodeStore for Postgres {
         let nodes: Vec<&str> = records.iter().map(|record| record.node.as_str()).collect();
         let at: Vec<i64> = records.iter().map(|record| record.last_at.0).collect();
         let texts: Vec<String> = records.iter().map(|record| text(&written(record)).into_owned()).collect();
-        let sql =
-            "INSERT INTO nodes_known (node, last_at, record) SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[])
+        let first: Vec<i64> = records.iter().map(|record| record.first_at.0).collect();
+        let sql = "INSERT INTO nodes_known (node, last_at, record)
+                   SELECT said.node, said.last_at, said.record
+                   FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[])
+                        AS said(node, last_at, record, first_at)
+                   WHERE NOT EXISTS (SELECT 1 FROM nodes_removed AS removed
+                                     WHERE removed.kind = 'node' AND removed.name = said.node
+                                       AND removed.at >= said.first_at)
                    ON CONFLICT (node) DO UPDATE SET last_at = excluded.last_at, record = excluded.record
                    WHERE excluded.last_at >= nodes_known.last_at";
-        self.connection().await?.run(sql, &[&nodes, &at, &texts]).await.map(drop)
+        self.connection().await?.run(sql, &[&nodes, &at, &texts, &first]).await.map(drop)
     }
 
     async fn forget(&self, nodes: Vec<NodeId>) -> Answer<()> {
         let nodes: Vec<&str> = nodes.iter().map(NodeId::as_str).collect();
         self.connection().await?.run("DELETE FROM nodes_known WHERE node = ANY($1)", &[&nodes]).await.map(drop)
+    }
+
+    async fn remove(&self, node: &NodeId, at: Timestamp) -> Answer<()> {
+        let mut connection = self.connection().await?;
+        let tx = connection.begin().await?;
+        // First, so that whoever writes it down at this moment waits, or is seen.
+        removed(&tx, &Removed::Node(node.clone()), at).await?;
+        tx.run("DELETE FROM nodes_known WHERE node = $1", &[&node.as_str()]).await?;
+        tx.commit().await
+    }
+
+    async fn removals(&self, since: Timestamp) -> Answer<Vec<Removal>> {
+        let sql = "SELECT kind, name, at FROM nodes_removed WHERE at >= $1 ORDER BY at";
+        let rows = self.connection().await?.rows(sql, &[&since.0]).await?;
+        let one = |row: &Row| {
+            let (kind, name): (&str, String) = (row.try_get(0)?, row.try_get(1)?);
+            let at = Timestamp(row.try_get(2)?);
+            Ok(Removed::read(kind, name).map(|what| Removal { what, at }))
+        };
+        rows.iter().map(one).filter_map(Answer::transpose).collect()
     }
 
     async fn add_device(&self, device: Device, by: By) -> Answer<bool> {
@@ -81,6 +109,7 @@ impl NodeStore for Postgres {
         let gone = tx.run("DELETE FROM devices WHERE name = $1", &[&text(name)]).await?;
         if gone > 0 {
             audit(&tx, &by, "device.rm", name).await?;
+            removed(&tx, &Removed::Device(name.to_owned()), by.at).await?;
         }
         tx.commit().await?;
         Ok(gone > 0)
@@ -127,6 +156,14 @@ fn device(row: &Row) -> Answer<Option<Device>> {
         created_at: Timestamp(row.try_get(4)?),
         created_by: row.try_get(5)?,
     }))
+}
+
+async fn removed(tx: &impl Ask, what: &Removed, at: Timestamp) -> Answer<()> {
+    tx.run("DELETE FROM nodes_removed WHERE at < $1", &[&(at.0 - REMOVALS_KEPT_MS)]).await?;
+    let (kind, name) = what.words();
+    let sql = "INSERT INTO nodes_removed (kind, name, at) VALUES ($1, $2, $3)
+               ON CONFLICT (kind, name) DO UPDATE SET at = greatest(nodes_removed.at, excluded.at)";
+    tx.run(sql, &[&kind, &text(name), &at.0]).await.map(drop)
 }
 
 async fn audit(tx: &impl Ask, by: &By, what: &str, whom: &str) -> Answer<()> {

@@ -5,13 +5,15 @@ use mutirao_core::Timestamp;
 use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::{AUDIT_KEPT_MS, By, NodeStore, Tossed, read_record, written};
+use super::{AUDIT_KEPT_MS, By, NodeStore, REMOVALS_KEPT_MS, Removal, Removed, Tossed, read_record, written};
 use crate::device::{Device, Digest};
 use crate::names::NodeId;
 use crate::registry::Record;
 
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { component: "nodes", version: 1, sql: include_str!("001_nodes.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { component: "nodes", version: 1, sql: include_str!("001_nodes.sql") },
+    Migration { component: "nodes", version: 2, sql: include_str!("002_removed.sql") },
+];
 
 type Answer<T> = Result<T, StoreError>;
 
@@ -31,12 +33,13 @@ impl NodeStore for Sqlite {
     async fn keep(&self, records: Vec<Record>) -> Answer<()> {
         self.write(move |db| {
             let mut put = db.prepare_cached(
-                "INSERT INTO nodes_known (node, last_at, record) VALUES (?1, ?2, ?3)
+                "INSERT INTO nodes_known (node, last_at, record) SELECT ?1, ?2, ?3
+                 WHERE NOT EXISTS (SELECT 1 FROM nodes_removed WHERE kind = 'node' AND name = ?1 AND at >= ?4)
                  ON CONFLICT (node) DO UPDATE SET last_at = excluded.last_at, record = excluded.record
                  WHERE excluded.last_at >= nodes_known.last_at",
             )?;
             for record in &records {
-                put.execute(params![record.node.as_str(), record.last_at.0, written(record)])?;
+                put.execute(params![record.node.as_str(), record.last_at.0, written(record), record.first_at.0])?;
             }
             Ok(())
         })
@@ -47,6 +50,28 @@ impl NodeStore for Sqlite {
         self.write(move |db| {
             let mut delete = db.prepare_cached("DELETE FROM nodes_known WHERE node = ?1")?;
             nodes.iter().try_for_each(|node| delete.execute([node.as_str()]).map(drop))
+        })
+        .await
+    }
+
+    async fn remove(&self, node: &NodeId, at: Timestamp) -> Answer<()> {
+        let node = node.clone();
+        self.write(move |db| {
+            db.prepare_cached("DELETE FROM nodes_known WHERE node = ?1")?.execute([node.as_str()])?;
+            removed(db, &Removed::Node(node), at)
+        })
+        .await
+    }
+
+    async fn removals(&self, since: Timestamp) -> Answer<Vec<Removal>> {
+        self.read(move |db| {
+            let mut select = db.prepare_cached("SELECT kind, name, at FROM nodes_removed WHERE at >= ?1 ORDER BY at")?;
+            let rows = select.query_map([since.0], |row| {
+                let (kind, name): (String, String) = (row.get(0)?, row.get(1)?);
+                let at = Timestamp(row.get(2)?);
+                Ok(Removed::read(&kind, name).map(|what| Removal { what, at }))
+            })?;
+            rows.filter_map(Result::transpose).collect()
         })
         .await
     }
@@ -100,6 +125,7 @@ impl NodeStore for Sqlite {
             let gone = db.prepare_cached("DELETE FROM devices WHERE name = ?1")?.execute([&name])?;
             if gone > 0 {
                 audit(db, &by, "device.rm", &name)?;
+                removed(db, &Removed::Device(name), by.at)?;
             }
             Ok(gone > 0)
         })
@@ -151,6 +177,17 @@ fn device(row: &Row<'_>) -> rusqlite::Result<Option<Device>> {
         created_at: Timestamp(row.get(4)?),
         created_by: row.get(5)?,
     }))
+}
+
+fn removed(db: &Connection, what: &Removed, at: Timestamp) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM nodes_removed WHERE at < ?1")?.execute([at.0 - REMOVALS_KEPT_MS])?;
+    let (kind, name) = what.words();
+    db.prepare_cached(
+        "INSERT INTO nodes_removed (kind, name, at) VALUES (?1, ?2, ?3)
+         ON CONFLICT (kind, name) DO UPDATE SET at = max(at, excluded.at)",
+    )?
+    .execute(params![kind, name, at.0])
+    .map(drop)
 }
 
 fn audit(db: &Connection, by: &By, what: &str, whom: &str) -> rusqlite::Result<()> {

@@ -50,7 +50,7 @@ pub async fn run(board: Switchboard) {
             swept = now;
             inner.sweep().await;
         }
-        if inner.others && now.since(learnt) >= LEARN_EVERY {
+        if inner.others.is_some() && now.since(learnt) >= LEARN_EVERY {
             learnt = now;
             inner.learn(&mut learnt_until).await;
         }
@@ -64,11 +64,11 @@ pub async fn run(board: Switchboard) {
 impl Inner {
     async fn sweep(&self) {
         self.host_again();
-        let (gone, (registered, away), out) = {
+        let (gone, standing) = {
             let mut state = self.state.lock();
-            (state.sweep(self.clock.monotonic()), state.presence(), state.tasks_out())
+            (state.sweep(self.clock.monotonic()), state.standing())
         };
-        meters::standing(registered, away, out);
+        meters::standing(standing);
         let mut forgotten = Vec::new();
         for one in gone {
             let (Gone::Away(node) | Gone::Forgotten(node)) = &one;
@@ -99,7 +99,13 @@ impl Inner {
 
     async fn learn(&self, until: &mut Timestamp) {
         let now = self.now();
-        let read = self.store.records(Timestamp(until.0 - LEARN_OVERLAP_MS)).await;
+        let since = Timestamp(until.0 - LEARN_OVERLAP_MS);
+        // Before what others heard: who was taken out is not learnt of anew.
+        let removed = self.learn_removals(since).await;
+        if self.trouble.told("who was taken out by other managers could not be read", removed).is_none() {
+            return;
+        }
+        let read = self.store.records(since).await;
         if let Some(records) = self.trouble.told("what other managers heard of nodes could not be read", read) {
             self.state.lock().registry.learn(records, now);
             *until = now.wall;

@@ -1,15 +1,15 @@
 //! What people see of nodes, and do to them.
 
-use mutirao_core::Problem;
 use mutirao_core::auth::Principal;
+use mutirao_core::{Problem, Timestamp};
 
 use super::Switchboard;
 use crate::breaker::Health;
 use crate::device::{self, Device, Digest};
 use crate::names::{NodeId, Offer};
-use crate::registry::{Presence, Proof, Record};
-use crate::store::{By, Tossed};
-use crate::way::Waits;
+use crate::registry::{Presence, Record};
+use crate::store::{By, Removal, Removed, Tossed};
+use crate::way::{Outstanding, Waits};
 
 /// A node as it stands.
 #[derive(Clone, Debug)]
@@ -29,11 +29,20 @@ fn refused(error: mutirao_store::StoreError) -> Problem {
 impl Switchboard {
     /// By id.
     pub fn nodes(&self) -> Vec<NodeInfo> {
-        let all: Vec<NodeId> = self.0.state.lock().registry.all().map(|(record, _)| record.node.clone()).collect();
-        all.iter().filter_map(|node| self.node(node)).collect()
+        let (all, out) = {
+            let state = self.0.state.lock();
+            let all: Vec<NodeId> = state.registry.all().map(|(record, _)| record.node.clone()).collect();
+            (all, state.outstanding())
+        };
+        all.iter().filter_map(|node| self.info(node, out.get(node).copied().unwrap_or_default())).collect()
     }
 
     pub fn node(&self, node: &NodeId) -> Option<NodeInfo> {
+        let out = self.0.state.lock().outstanding().remove(node).unwrap_or_default();
+        self.info(node, out)
+    }
+
+    fn info(&self, node: &NodeId, out: Outstanding) -> Option<NodeInfo> {
         let now = self.0.clock.monotonic();
         let (record, presence, in_flight, health) = {
             let state = self.0.state.lock();
@@ -42,27 +51,26 @@ impl Switchboard {
             let health = record.offers.iter().map(health).collect();
             (record.clone(), presence, state.router.in_flight(node), health)
         };
-        let waits = self.0.ways().iter().find_map(|way| way.waiting(&record));
+        let waits = self.0.ways().iter().find_map(|way| way.waiting(&record, presence, out));
         Some(NodeInfo { record, presence, in_flight, health, waits })
     }
 
-    /// Takes a node out. What it had is lost; it may register again, under whatever it can show then.
+    /// Takes a node out, at every manager. What it had is lost; it may register again, under whatever it can show then.
     pub async fn forget(&self, node: &NodeId) -> Result<(), Problem> {
-        let known = {
-            let mut state = self.0.state.lock();
-            let known = state.registry.remove(node).is_some();
-            state.forget(node);
-            state.unwritten.remove(node);
-            known
-        };
-        if !known {
+        let first_at = self.0.state.lock().registry.node(node).map(|(record, _)| record.first_at);
+        let Some(first_at) = first_at else {
             return Err(Problem::not_found(format!("there is no node \"{node}\" that runs actions"))
                 .remedy("`mutirao node list` shows those that are there"));
-        }
-        self.0.store.forget(vec![node.clone()]).await.map_err(refused)?;
-        if let Some(taker) = self.0.taker.get() {
-            taker.lost(node);
-        }
+        };
+        self.void(node, first_at).await
+    }
+
+    async fn void(&self, node: &NodeId, first_at: Timestamp) -> Result<(), Problem> {
+        // The clock of whoever heard it first may be ahead of ours.
+        let at = self.0.clock.now().max(first_at);
+        // First in the store: whoever hears nothing of it finds it there.
+        self.0.store.remove(node, at).await.map_err(refused)?;
+        self.0.removed(Removal { what: Removed::Node(node.clone()), at }).await;
         Ok(())
     }
 
@@ -102,22 +110,19 @@ impl Switchboard {
         self.0.store.devices(after, rows).await.map_err(refused)
     }
 
-    /// Keeps a device out, at once.
+    /// Keeps a device out, at once and at every manager.
     pub async fn remove_device(&self, name: &str, who: &str) -> Result<(), Problem> {
-        let by = By { who: who.to_owned(), at: self.0.clock.now() };
-        if !self.0.store.remove_device(name, by).await.map_err(refused)? {
+        let at = self.0.clock.now();
+        if !self.0.store.remove_device(name, By { who: who.to_owned(), at }).await.map_err(refused)? {
             let shown: String = name.chars().take(64).collect();
             return Err(Problem::not_found(format!("there is no device \"{shown}\""))
                 .remedy("`mutirao device list` shows those that are there"));
         }
-        self.0.ways().iter().for_each(|way| way.expel(name));
         // Else a node that is reached by HTTP would be given tasks, and believed, for ever.
-        let its_own = Proof::User(name.to_owned());
-        for info in self.nodes().into_iter().filter(|info| info.record.proof == its_own) {
-            match self.forget(&info.record.node).await {
-                Err(problem) if problem.status != 404 => return Err(problem),
-                _ => {}
-            }
+        let its_nodes = self.0.state.lock().let_in_by(name);
+        self.0.removed(Removal { what: Removed::Device(name.to_owned()), at }).await;
+        for (node, first_at) in its_nodes {
+            self.void(&node, first_at).await?;
         }
         Ok(())
     }

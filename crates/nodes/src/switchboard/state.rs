@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use mutirao_core::{Dice, Mono};
+use mutirao_core::{Dice, Mono, Timestamp};
 
 use crate::Layer;
 use crate::errand::{Errand, NotSent};
+use crate::meters::Standing;
 use crate::names::{NodeId, Offer};
 use crate::preference::{Preferences, Protocol, Sent};
 use crate::registry::{Gone, Now, Presence, Proof, Record, Registry, Rules};
 use crate::routing::{self, Candidate, Choice, Ended, NoNode, Place, Router, Ticket, Why};
-use crate::way::NotGiven;
+use crate::store::{Removal, Removed};
+use crate::way::{NotGiven, Outstanding};
 
 /// A task that some node has.
 #[derive(Debug)]
@@ -21,6 +23,7 @@ struct Out {
     proof: Proof,
     over: Option<Protocol>,
     since: Mono,
+    bytes: usize,
 }
 
 /// Who gets a task, and how it is reached.
@@ -53,8 +56,14 @@ pub struct State {
 }
 
 impl State {
-    pub fn new(rules: Rules, routing: routing::Rules, known: Vec<Record>, now: Mono) -> Self {
-        let mut registry = Registry::new(rules, now);
+    /// With what the store has, and who was taken out of it.
+    pub fn new(rules: Rules, routing: routing::Rules, known: Vec<Record>, removed: &[Removal], now: Now) -> Self {
+        let mut registry = Registry::new(rules, now.mono);
+        for removal in removed {
+            if let Removed::Node(node) = &removal.what {
+                registry.remove(node, removal.at);
+            }
+        }
         registry.restore(known, now);
         Self {
             registry,
@@ -84,7 +93,8 @@ impl State {
         }
         let order = self.preferences.order(&record.node, record.layer, &can, now);
         let (ticket, proof) = (choice.ticket, record.proof.clone());
-        let out = Out { ticket, node: record.node.clone(), proof, over: None, since: now };
+        let (node, bytes) = (record.node.clone(), errand.data.len());
+        let out = Out { ticket, node, proof, over: None, since: now, bytes };
         // A name that is given twice means that whoever gave it has lost track: the first is nobody's any more.
         if let Some(before) = self.out.insert(request.clone(), out) {
             self.router.ended(before.ticket, Ended::Recalled, now, dice);
@@ -127,7 +137,11 @@ impl State {
         }
     }
 
-    pub fn did_not_go(&mut self, node: &NodeId, protocol: Protocol, now: Mono) {
+    /// That is told of the protocol now; how the task ends says nothing more of it.
+    pub fn did_not_go(&mut self, request: &str, node: &NodeId, protocol: Protocol, now: Mono) {
+        if let Some(out) = self.out.get_mut(request) {
+            out.over = None;
+        }
         self.preferences.heard(node, protocol, Sent::Failed, now);
     }
 
@@ -154,8 +168,14 @@ impl State {
         }
     }
 
-    pub fn tasks_out(&self) -> usize {
-        self.out.len()
+    /// What each node has and has not answered.
+    pub fn outstanding(&self) -> HashMap<NodeId, Outstanding> {
+        let mut all: HashMap<NodeId, Outstanding> = HashMap::new();
+        for out in self.out.values() {
+            let its = all.entry(out.node.clone()).or_default();
+            (its.messages, its.bytes) = (its.messages + 1, its.bytes + out.bytes);
+        }
+        all
     }
 
     /// Those that were silent for too long. What they had is nobody's.
@@ -174,6 +194,23 @@ impl State {
         self.preferences.forget(node);
     }
 
+    /// Somebody took a node out then. Whether there was something to take out.
+    pub fn remove(&mut self, node: &NodeId, at: Timestamp) -> bool {
+        let was_there = self.registry.remove(node, at).is_some();
+        if was_there {
+            self.forget(node);
+            self.unwritten.remove(node);
+        }
+        was_there
+    }
+
+    /// Nodes that came in by this device, and when they first did.
+    pub fn let_in_by(&self, device: &str) -> Vec<(NodeId, Timestamp)> {
+        let its_own = Proof::User(device.to_owned());
+        let all = self.registry.all().map(|(record, _)| record);
+        all.filter(|one| one.proof == its_own).map(|one| (one.node.clone(), one.first_at)).collect()
+    }
+
     /// It is somewhere else now: what was measured on the way there says nothing any more.
     pub fn moved(&mut self, node: &NodeId) {
         self.preferences.forget(node);
@@ -189,10 +226,16 @@ impl State {
         nodes.iter().filter_map(|node| self.registry.node(node)).map(|(record, _)| record.clone()).collect()
     }
 
-    /// Registered, and away.
-    pub fn presence(&self) -> (usize, usize) {
-        let away = self.registry.all().filter(|(_, presence)| *presence == Presence::Away).count();
-        (self.registry.len() - away, away)
+    pub fn standing(&self) -> Standing {
+        let mut standing = Standing { out: self.out.len(), ..Standing::default() };
+        for (_, presence) in self.registry.all() {
+            *match presence {
+                Presence::Registered => &mut standing.registered,
+                Presence::Unconfirmed => &mut standing.unconfirmed,
+                Presence::Away => &mut standing.away,
+            } += 1;
+        }
+        standing
     }
 }
 
@@ -216,7 +259,7 @@ fn why(choice: &Choice) -> String {
 /// In a line.
 pub fn said(whys: &[NotGiven]) -> String {
     let each = whys.iter().map(|why| match why {
-        NotGiven::Unreachable(why) | NotGiven::TooLong(why) => why.as_str(),
+        NotGiven::Unreachable(why) | NotGiven::TooLong(why) | NotGiven::NoRoom(why) => why.as_str(),
     });
     match whys.is_empty() {
         true => "it speaks nothing that is open here".into(),

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use mutirao_mqtt::client::State;
 use mutirao_mqtt::codec::Answer;
 use mutirao_mqtt::{Client, Qos, TopicFilter};
+use mutirao_nodes::breaker::Health;
 use mutirao_nodes::errand::{End, NotSent, Reach, Returned};
 use mutirao_nodes::hands::Hands;
 use mutirao_nodes::preference::Protocol;
@@ -49,7 +50,7 @@ async fn a_device_registers_is_acknowledged_hears_beats_and_runs_a_task() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restarted_manager_knows_who_was_registered_and_sends_at_once() {
+async fn a_restarted_manager_knows_who_was_registered_and_sends_as_soon_as_it_says_so_again() {
     let folder = tempfile::tempdir().unwrap();
     let house = House::open(folder.path()).await;
     let password = house.let_in("lamp").await;
@@ -59,8 +60,18 @@ async fn a_restarted_manager_knows_who_was_registered_and_sends_at_once() {
     house.close().await;
 
     let house = House::open(folder.path()).await;
-    assert_eq!(house.board.catalogue().len(), 1);
+    assert_eq!(house.board.catalogue().len(), 1, "flows may name it");
+    let id = "lamp".parse().unwrap();
+    assert_eq!(house.board.node(&id).unwrap().presence, Presence::Unconfirmed);
+    for n in 0..5 {
+        let sent = house.board.send(errand(&format!("early-{n}"), "blink")).await;
+        assert!(matches!(sent, Err(NotSent::Nobody(_))), "{sent:?}");
+    }
     let mut lamp = Device::connect(&house, "lamp", Some(("lamp", &password))).await;
+    assert_eq!(lamp.next("manager.available").await["forceRegister"], true, "the first beat asks for it");
+    lamp.register("blink").await;
+    let info = house.board.node(&id).unwrap();
+    assert_eq!((info.presence, info.health[0].1), (Presence::Registered, Health::Ok), "nothing was held against it");
     house.board.send(errand("r1", "blink")).await.unwrap();
     assert_eq!(lamp.next("/in").await["requestID"], "r1");
     house.close().await;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use mutirao_broker::Shared;
 use mutirao_core::auth::{Principal, Role};
 use mutirao_core::{Clock, Dice, Problem, SystemClock};
 use mutirao_mqtt::client::{Received, State};
@@ -65,6 +66,8 @@ pub struct House {
     pub mqtt: Embedded,
     pub store: store::SharedNodes,
     database: Database,
+    /// Another has the same database.
+    guest: bool,
 }
 
 impl House {
@@ -74,6 +77,21 @@ impl House {
 
     pub async fn with(folder: &Path, strangers: Strangers) -> Self {
         let database = Database::from(Sqlite::open(&folder.join("store.db"), mutirao_nodes::MIGRATIONS).unwrap());
+        Self::build(database, strangers, None, false).await
+    }
+
+    /// One of several managers, who hear of each other by this.
+    pub async fn among(folder: &Path, broker: Shared) -> Self {
+        let database = Database::from(Sqlite::open(&folder.join("store.db"), mutirao_nodes::MIGRATIONS).unwrap());
+        Self::build(database, Strangers::Refused, Some(broker), false).await
+    }
+
+    /// Another manager on the same store.
+    pub async fn beside(&self, broker: Shared) -> Self {
+        Self::build(self.database.clone(), Strangers::Refused, Some(broker), true).await
+    }
+
+    async fn build(database: Database, strangers: Strangers, others: Option<Shared>, guest: bool) -> Self {
         let (clock, dice) = (SystemClock::shared(), Arc::new(Dice::seeded(3)));
         let store = store::open(&database);
         let pace = Pace { first_after: Duration::from_millis(50), every: Duration::from_millis(200), force_every: 5 };
@@ -85,7 +103,7 @@ impl House {
             strangers,
             routing: Rules::default(),
             pace,
-            others: false,
+            others,
         };
         let board = Switchboard::start(parts).await.unwrap();
         let desk = Arc::new(Desk::default());
@@ -100,13 +118,15 @@ impl House {
             dice,
         };
         let mqtt = Embedded::open(&board, parts).await.unwrap();
-        Self { board, desk, mqtt, store, database }
+        Self { board, desk, mqtt, store, database, guest }
     }
 
     pub async fn close(self) {
         self.mqtt.stop().await;
         self.board.stop().await;
-        self.database.close().await;
+        if !self.guest {
+            self.database.close().await;
+        }
     }
 
     /// Lets a device in that speaks for the node of its own name.

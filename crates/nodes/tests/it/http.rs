@@ -1,11 +1,15 @@
 //! Nodes that only speak HTTP.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::routing::post;
 use axum::{Json, Router};
 use mutirao_core::SystemClock;
-use mutirao_nodes::errand::{End, NotSent, Reach};
+use mutirao_nodes::breaker::Health;
+use mutirao_nodes::errand::{End, Errand, NotSent, Reach};
 use mutirao_nodes::http::HttpWay;
 use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::wire::Message;
@@ -14,7 +18,7 @@ use mutirao_tls::Trust;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::house::{Device, House, LONG, errand};
+use crate::house::{Device, House, LONG, errand, within};
 
 async fn serve(router: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -93,6 +97,79 @@ async fn no_endpoint_leads_to_the_machine_s_surroundings_and_one_that_is_down_sa
         house.board.remove_device(name, "test").await.unwrap();
         assert!(matches!(house.board.send(errand(name, name)).await, Err(NotSent::Nobody(_))), "it was kept out");
     }
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_that_takes_its_time_keeps_nobody_else_waiting_and_is_cut_off_when_nobody_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    HttpWay::open(&house.board, &Trust::nobody(), SystemClock::shared()).unwrap();
+    let manager = serve(house.board.capability().open).await;
+    let open = Arc::new(AtomicUsize::new(0));
+    let counted = open.clone();
+    // It takes whatever it is given, and never answers; whoever hangs up is not counted any more.
+    let never = post(async move || {
+        struct One(Arc<AtomicUsize>);
+        impl Drop for One {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        counted.fetch_add(1, Ordering::SeqCst);
+        let _one = One(counted.clone());
+        std::future::pending::<()>().await
+    });
+    let slow = serve(Router::new().route("/mutirao/messages", never)).await;
+    let at_once = post(async |Json(message): Json<Message>| Json(Message { data: "1".into(), ..message }));
+    let quick = serve(Router::new().route("/mutirao/messages", at_once)).await;
+    mutirao_tls::install();
+    let http = reqwest::Client::new();
+    for (name, address) in [("slow", slow), ("quick", quick)] {
+        let password = house.let_in(name).await;
+        let mut said = registration(name, &format!("http://{address}"), name);
+        said["slots"] = 1_000.into();
+        let url = format!("http://{manager}/mutirao/nodes/register");
+        assert!(http.post(url).json(&said).basic_auth(name, Some(&password)).send().await.unwrap().status().is_success());
+    }
+    // More than may be under way to all nodes together.
+    let sending = (0..300).map(|n| {
+        let board = house.board.clone();
+        tokio::spawn(async move { board.send(errand(&format!("slow-{n}"), "slow")).await })
+    });
+    let sending: Vec<_> = sending.collect();
+    eventually("as many as may be are under way", LONG, async || open.load(Ordering::SeqCst) >= 32).await;
+    for n in 0..20 {
+        let gone = house.board.send(errand(&format!("quick-{n}"), "quick")).await.unwrap();
+        assert_eq!(gone.node.as_str(), "quick");
+    }
+    eventually("all of them are answered", LONG, async || house.desk.returned.lock().len() == 20).await;
+    let (mut given, mut no_room) = (0, 0);
+    for sent in sending {
+        match within("it is sent, or not", sent).await.unwrap() {
+            Ok(_) => given += 1,
+            Err(NotSent::Full) => no_room += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!((given, no_room), (32, 268));
+    let info = house.board.node(&"slow".parse().unwrap()).unwrap();
+    assert_eq!((info.in_flight, info.health[0].1), (32, Health::Ok), "that there is no room here is not its fault");
+
+    // Another manager's tasks, of a second each: past that nobody waits, and the requests end.
+    let brief = |n: u32| Errand { timeout: Duration::from_secs(1), ..errand(&format!("brief-{n}"), "slow") };
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = House::open(elsewhere.path()).await;
+    HttpWay::open(&other.board, &Trust::nobody(), SystemClock::shared()).unwrap();
+    let device = Device::passing_by(&other, "slow").await;
+    device.say("mutirao.nodes.register", registration("slow", &format!("http://{slow}"), "slow").to_string()).await;
+    drop(device);
+    eventually("only HTTP is left", LONG, async || other.mqtt.port().gauges().connected == 0).await;
+    let before = open.load(Ordering::SeqCst);
+    let cut = within("it is cut", other.board.send(brief(0))).await;
+    assert!(matches!(&cut, Err(NotSent::Unreachable { why, .. }) if why.contains("timed out")), "{cut:?}");
+    eventually("its request has ended", LONG, async || open.load(Ordering::SeqCst) <= before).await;
+    other.close().await;
     house.close().await;
 }
 

@@ -5,5 +5,6 @@ mod engines;
 mod faults;
 mod house;
 mod http;
+mod managers;
 mod rabbit;
 mod store;

@@ -18,7 +18,7 @@ use mutirao_mqtt::{Client, Options, Qos, TopicFilter, TopicName};
 use mutirao_nodes::errand::{End, Errand, Reach};
 use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::pulse::Pace;
-use mutirao_nodes::rabbit::RabbitWays;
+use mutirao_nodes::rabbit::{Bounds, RabbitWays};
 use mutirao_nodes::registry::Strangers;
 use mutirao_nodes::routing::{Place, Rules};
 use mutirao_nodes::store;
@@ -44,6 +44,10 @@ struct Yard {
 
 impl Yard {
     async fn at(url: &str, namespace: &str) -> Self {
+        Self::within(url, namespace, Bounds::default()).await
+    }
+
+    async fn within(url: &str, namespace: &str, bounds: Bounds) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (clock, dice) = (SystemClock::shared(), Arc::new(Dice::from_os()));
         let sqlite = Sqlite::open(&folder.path().join("store.db"), mutirao_nodes::MIGRATIONS).unwrap();
@@ -55,13 +59,13 @@ impl Yard {
             strangers: Strangers::Refused,
             routing: Rules::default(),
             pace: Pace { first_after: Duration::from_millis(50), every: Duration::from_millis(200), force_every: 5 },
-            others: false,
+            others: None,
         };
         let board = Switchboard::start(parts).await.unwrap();
         let desk = Arc::new(Desk::default());
         board.attend(desk.clone());
         let rabbit = Rabbit::connect(Config::new(url, clock.clone(), dice)).await.unwrap();
-        let ways = RabbitWays::open(&board, rabbit.clone(), clock);
+        let ways = RabbitWays::open(&board, rabbit.clone(), clock, bounds);
         let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
         let channel = connection.create_channel().await.unwrap();
         let namespace = namespace.to_owned();
@@ -185,6 +189,84 @@ async fn a_worker_and_a_client_of_the_document_s_time_work_by_amqp() {
     let mut finals = yard.consume(&yard.name("task.final.saida")).await;
     assert_eq!(next(&mut finals).await["id"], "t1");
     let _ = yard.channel.queue_delete(unicast.as_str().into(), Default::default()).await;
+    yard.close().await;
+}
+
+impl Yard {
+    /// A worker's own queue, as the document's declares it.
+    async fn worker_queue(&self, node: &str) -> String {
+        let (exchange, queue) = (self.name("node.unicast"), self.name(&format!("node.unicast.{node}")));
+        let (declared, headers) = (ExchangeDeclareOptions { durable: true, ..Default::default() }, ExchangeKind::Headers);
+        let none = FieldTable::default();
+        self.channel.exchange_declare(exchange.as_str().into(), headers, declared, none).await.unwrap();
+        self.queue(&queue, true).await;
+        let mut arguments = FieldTable::default();
+        arguments.insert("x-match".into(), AMQPValue::LongString("all".into()));
+        arguments.insert("nodeId".into(), AMQPValue::LongString(node.into()));
+        self.bind(&queue, &exchange, "", arguments).await;
+        queue
+    }
+
+    async fn lie_in(&self, queue: &str) -> u32 {
+        let looking = QueueDeclareOptions { passive: true, ..Default::default() };
+        self.channel.queue_declare(queue.into(), looking, FieldTable::default()).await.unwrap().message_count()
+    }
+
+    async fn register(&self, node: &str, action: &str) {
+        let (key, registration) = (self.name("nodes.register"), self.registration(node, "FOG", action));
+        eventually("it registers", LONG, async || {
+            self.publish("amq.topic", &key, registration.clone()).await;
+            self.board.node(&node.parse().unwrap()).is_some()
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_for_a_node_that_is_away_is_bounded_and_goes_when_nobody_wants_it() {
+    let Some(server) = shared(AMQP_VARIABLE) else { return };
+    let namespace = format!("t{:x}", Dice::from_os().u64());
+    let yard = Yard::at(&server, &namespace).await;
+    let queue = yard.worker_queue("w1").await;
+    yard.register("w1", "sum").await;
+    // It takes sixteen at once, and is not there to take any.
+    let brief = |n: u32| Errand { timeout: Duration::from_secs(3), ..yard.errand(&format!("r{n}"), "sum") };
+    let mut full = 0;
+    for n in 0..20 {
+        full += u32::from(yard.board.send(brief(n)).await.is_err());
+    }
+    assert_eq!((full, yard.lie_in(&queue).await), (4, 16));
+    let waits = yard.board.node(&"w1".parse().unwrap()).unwrap().waits.unwrap();
+    assert_eq!((waits.messages, waits.messages_max, waits.age_max_ms), (16, 16, 86_400_000));
+    eventually("nobody waits for them any more", LONG, async || yard.lie_in(&queue).await == 0).await;
+    let _ = yard.channel.queue_delete(queue.as_str().into(), Default::default()).await;
+    yard.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_nobody_reads_are_bounded_by_number_and_by_age() {
+    let Some(server) = shared(AMQP_VARIABLE) else { return };
+    let namespace = format!("t{:x}", Dice::from_os().u64());
+    let yard = Yard::within(&server, &namespace, Bounds { answers_max: 50, ..Bounds::default() }).await;
+    let finals = yard.name("task.final.saida");
+    eventually("it is attached", LONG, async || yard.board.answer(r#"{"id":"first"}"#.into()).await.is_ok()).await;
+    for n in 0..300 {
+        yard.board.answer(format!(r#"{{"id":"t{n}"}}"#)).await.unwrap();
+    }
+    eventually("the oldest go", LONG, async || {
+        yard.board.answer(r#"{"id":"last"}"#.into()).await.unwrap();
+        yard.lie_in(&finals).await <= 50 + 64
+    })
+    .await;
+    let mut reading = yard.consume(&finals).await;
+    let first = next(&mut reading).await["id"].as_str().unwrap().to_owned();
+    assert!(first.trim_start_matches('t').parse().is_ok_and(|n: u32| n > 150), "{first} is the oldest left");
+    yard.close().await;
+
+    let bounds = Bounds { answers_age: Duration::from_millis(500), ..Bounds::default() };
+    let yard = Yard::within(&server, &namespace, bounds).await;
+    eventually("it is attached", LONG, async || yard.board.answer(r#"{"id":"first"}"#.into()).await.is_ok()).await;
+    eventually("it is gone after a while", LONG, async || yard.lie_in(&finals).await == 0).await;
     yard.close().await;
 }
 

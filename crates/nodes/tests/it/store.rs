@@ -4,13 +4,40 @@ use mutirao_core::Timestamp;
 use mutirao_nodes::device::{Device, Digest};
 use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::registry::{Proof, Record};
-use mutirao_nodes::store::{By, NodeStore, Tossed};
+use mutirao_nodes::store::{By, NodeStore, Removal, Removed, Tossed};
 use mutirao_nodes::{Layer, NodeId};
 
 pub async fn run(store: &dyn NodeStore) {
     records_come_back_and_an_older_one_never_takes_the_place_of_a_newer(store).await;
     a_device_s_name_is_given_once(store).await;
     only_the_newest_rubbish_is_kept(store).await;
+    what_was_taken_out_is_found_by_everybody_and_not_written_down_anew(store).await;
+}
+
+async fn what_was_taken_out_is_found_by_everybody_and_not_written_down_anew(store: &dyn NodeStore) {
+    let whom = |node: &str| record(node, 50, "x");
+    let at = |at: i64, node: &str| Removal { what: Removed::Node(node.parse().unwrap()), at: Timestamp(at) };
+    let known = async |node: &str| {
+        let all = store.records(Timestamp(0)).await.unwrap();
+        all.into_iter().find(|one| one.node.as_str() == node)
+    };
+    store.keep(vec![whom("out"), whom("stays")]).await.unwrap();
+    store.remove(&"out".parse().unwrap(), Timestamp(100)).await.unwrap();
+    assert!(known("out").await.is_none() && known("stays").await.is_some());
+    // Of before, or of that very moment: whoever has it in hand still writes in vain.
+    for first in [1, 100] {
+        let late = Record { first_at: Timestamp(first), last_at: Timestamp(200), ..whom("out") };
+        store.keep(vec![late]).await.unwrap();
+        assert!(known("out").await.is_none());
+    }
+    let anew = Record { first_at: Timestamp(101), last_at: Timestamp(101), ..whom("out") };
+    store.keep(vec![anew.clone()]).await.unwrap();
+    assert_eq!(known("out").await, Some(anew));
+    store.remove(&"out".parse().unwrap(), Timestamp(90)).await.unwrap();
+    let all = store.removals(Timestamp(0)).await.unwrap();
+    assert!(all.contains(&at(100, "out")), "the latest counts: {all:?}");
+    assert!(all.iter().any(|one| one.what == Removed::Device("lamp".into())), "devices too: {all:?}");
+    assert_eq!(store.removals(Timestamp(101)).await.unwrap(), []);
 }
 
 fn record(node: &str, at: i64, kind: &str) -> Record {

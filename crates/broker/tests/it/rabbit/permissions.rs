@@ -87,8 +87,35 @@ async fn every_lacking_permission_is_found_by_trying_and_told_with_the_command_t
         user.permit(may);
         let said = user.probed().await;
         assert!(said.contains(lack), "{lack}: {said}");
-        let command = format!("rabbitmqctl set_permissions -p / {} '{ours}' '{write}' '{ours}'", user.name);
+        let prefix = user.prefix.replace('.', r"\.");
+        let (writes, reads) =
+            (format!(r"^({prefix}.*|amq\.(default|topic))$"), format!(r"^({prefix}.*|amq\.topic)$"));
+        let command = format!("rabbitmqctl set_permissions -p / {} '{ours}' '{writes}' '{reads}'", user.name);
         assert_eq!(said.matches(&command).count(), 1, "{command}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn what_nodes_need_beside_it_is_tried_by_itself() {
+    let Some(user) = User::new() else { return };
+    let prefix = user.prefix.replace('.', r"\.");
+    let (ours, write) = (format!("^{prefix}.*"), format!(r"^({prefix}.*|amq\.(default|topic))$"));
+    let read = format!(r"^({prefix}.*|amq\.topic)$");
+    let all = May { configure: &ours, write: &write, read: &read };
+    let probed = async || match Rabbit::probe(config(&user.url, &user.prefix), Extent::Nodes).await {
+        Ok(()) => "well".into(),
+        Err(error) => error.to_string(),
+    };
+    user.permit(all);
+    assert_eq!(probed().await, "well");
+    for (may, lack) in [
+        (May { read: &ours, ..all }, "no read permission on exchange 'amq.topic'"),
+        (May { write: &ours, ..all }, "no write permission on exchange 'amq.topic'"),
+    ] {
+        user.permit(may);
+        let said = probed().await;
+        assert!(said.contains(lack) && said.contains("amq\\.topic"), "{lack}: {said}");
+        assert_eq!(said.matches("rabbitmqctl set_permissions").count(), 1, "{said}");
     }
 }
 

@@ -37,7 +37,7 @@ fn a_lacking_permission_is_told_at_the_start_and_by_doctor_with_the_command_that
     ] {
         vhost.permit_apart(&user, configure, write, read);
         let remedy = format!(
-            r"rabbitmqctl set_permissions -p {} {user} '^mutirao\..*' '^(mutirao\..*|amq\.default)$' '^mutirao\..*'",
+            r"rabbitmqctl set_permissions -p {} {user} '^mutirao\..*' '^(mutirao\..*|amq\.(default|topic))$' '^(mutirao\..*|amq\.topic)$'",
             vhost.name
         );
         refused(&up_with(&url), 1, &[lack, &remedy]);
