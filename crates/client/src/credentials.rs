@@ -49,6 +49,11 @@ impl WorkerKey {
     pub fn public_base64(&self) -> String {
         STANDARD.encode(self.0.verifying_key().as_bytes())
     }
+
+    /// A signature in base64, of what is no request.
+    pub fn sign(&self, bytes: &[u8]) -> String {
+        STANDARD.encode(self.0.sign(bytes).to_bytes())
+    }
 }
 
 /// Signs requests in the name of an enrolled worker.

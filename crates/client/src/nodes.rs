@@ -1,7 +1,9 @@
 //! Nodes that run actions, and the devices behind them.
 
 use mutirao_core::job::Page;
-use mutirao_core::node::{DeviceCreated, DeviceSpec, DeviceView, RubbishView};
+use mutirao_core::node::{
+    DeviceCreated, DeviceSpec, DeviceView, NodeEnrol, NodeInvited, NodeKeyView, NodePassword, RubbishView,
+};
 
 use crate::error::ClientError;
 use crate::http::{Call, Client, Repeat};
@@ -12,6 +14,27 @@ impl Client {
     /// Takes out a node that runs actions.
     pub async fn forget_node(&self, name: &str) -> Result<(), ClientError> {
         self.fetch_bytes(Call::delete(Target::new("/v1/nodes").part(name))).await.map(drop)
+    }
+
+    /// A one-time token with which a node of this id gives its key.
+    pub async fn invite_node(&self, node: &str) -> Result<NodeInvited, ClientError> {
+        self.fetch(Call::post(Target::new("/v1/nodes").part(node).part("invitation"), Repeat::Never)).await
+    }
+
+    /// Gives a node's key. Needs no credentials but the token.
+    pub async fn enrol_node(&self, enrol: &NodeEnrol) -> Result<NodeKeyView, ClientError> {
+        self.fetch(Call::post(Target::new("/v1/node-keys"), Repeat::Never).json(enrol)?).await
+    }
+
+    /// Needs no credentials.
+    pub async fn node_key(&self, node: &str) -> Result<NodeKeyView, ClientError> {
+        self.fetch(Call::get(Target::new("/v1/node-keys").part(node))).await
+    }
+
+    /// Needs no credentials but the signature in it.
+    pub async fn change_node_password(&self, node: &str, password: &NodePassword) -> Result<NodeKeyView, ClientError> {
+        let target = Target::new("/v1/node-keys").part(node).part("password");
+        self.fetch(Call::put_json(target, password)?).await
     }
 
     /// Lets a device in. The answer is the only time that its password is seen.

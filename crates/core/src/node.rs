@@ -93,3 +93,45 @@ pub struct RubbishView {
     /// Its beginning; what is no text is replaced.
     pub body: String,
 }
+
+/// The answer to `POST /v1/nodes/{node}/invitation`: with the token the node gives its key, once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct NodeInvited {
+    pub node: String,
+    pub token: String,
+    pub expires_at: Timestamp,
+}
+
+/// A node gives its key. `POST /v1/node-keys`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeEnrol {
+    pub token: String,
+    /// Ed25519, base64.
+    pub public_key: String,
+}
+
+/// Whose key it is, and how often it has changed its password.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct NodeKeyView {
+    pub node: String,
+    pub changes: u64,
+}
+
+/// A node changes its password: what a manager keeps of it, signed with its key. `PUT /v1/node-keys/{node}/password`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodePassword {
+    /// One more than before: what was said once cannot be said again.
+    pub change: u64,
+    /// Of its id and its password, in hex.
+    pub digest: String,
+    /// Of [`Self::signed_bytes`], base64.
+    pub signature: String,
+}
+
+impl NodePassword {
+    pub fn signed_bytes(node: &str, change: u64, digest: &str) -> Vec<u8> {
+        format!("mutirao node password\n{node}\n{change}\n{digest}").into_bytes()
+    }
+}

@@ -64,6 +64,13 @@ pub fn new_password() -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// In place of a digest, for one that has no password yet: nobody knows what it would be of.
+pub fn no_password() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    os_random(&mut bytes);
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

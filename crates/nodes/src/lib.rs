@@ -23,6 +23,7 @@ pub mod enrolment;
 pub mod errand;
 pub mod hands;
 pub mod http;
+pub mod keys;
 pub mod meters;
 pub mod names;
 pub mod preference;

@@ -1,6 +1,7 @@
 //! Nodes that run actions over HTTP: what people do to them, devices, and what workers poll. The list of nodes itself is
 //! the fleet's, who has the others as well.
 
+mod keys;
 mod spoken;
 
 use axum::Json;
@@ -24,8 +25,14 @@ impl Switchboard {
             .routes(routes!(add_device, devices))
             .routes(routes!(remove_device))
             .routes(routes!(rubbish))
+            .routes(routes!(keys::invite))
             .with_state(self.clone());
-        let open = OpenApiRouter::new().routes(routes!(health)).with_state(self.clone());
+        let open = OpenApiRouter::new()
+            .routes(routes!(health))
+            .routes(routes!(keys::enrol))
+            .routes(routes!(keys::show))
+            .routes(routes!(keys::change))
+            .with_state(self.clone());
         let mut capability = Capability::new("nodes", closed).open_to_anybody(open).measuring(meters::METERS);
         // Their paths begin with the namespace, so no document could name them.
         capability.open = capability.open.merge(spoken::routes(self.clone()));

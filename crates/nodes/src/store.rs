@@ -11,7 +11,8 @@ use mutirao_core::Timestamp;
 use mutirao_store::{Database, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::device::Device;
+use crate::device::{Device, Digest};
+use crate::keys::{Enrolling, Invitation, Key};
 use crate::names::NodeId;
 use crate::registry::Record;
 
@@ -111,6 +112,17 @@ pub trait NodeStore: Send + Sync + 'static {
 
     /// Whether there was one. Every manager learns of it.
     async fn remove_device(&self, name: &str, by: By) -> Result<bool, StoreError>;
+
+    /// Lets a node give its key, once.
+    async fn invite(&self, invitation: Invitation, by: By) -> Result<(), StoreError>;
+
+    /// Spends an invitation on a key, and makes the device of the node's name its own. Nobody else's is taken.
+    async fn enrol(&self, invitation: [u8; 32], key: [u8; 32], by: By) -> Result<Enrolling, StoreError>;
+
+    async fn node_key(&self, node: &NodeId) -> Result<Option<Key>, StoreError>;
+
+    /// Whether this is the next change of its password, which then counts.
+    async fn change_password(&self, node: &NodeId, change: u64, digest: Digest) -> Result<bool, StoreError>;
 
     /// Keeps what cannot be worked with, the newest `most` of all.
     async fn toss(&self, tossed: Vec<Tossed>, most: u32) -> Result<(), StoreError>;

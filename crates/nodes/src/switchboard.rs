@@ -7,6 +7,7 @@
 //! | [`hearing`] | what was said, whoever brought it: registrations, results, requests |
 //! | [`beating`] | what happens with time: beats, who is silent, what is written down late |
 //! | [`bin`] | what cannot be worked with, kept within a bound |
+//! | [`keys`] | nodes that come in by a key of their own |
 //! | [`people`] | what people see of nodes, and do to them |
 //! | [`removing`] | who was taken out, here or at another manager |
 //!
@@ -15,6 +16,7 @@
 mod beating;
 mod bin;
 mod hearing;
+mod keys;
 mod people;
 mod removing;
 mod state;

@@ -27,6 +27,8 @@ enum Verb {
     List,
     /// Show one node: the workers on it, or the actions that it runs
     Show { node: String },
+    /// Let a node of this program in by a key of its own, and print the one-time token with which it gives it
+    Invite { node: String },
     /// Take out a node that runs actions; it may register again
     Forget { node: String },
     /// Show what nodes said and nobody could work with, the newest first
@@ -50,6 +52,16 @@ pub async fn run(globals: &Globals, args: NodeArgs) -> Result<(), Failure> {
     match args.verb {
         Verb::List => out.answer(&client.nodes().await?, |nodes| list(nodes, now)),
         Verb::Show { node } => out.answer(&client.node(&node).await?, |node| show(node, now)),
+        Verb::Invite { node } => {
+            let invited = client.invite_node(&node).await?;
+            out.answer(&invited, |invited| invited.token.clone())?;
+            out.note("this is the only time the token is shown; it is good for a day, once:");
+            out.note(format!(
+                "  MUTIRAO_ENROL_TOKEN=… MUTIRAO_URL={} mutirao role node --id {node} --transport mqtt --server mqtt://HOST:1883",
+                client.url()
+            ));
+            Ok(())
+        }
         Verb::Forget { node } => {
             client.forget_node(&node).await?;
             out.note(format!("the node {node} is forgotten until it registers again"));

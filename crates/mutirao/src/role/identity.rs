@@ -71,7 +71,6 @@ pub async fn enrol(
     Ok(identity)
 }
 
-/// All of it or nothing, and never readable by others.
 fn keep(dir: &Path, identity: &Identity) -> std::io::Result<()> {
     let kept = Kept {
         worker: identity.worker.clone(),
@@ -79,12 +78,17 @@ fn keep(dir: &Path, identity: &Identity) -> std::io::Result<()> {
         checks: identity.checks.clone(),
         key: identity.key.to_base64(),
     };
-    let beside = dir.join(format!("{FILE}.new"));
+    keep_secret(&file(dir), &serde_json::to_string(&kept)?)
+}
+
+/// In place of what was there: all of it or nothing, and never readable by others.
+pub fn keep_secret(path: &Path, text: &str) -> std::io::Result<()> {
+    let beside = path.with_extension("new");
     let _ = std::fs::remove_file(&beside);
     let mut new = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&beside)?;
-    new.write_all(serde_json::to_string(&kept)?.as_bytes())?;
+    new.write_all(text.as_bytes())?;
     new.sync_all()?;
-    std::fs::rename(&beside, file(dir))
+    std::fs::rename(&beside, path)
 }
 
 /// For an identity that the manager does not know: the next start enrols anew.

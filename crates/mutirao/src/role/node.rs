@@ -3,6 +3,7 @@
 //! devices speak ([`actions`]).
 
 mod actions;
+mod key;
 mod line;
 mod workers;
 
@@ -34,7 +35,8 @@ pub struct NodeArgs {
     /// With http: where managers reach it [default: http:// and what it listens on]
     #[arg(long, requires = "transport", value_name = "URL")]
     endpoint: Option<String>,
-    /// As whom it connects by MQTT or HTTP; the password is read from MUTIRAO_NODE_PASSWORD or --password-file
+    /// As whom it connects by MQTT or HTTP; the password is read from MUTIRAO_NODE_PASSWORD or --password-file. Without, by its own
+    /// key, which it gives once with MUTIRAO_ENROL_TOKEN of `mutirao node invite`
     #[arg(long, requires = "transport", value_name = "NAME")]
     user: Option<String>,
     /// A file with the password, of which only its owner should be able to read

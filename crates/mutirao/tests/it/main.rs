@@ -14,6 +14,7 @@ mod elastic;
 mod faults;
 mod flowing;
 mod growing;
+mod keyed;
 mod kv;
 mod letting_in;
 mod merging;

@@ -6,13 +6,15 @@ use mutirao_store::postgres::{Ask, Row, text};
 use mutirao_store::{Migration, Postgres, StoreError};
 
 use super::{AUDIT_KEPT_MS, By, NodeStore, REMOVALS_KEPT_MS, Removal, Removed, Tossed, read_record, written};
-use crate::device::{Device, Digest};
+use crate::device::{Device, Digest, no_password};
+use crate::keys::{Enrolling, Invitation, Key};
 use crate::names::NodeId;
 use crate::registry::Record;
 
 pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "nodes", version: 1, sql: include_str!("001_nodes.postgres.sql") },
     Migration { component: "nodes", version: 2, sql: include_str!("002_removed.postgres.sql") },
+    Migration { component: "nodes", version: 3, sql: include_str!("003_keys.postgres.sql") },
 ];
 
 type Answer<T> = Result<T, StoreError>;
@@ -107,12 +109,67 @@ impl NodeStore for Postgres {
         let mut connection = self.connection().await?;
         let tx = connection.begin().await?;
         let gone = tx.run("DELETE FROM devices WHERE name = $1", &[&text(name)]).await?;
+        tx.run("DELETE FROM nodes_keys WHERE node = $1", &[&text(name)]).await?;
         if gone > 0 {
             audit(&tx, &by, "device.rm", name).await?;
             removed(&tx, &Removed::Device(name.to_owned()), by.at).await?;
         }
         tx.commit().await?;
         Ok(gone > 0)
+    }
+
+    async fn invite(&self, invitation: Invitation, by: By) -> Answer<()> {
+        let Invitation { digest, node, until, created_by } = &invitation;
+        let mut connection = self.connection().await?;
+        let tx = connection.begin().await?;
+        tx.run("DELETE FROM nodes_invitations WHERE until < $1", &[&by.at.0]).await?;
+        let sql = "INSERT INTO nodes_invitations (digest, node, until, created_by) VALUES ($1, $2, $3, $4)";
+        tx.run(sql, &[&digest.as_slice(), &node.as_str(), &until.0, &text(created_by)]).await?;
+        audit(&tx, &by, "node.invite", node.as_str()).await?;
+        tx.commit().await
+    }
+
+    async fn enrol(&self, invitation: [u8; 32], key: [u8; 32], by: By) -> Answer<Enrolling> {
+        let mut connection = self.connection().await?;
+        let tx = connection.begin().await?;
+        let sql = "DELETE FROM nodes_invitations WHERE digest = $1 AND until >= $2 RETURNING node, created_by";
+        let Some(found) = tx.row(sql, &[&invitation.as_slice(), &by.at.0]).await? else {
+            return Ok(Enrolling::Worthless);
+        };
+        let (node, created_by): (String, String) = (found.try_get(0)?, found.try_get(1)?);
+        let Ok(id) = node.parse::<NodeId>() else { return Ok(Enrolling::Worthless) };
+        let sql = "INSERT INTO devices (name, node, digest, may_request, created_at, created_by)
+                   VALUES ($1, $1, $2, false, $3, $4) ON CONFLICT DO NOTHING";
+        let new = tx.run(sql, &[&node, &no_password().as_slice(), &by.at.0, &created_by]).await?;
+        if new > 0 {
+            let sql = "INSERT INTO nodes_keys (node, key, changes) VALUES ($1, $2, 0)
+                       ON CONFLICT (node) DO UPDATE SET key = excluded.key, changes = 0";
+            tx.run(sql, &[&node, &key.as_slice()]).await?;
+            audit(&tx, &by, "node.enrol", &node).await?;
+        }
+        tx.commit().await?;
+        Ok(if new > 0 { Enrolling::LetIn(id) } else { Enrolling::Taken(id) })
+    }
+
+    async fn node_key(&self, node: &NodeId) -> Answer<Option<Key>> {
+        let sql = "SELECT key, changes FROM nodes_keys WHERE node = $1";
+        let Some(row) = self.connection().await?.row(sql, &[&node.as_str()]).await? else { return Ok(None) };
+        let (public, changes): (Vec<u8>, i64) = (row.try_get(0)?, row.try_get(1)?);
+        Ok(public.try_into().ok().map(|public| Key { public, changes: changes.unsigned_abs() }))
+    }
+
+    async fn change_password(&self, node: &NodeId, change: u64, digest: Digest) -> Answer<bool> {
+        let change = i64::try_from(change).unwrap_or(i64::MAX);
+        let mut connection = self.connection().await?;
+        let tx = connection.begin().await?;
+        let sql = "UPDATE nodes_keys SET changes = $2 WHERE node = $1 AND changes = $2 - 1";
+        let next = tx.run(sql, &[&node.as_str(), &change]).await?;
+        if next > 0 {
+            let sql = "UPDATE devices SET digest = $2 WHERE name = $1";
+            tx.run(sql, &[&node.as_str(), &digest.0.as_slice()]).await?;
+        }
+        tx.commit().await?;
+        Ok(next > 0)
     }
 
     async fn toss(&self, tossed: Vec<Tossed>, most: u32) -> Answer<()> {

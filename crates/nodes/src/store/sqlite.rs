@@ -6,13 +6,15 @@ use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{AUDIT_KEPT_MS, By, NodeStore, REMOVALS_KEPT_MS, Removal, Removed, Tossed, read_record, written};
-use crate::device::{Device, Digest};
+use crate::device::{Device, Digest, no_password};
+use crate::keys::{Enrolling, Invitation, Key};
 use crate::names::NodeId;
 use crate::registry::Record;
 
 pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "nodes", version: 1, sql: include_str!("001_nodes.sql") },
     Migration { component: "nodes", version: 2, sql: include_str!("002_removed.sql") },
+    Migration { component: "nodes", version: 3, sql: include_str!("003_keys.sql") },
 ];
 
 type Answer<T> = Result<T, StoreError>;
@@ -123,11 +125,85 @@ impl NodeStore for Sqlite {
         let name = name.to_owned();
         self.write(move |db| {
             let gone = db.prepare_cached("DELETE FROM devices WHERE name = ?1")?.execute([&name])?;
+            db.prepare_cached("DELETE FROM nodes_keys WHERE node = ?1")?.execute([&name])?;
             if gone > 0 {
                 audit(db, &by, "device.rm", &name)?;
                 removed(db, &Removed::Device(name), by.at)?;
             }
             Ok(gone > 0)
+        })
+        .await
+    }
+
+    async fn invite(&self, invitation: Invitation, by: By) -> Answer<()> {
+        self.write(move |db| {
+            db.prepare_cached("DELETE FROM nodes_invitations WHERE until < ?1")?.execute([by.at.0])?;
+            let Invitation { digest, node, until, created_by } = &invitation;
+            db.prepare_cached(
+                "INSERT INTO nodes_invitations (digest, node, until, created_by) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![digest, node.as_str(), until.0, created_by])?;
+            audit(db, &by, "node.invite", node.as_str())
+        })
+        .await
+    }
+
+    async fn enrol(&self, invitation: [u8; 32], key: [u8; 32], by: By) -> Answer<Enrolling> {
+        self.write(move |db| {
+            let found = db
+                .prepare_cached(
+                    "DELETE FROM nodes_invitations WHERE digest = ?1 AND until >= ?2 RETURNING node, created_by",
+                )?
+                .query_row(params![invitation, by.at.0], |row| {
+                    Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+                })
+                .optional()?;
+            let Some((node, created_by)) = found else { return Ok(Enrolling::Worthless) };
+            let Ok(id) = node.parse::<NodeId>() else { return Ok(Enrolling::Worthless) };
+            let new = db
+                .prepare_cached(
+                    "INSERT INTO devices (name, node, digest, may_request, created_at, created_by)
+                     VALUES (?1, ?1, ?2, 0, ?3, ?4) ON CONFLICT DO NOTHING",
+                )?
+                .execute(params![node, no_password(), by.at.0, created_by])?;
+            if new == 0 {
+                return Ok(Enrolling::Taken(id));
+            }
+            db.prepare_cached(
+                "INSERT INTO nodes_keys (node, key, changes) VALUES (?1, ?2, 0)
+                 ON CONFLICT (node) DO UPDATE SET key = excluded.key, changes = 0",
+            )?
+            .execute(params![node, key])?;
+            audit(db, &by, "node.enrol", &node)?;
+            Ok(Enrolling::LetIn(id))
+        })
+        .await
+    }
+
+    async fn node_key(&self, node: &NodeId) -> Answer<Option<Key>> {
+        let node = node.clone();
+        self.read(move |db| {
+            db.prepare_cached("SELECT key, changes FROM nodes_keys WHERE node = ?1")?
+                .query_row([node.as_str()], |row| {
+                    let changes: i64 = row.get(1)?;
+                    Ok(Key { public: row.get(0)?, changes: changes.unsigned_abs() })
+                })
+                .optional()
+        })
+        .await
+    }
+
+    async fn change_password(&self, node: &NodeId, change: u64, digest: Digest) -> Answer<bool> {
+        let (node, change) = (node.clone(), i64::try_from(change).unwrap_or(i64::MAX));
+        self.write(move |db| {
+            let next = db
+                .prepare_cached("UPDATE nodes_keys SET changes = ?2 WHERE node = ?1 AND changes = ?2 - 1")?
+                .execute(params![node.as_str(), change])?;
+            if next > 0 {
+                db.prepare_cached("UPDATE devices SET digest = ?2 WHERE name = ?1")?
+                    .execute(params![node.as_str(), digest.0])?;
+            }
+            Ok(next > 0)
         })
         .await
     }

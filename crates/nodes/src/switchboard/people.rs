@@ -22,7 +22,7 @@ pub struct NodeInfo {
     pub waits: Option<Waits>,
 }
 
-fn refused(error: mutirao_store::StoreError) -> Problem {
+pub(super) fn refused(error: mutirao_store::StoreError) -> Problem {
     Problem::unavailable(error.to_string())
 }
 

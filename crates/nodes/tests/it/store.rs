@@ -2,6 +2,7 @@
 
 use mutirao_core::Timestamp;
 use mutirao_nodes::device::{Device, Digest};
+use mutirao_nodes::keys::{Enrolling, Invitation, Key};
 use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::registry::{Proof, Record};
 use mutirao_nodes::store::{By, NodeStore, Removal, Removed, Tossed};
@@ -12,6 +13,35 @@ pub async fn run(store: &dyn NodeStore) {
     a_device_s_name_is_given_once(store).await;
     only_the_newest_rubbish_is_kept(store).await;
     what_was_taken_out_is_found_by_everybody_and_not_written_down_anew(store).await;
+    a_key_is_given_once_and_changes_its_password_once_for_each_count(store).await;
+}
+
+async fn a_key_is_given_once_and_changes_its_password_once_for_each_count(store: &dyn NodeStore) {
+    let by = |at: i64| By { who: "ana".into(), at: Timestamp(at) };
+    let invitation = |digest: u8, node: &str| Invitation {
+        digest: [digest; 32],
+        node: node.parse().unwrap(),
+        until: Timestamp(100),
+        created_by: "ana".into(),
+    };
+    let node: NodeId = "keyed".parse().unwrap();
+    for digest in [1, 2, 3] {
+        store.invite(invitation(digest, "keyed"), by(10)).await.unwrap();
+    }
+    assert_eq!(store.enrol([9; 32], [7; 32], by(20)).await.unwrap(), Enrolling::Worthless);
+    assert_eq!(store.enrol([3; 32], [7; 32], by(101)).await.unwrap(), Enrolling::Worthless, "too late");
+    assert_eq!(store.enrol([1; 32], [7; 32], by(20)).await.unwrap(), Enrolling::LetIn(node.clone()));
+    assert_eq!(store.enrol([1; 32], [8; 32], by(20)).await.unwrap(), Enrolling::Worthless, "spent");
+    assert_eq!(store.enrol([2; 32], [8; 32], by(20)).await.unwrap(), Enrolling::Taken(node.clone()));
+    assert_eq!(store.node_key(&node).await.unwrap(), Some(Key { public: [7; 32], changes: 0 }));
+    let digest = |password: &[u8]| Digest::of("keyed", password);
+    let opened = async |password: &[u8]| store.device("keyed").await.unwrap().unwrap().is_opened_by(password);
+    for (change, password, counts) in [(2, "a", false), (1, "a", true), (1, "b", false), (2, "b", true)] {
+        let changed = store.change_password(&node, change, digest(password.as_bytes())).await.unwrap();
+        assert_eq!((changed, opened(password.as_bytes()).await), (counts, counts), "{change} {password}");
+    }
+    assert!(store.remove_device("keyed", by(30)).await.unwrap());
+    assert_eq!(store.node_key(&node).await.unwrap(), None, "its key goes with it");
 }
 
 async fn what_was_taken_out_is_found_by_everybody_and_not_written_down_anew(store: &dyn NodeStore) {

@@ -15,7 +15,7 @@ use mutirao_nodes::NodeId;
 use mutirao_store::{FolderLock, StoreError};
 use mutirao_worker::{Confinement, Keeper};
 
-use super::{NodeArgs, Transport, line};
+use super::{NodeArgs, Transport, key, line};
 use crate::cli::{Globals, documents};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -32,7 +32,20 @@ pub async fn run(globals: &Globals, args: NodeArgs, transport: Transport) -> Res
     let _lock = take_folder(&dir)?;
     let mut me = me(&settings, &args)?;
     let (clock, dice): (Arc<dyn Clock>, _) = (SystemClock::shared(), Arc::new(Dice::from_os()));
-    let opened = line::open(&settings, &args, transport, &me, &clock, &dice).await?;
+    let login = match line::login(&args)? {
+        Some(login) => Some(login),
+        // Nothing was typed: it may have a key. By AMQP the address has whom it connects as.
+        None if transport == Transport::Amqp => None,
+        None => {
+            let url = args.server.as_deref().filter(|_| transport == Transport::Http);
+            let key = key::Parts { settings: &settings, dir: &dir, node: &me.node, url, clock: &clock, dice: &dice };
+            tokio::select! {
+                login = key.login() => login?,
+                _ = asked.next() => return Ok(()),
+            }
+        }
+    };
+    let opened = line::open(&settings, &args, transport, login, &me, &clock, &dice).await?;
     me.endpoint = opened.endpoint;
 
     let table = Arc::new(Table::new(clock.clone()));

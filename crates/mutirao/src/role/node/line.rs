@@ -33,17 +33,30 @@ pub struct Opened {
     pub heard: mpsc::Receiver<Heard>,
 }
 
+/// As whom a node connects, by MQTT or HTTP.
+pub struct Login {
+    pub user: String,
+    pub password: String,
+}
+
+/// What people gave it; none: they gave none.
+pub fn login(args: &NodeArgs) -> Result<Option<Login>, Failure> {
+    let password = password(args)?;
+    Ok(args.user.clone().zip(password).map(|(user, password)| Login { user, password }))
+}
+
 pub async fn open(
     settings: &Settings,
     args: &NodeArgs,
     transport: Transport,
+    login: Option<Login>,
     me: &Me,
     clock: &Arc<dyn Clock>,
     dice: &Arc<Dice>,
 ) -> Result<Opened, Failure> {
     match transport {
         Transport::Mqtt => {
-            let (line, heard) = Mqtt::start(options(settings, args, me, clock, dice)?, &me.namespace);
+            let (line, heard) = Mqtt::start(options(settings, args, login, me, clock, dice)?, &me.namespace);
             let line = Arc::new(line);
             Ok(Opened { line: line.clone(), publish: Some(line), endpoint: String::new(), heard })
         }
@@ -63,7 +76,8 @@ pub async fn open(
                 return Err(Failure::usage("--server: write it like http://HOST:7070, or https:// for TLS"));
             }
             let trust = tls::trust(settings, &url, None)?;
-            let (user, password, namespace) = (args.user.clone(), password(args)?, me.namespace.clone());
+            let namespace = me.namespace.clone();
+            let (user, password) = login.map(|Login { user, password }| (user, password)).unzip();
             let (listen, clock) = (args.listen, clock.clone());
             let asked = http::Options { url, trust, user, password, namespace, listen, clock };
             let (line, heard, address) = Http::start(asked)
@@ -81,6 +95,7 @@ pub async fn open(
 fn options(
     settings: &Settings,
     args: &NodeArgs,
+    login: Option<Login>,
     me: &Me,
     clock: &Arc<dyn Clock>,
     dice: &Arc<Dice>,
@@ -96,11 +111,11 @@ fn options(
             Some((trust.config_for(Some(b"mqtt")), name))
         }
     };
-    let password = password(args)?;
+    let (user, password) = login.map(|Login { user, password }| (user, password.into())).unzip();
     Ok(Options {
         tls,
-        user: args.user.clone(),
-        password: password.map(Into::into),
+        user,
+        password,
         keep_alive: KEEP_ALIVE,
         pause_max: PAUSE_MAX,
         subscriptions: mqtt::subscriptions(&me.namespace, &me.node),

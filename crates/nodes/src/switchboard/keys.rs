@@ -1,0 +1,70 @@
+//! Nodes that come in by a key of their own ([`crate::keys`]).
+
+use mutirao_core::auth::Principal;
+use mutirao_core::node::{NodeEnrol, NodeInvited, NodeKeyView, NodePassword};
+use mutirao_core::{Problem, Timestamp};
+
+use super::Switchboard;
+use super::people::refused;
+use crate::keys::{self, Enrolling, INVITED_FOR_MS, Invitation};
+use crate::names::NodeId;
+use crate::store::By;
+
+impl Switchboard {
+    /// A one-time token with which a node of this id gives its key.
+    pub async fn invite_node(&self, node: &NodeId, who: &Principal) -> Result<NodeInvited, Problem> {
+        if self.0.store.device(node.as_str()).await.map_err(refused)?.is_some() {
+            return Err(taken(node));
+        }
+        let (now, (token, digest)) = (self.0.clock.now(), keys::mint());
+        let expires_at = Timestamp(now.0 + INVITED_FOR_MS);
+        let invitation = Invitation { digest, node: node.clone(), until: expires_at, created_by: who.name.clone() };
+        let by = By { who: who.id.clone(), at: now };
+        self.0.store.invite(invitation, by).await.map_err(refused)?;
+        Ok(NodeInvited { node: node.to_string(), token, expires_at })
+    }
+
+    /// A node gives its key.
+    pub async fn enrol_node(&self, enrol: &NodeEnrol) -> Result<NodeKeyView, Problem> {
+        let worthless = || {
+            Problem::unauthenticated("the one-time token is not known, spent, or too old")
+                .remedy("make another: mutirao node invite ID")
+        };
+        let invitation = keys::read_token(&enrol.token).ok_or_else(worthless)?;
+        let bad = || Problem::invalid("public_key", "it is no Ed25519 key in base64");
+        let key = keys::read_public(&enrol.public_key).ok_or_else(bad)?;
+        let by = By { who: "the node itself".into(), at: self.0.clock.now() };
+        match self.0.store.enrol(invitation, key, by).await.map_err(refused)? {
+            Enrolling::LetIn(node) => Ok(NodeKeyView { node: node.to_string(), changes: 0 }),
+            Enrolling::Worthless => Err(worthless()),
+            Enrolling::Taken(node) => Err(taken(&node)),
+        }
+    }
+
+    pub async fn node_key(&self, node: &NodeId) -> Result<NodeKeyView, Problem> {
+        match self.0.store.node_key(node).await.map_err(refused)? {
+            Some(key) => Ok(NodeKeyView { node: node.to_string(), changes: key.changes }),
+            None => Err(unknown(node)),
+        }
+    }
+
+    /// A node changes its password: the old one lets nobody in any more.
+    pub async fn change_password(&self, node: &NodeId, said: &NodePassword) -> Result<NodeKeyView, Problem> {
+        let key = self.0.store.node_key(node).await.map_err(refused)?.ok_or_else(|| unknown(node))?;
+        let wrong = || Problem::unauthenticated("this was not signed with the node's key");
+        let digest = keys::read_password(node, &key.public, said).ok_or_else(wrong)?;
+        if !self.0.store.change_password(node, said.change, digest).await.map_err(refused)? {
+            return Err(Problem::conflict("this change was made already, or one before it was not"));
+        }
+        Ok(NodeKeyView { node: node.to_string(), changes: said.change })
+    }
+}
+
+fn unknown(node: &NodeId) -> Problem {
+    Problem::not_found(format!("no node \"{node}\" has given its key")).remedy("mutirao node invite ID lets it")
+}
+
+fn taken(node: &NodeId) -> Problem {
+    Problem::conflict(format!("there is a device \"{node}\" already"))
+        .remedy(format!("choose another id, or remove it first: mutirao device rm {node}"))
+}
