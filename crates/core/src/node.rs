@@ -116,6 +116,17 @@ pub struct NodeEnrol {
 pub struct NodeKeyView {
     pub node: String,
     pub changes: u64,
+    /// Where it comes in by AMQP with the password that it has just said, if it asked for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amqp: Option<AmqpPlace>,
+}
+
+/// Where a node comes in by AMQP, and as whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct AmqpPlace {
+    /// Without credentials.
+    pub url: String,
+    pub user: String,
 }
 
 /// A node changes its password: what a manager keeps of it, signed with its key. `PUT /v1/node-keys/{node}/password`.
@@ -126,12 +137,15 @@ pub struct NodePassword {
     pub change: u64,
     /// Of its id and its password, in hex.
     pub digest: String,
+    /// Of its password as RabbitMQ keeps it, base64, to come in there by AMQP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rabbit: Option<String>,
     /// Of [`Self::signed_bytes`], base64.
     pub signature: String,
 }
 
 impl NodePassword {
-    pub fn signed_bytes(node: &str, change: u64, digest: &str) -> Vec<u8> {
-        format!("mutirao node password\n{node}\n{change}\n{digest}").into_bytes()
+    pub fn signed_bytes(node: &str, change: u64, digest: &str, rabbit: Option<&str>) -> Vec<u8> {
+        format!("mutirao node password\n{node}\n{change}\n{digest}\n{}", rabbit.unwrap_or_default()).into_bytes()
     }
 }

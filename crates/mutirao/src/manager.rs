@@ -163,7 +163,7 @@ impl Manager {
         .await
         .map_err(failed)?;
         switchboard.attend(Arc::new(flows.clone()));
-        let by_rabbit = nodes::attach(settings, &hearing, &switchboard, rabbit.as_ref());
+        let by_rabbit = nodes::attach(settings, &hearing, &switchboard, rabbit.as_ref(), management.as_ref());
         let mqtt = nodes::listen(settings, &hearing, &switchboard, tls.as_ref()).await?;
         if let Some(management) = management {
             tokio::spawn(leavers::watch(management, jobs.clone(), auth.clone(), clock.clone(), shutdown.clone()));

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use mutirao_broker::rabbit::management::Management;
 use mutirao_broker::{Rabbit, Shared};
 use mutirao_core::{Clock, Dice};
 use mutirao_elastic::view::NodeView;
@@ -62,13 +63,14 @@ pub fn attach(
     house: &House<'_>,
     board: &Switchboard,
     rabbit: Option<&Arc<Rabbit>>,
+    management: Option<&Arc<Management>>,
 ) -> Option<RabbitWays> {
     let bounds = Bounds {
         age: settings.nodes_queue_age.0,
         answers_max: u32::try_from(settings.nodes_answers_max.0).unwrap_or(u32::MAX),
         answers_age: settings.nodes_answers_age.0,
     };
-    rabbit.map(|rabbit| RabbitWays::open(board, rabbit.clone(), house.clock.clone(), bounds))
+    rabbit.map(|rabbit| RabbitWays::open(board, rabbit.clone(), management.cloned(), house.clock.clone(), bounds))
 }
 
 fn strangers(settings: &Settings) -> Strangers {

@@ -75,7 +75,7 @@ pub fn read_public(text: &str) -> Option<[u8; 32]> {
 pub fn read_password(node: &NodeId, key: &[u8; 32], said: &NodePassword) -> Option<Digest> {
     let digest = unhex(&said.digest)?;
     let signature: [u8; 64] = STANDARD.decode(&said.signature).ok()?.try_into().ok()?;
-    let bytes = NodePassword::signed_bytes(node.as_str(), said.change, &said.digest);
+    let bytes = NodePassword::signed_bytes(node.as_str(), said.change, &said.digest, said.rabbit.as_deref());
     let key = VerifyingKey::from_bytes(key).ok()?;
     key.verify_strict(&bytes, &Signature::from_bytes(&signature)).ok()?;
     Some(Digest(digest))
@@ -84,6 +84,14 @@ pub fn read_password(node: &NodeId, key: &[u8; 32], said: &NodePassword) -> Opti
 /// What a node says of a password of its own.
 pub fn written(node: &NodeId, password: &str) -> String {
     Digest::of(node.as_str(), password.as_bytes()).0.iter().flat_map(|byte| hex(*byte)).collect()
+}
+
+/// The same as RabbitMQ keeps it: a salt, and the digest of both, base64.
+pub fn written_for_rabbit(password: &str) -> String {
+    let mut salt = [0; 4];
+    os_random(&mut salt);
+    let digest = Sha256::new().chain_update(salt).chain_update(password).finalize();
+    STANDARD.encode([&salt[..], &digest[..]].concat())
 }
 
 fn hex(byte: u8) -> [char; 2] {
@@ -104,8 +112,8 @@ mod tests {
 
     fn said(node: &str, key: &SigningKey, change: u64, password: &str) -> NodePassword {
         let digest = written(&node.parse().unwrap(), password);
-        let signature = key.sign(&NodePassword::signed_bytes(node, change, &digest));
-        NodePassword { change, digest, signature: STANDARD.encode(signature.to_bytes()) }
+        let signature = key.sign(&NodePassword::signed_bytes(node, change, &digest, None));
+        NodePassword { change, digest, rabbit: None, signature: STANDARD.encode(signature.to_bytes()) }
     }
 
     #[test]
@@ -120,6 +128,7 @@ mod tests {
             NodePassword { change: 2, ..good.clone() },
             NodePassword { digest: written(&node, "other"), ..good.clone() },
             NodePassword { digest: "zz".into(), ..good.clone() },
+            NodePassword { rabbit: Some("another's".into()), ..good.clone() },
             NodePassword { signature: "no".into(), ..good },
         ] {
             assert_eq!(read_password(&node, &public, &bad), None, "{bad:?}");

@@ -10,6 +10,7 @@
 mod hearing;
 mod post;
 mod topology;
+mod users;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use lapin::Connection;
 use lapin::options::ConfirmSelectOptions;
 use mutirao_broker::Rabbit;
 use mutirao_broker::rabbit::lacking_permission;
+use mutirao_broker::rabbit::management::Management;
 use mutirao_core::Problem;
 use mutirao_core::clock::{Clock, ClockExt};
 use tokio_util::sync::CancellationToken;
@@ -44,8 +46,18 @@ pub struct RabbitWays {
 }
 
 impl RabbitWays {
-    pub fn open(board: &Switchboard, rabbit: Arc<Rabbit>, clock: Arc<dyn Clock>, bounds: Bounds) -> Self {
+    /// `management`: where nodes that have a key get users of their own.
+    pub fn open(
+        board: &Switchboard,
+        rabbit: Arc<Rabbit>,
+        management: Option<Arc<Management>>,
+        clock: Arc<dyn Clock>,
+        bounds: Bounds,
+    ) -> Self {
         let post = Arc::new(Post::new(clock.clone(), board.places().clone(), bounds));
+        if let Some(management) = management {
+            board.give_users(Arc::new(users::NodeUsers { post: post.clone(), management }));
+        }
         board.open(Arc::new(AmqpWay(post.clone())));
         board.open(Arc::new(PluginWay(post.clone())));
         let stopping = CancellationToken::new();
@@ -193,8 +205,7 @@ impl Way for AmqpWay {
     async fn answer(&self, text: &str) -> Result<(), Problem> {
         let (post, finals) = (&self.0, self.0.places.finals());
         let lasts = post.bounds.answers_age;
-        let to_queue =
-            Letter { exchange: &finals, key: &finals, headers: None, text, must: MustArrive::Yes, lasts };
+        let to_queue = Letter { exchange: &finals, key: &finals, headers: None, text, must: MustArrive::Yes, lasts };
         let told = post.send(to_queue).await;
         told.map_err(|why| Problem::unavailable(format!("the answer could not be put on {finals}: {why}")))?;
         // For whoever listens on the topic; the queue has it already.

@@ -48,7 +48,7 @@ use crate::pulse::Pace;
 use crate::registry::{self, Now, Strangers};
 use crate::routing::{self, Ended};
 use crate::store::SharedNodes;
-use crate::way::{NotGiven, Parcel, Way};
+use crate::way::{NotGiven, Parcel, Users, Way};
 use crate::wire::places::Places;
 use crate::wire::{self, MESSAGE_BYTES_MAX, Message};
 use state::{Chosen, State};
@@ -89,6 +89,7 @@ pub(crate) struct Inner {
     ways: RwLock<Vec<Arc<dyn Way>>>,
     taker: OnceLock<Arc<dyn Taker>>,
     hands: OnceLock<(NodeId, Arc<dyn Hands>)>,
+    users: OnceLock<Arc<dyn Users>>,
     bin: bin::Bin,
     trouble: Trouble,
     hearing: Arc<Semaphore>,
@@ -117,6 +118,7 @@ impl Switchboard {
             ways: RwLock::default(),
             taker: OnceLock::new(),
             hands: OnceLock::new(),
+            users: OnceLock::new(),
             bin: bin::Bin::default(),
             trouble: Trouble::default(),
             hearing: Arc::new(Semaphore::new(hearing::AT_ONCE)),
@@ -144,6 +146,11 @@ impl Switchboard {
     /// One more way to reach nodes.
     pub fn open(&self, way: Arc<dyn Way>) {
         self.0.ways.write().push(way);
+    }
+
+    /// Where nodes that have a key get users.
+    pub fn give_users(&self, users: Arc<dyn Users>) {
+        let _ = self.0.users.set(users);
     }
 
     /// A node inside this process.

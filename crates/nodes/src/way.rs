@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mutirao_core::Problem;
+use mutirao_core::node::AmqpPlace;
 
+use crate::names::NodeId;
 use crate::preference::Protocol;
 use crate::registry::{Presence, Record};
 
@@ -55,6 +57,16 @@ pub trait Way: Send + Sync + 'static {
 
     /// Its rights were taken away.
     fn expel(&self, _device: &str) {}
+}
+
+/// Gives nodes that have a key users of a broker.
+#[async_trait]
+pub trait Users: Send + Sync + 'static {
+    /// It can come in with the password of this hash, and no other. Why not, in a line.
+    async fn admit(&self, node: &NodeId, hash: &str) -> Result<AmqpPlace, String>;
+
+    /// It is cut off, and does not come in again.
+    async fn dismiss(&self, node: &NodeId) -> Result<(), String>;
 }
 
 /// What waits for a node, and how much may.

@@ -1,5 +1,6 @@
 //! A node that speaks AMQP: it declares its own queue, durable and bound by its id, and hears beats and acknowledgements on the
-//! topic exchange. Results are persistent and confirmed.
+//! topic exchange. Results are persistent and confirmed. One that has a user of its own there finds its queue made, and may do
+//! no more than take from it, hear those, and speak as itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,12 +39,15 @@ pub struct Options {
     pub trust: Trust,
     pub namespace: Namespace,
     pub node: NodeId,
+    /// The user that it has there for itself alone: its queue was made for it, and it says who it is.
+    pub own_user: Option<String>,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<Dice>,
 }
 
 pub struct Amqp {
     places: Places,
+    own_user: Option<String>,
     /// To publish on, while there is a connection.
     channel: watch::Receiver<Option<Channel>>,
     clock: Arc<dyn Clock>,
@@ -54,15 +58,19 @@ impl Amqp {
     pub fn start(options: Options) -> (Self, mpsc::Receiver<Heard>) {
         let (tell, heard) = mpsc::channel(HEARD_MAX);
         let (opened, channel) = watch::channel(None);
-        let (places, clock) = (Places(options.namespace.clone()), options.clock.clone());
+        let (places, clock, own_user) =
+            (Places(options.namespace.clone()), options.clock.clone(), options.own_user.clone());
         tokio::spawn(stay(options, opened, tell));
-        (Self { places, channel, clock }, heard)
+        (Self { places, own_user, channel, clock }, heard)
     }
 
     async fn say(&self, key: &str, text: String) -> Result<(), String> {
         let Some(channel) = self.channel.borrow().clone() else { return Err("there is no connection".into()) };
-        let properties =
+        let mut properties =
             BasicProperties::default().with_delivery_mode(PERSISTENT).with_content_type("application/json".into());
+        if let Some(user) = &self.own_user {
+            properties = properties.with_user_id(user.as_str().into());
+        }
         let said = async {
             let options = BasicPublishOptions::default();
             let sent = channel.basic_publish(TOPIC_EXCHANGE.into(), key.into(), options, text.as_bytes(), properties);
@@ -147,17 +155,18 @@ impl Session {
         saying.confirm_select(ConfirmSelectOptions::default()).await?;
         let hearing = connection.create_channel().await?;
         hearing.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
-        let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
-        let none = FieldTable::default;
-        hearing.exchange_declare(places.unicast().into(), ExchangeKind::Headers, durable, none()).await?;
+        let (none, bound) = (FieldTable::default, QueueBindOptions::default);
         let own = places.unicast_queue(&options.node);
-        let durable = QueueDeclareOptions { durable: true, ..Default::default() };
-        hearing.queue_declare(own.as_str().into(), durable, none()).await?;
-        let mut binding = none();
-        binding.insert(MATCH_ALL.0.into(), AMQPValue::LongString(MATCH_ALL.1.into()));
-        binding.insert(NODE_HEADER.into(), AMQPValue::LongString(options.node.as_str().into()));
-        let bound = QueueBindOptions::default;
-        hearing.queue_bind(own.as_str().into(), places.unicast().into(), "".into(), bound(), binding).await?;
+        if options.own_user.is_none() {
+            let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
+            hearing.exchange_declare(places.unicast().into(), ExchangeKind::Headers, durable, none()).await?;
+            let durable = QueueDeclareOptions { durable: true, ..Default::default() };
+            hearing.queue_declare(own.as_str().into(), durable, none()).await?;
+            let mut binding = none();
+            binding.insert(MATCH_ALL.0.into(), AMQPValue::LongString(MATCH_ALL.1.into()));
+            binding.insert(NODE_HEADER.into(), AMQPValue::LongString(options.node.as_str().into()));
+            hearing.queue_bind(own.as_str().into(), places.unicast().into(), "".into(), bound(), binding).await?;
+        }
         let exclusive = QueueDeclareOptions { exclusive: true, auto_delete: true, ..Default::default() };
         let news = hearing.queue_declare("".into(), exclusive, none()).await?.name().clone();
         for key in [places.ack(), places.beats()] {

@@ -68,6 +68,7 @@ async fn a_node_declares_its_queue_registers_and_answers_on_the_topic_exchange()
         trust: Trust::nobody(),
         namespace: namespace.clone(),
         node: node.clone(),
+        own_user: None,
         clock: clock.clone(),
         dice: dice.clone(),
     });

@@ -9,6 +9,8 @@
 //!
 //! Not here: who is a worker (the API knows), and what is believed of its reports ([`super::vouch`]).
 
+pub mod nodes;
+
 use std::time::Duration;
 
 use lapin::uri::{AMQPScheme, AMQPUri};
@@ -216,15 +218,21 @@ impl Management {
     }
 
     fn url_of(&self, user: &str, password: &str) -> String {
-        let scheme = match self.broker.scheme {
+        let (scheme, authority, vhost) = (self.scheme(), &self.broker.authority, self.vhost_in_url());
+        format!("{scheme}://{user}:{password}@{}/{vhost}", written(&authority.host, authority.port))
+    }
+
+    fn scheme(&self) -> &'static str {
+        match self.broker.scheme {
             AMQPScheme::AMQP => "amqp",
             AMQPScheme::AMQPS => "amqps",
-        };
-        let authority = &self.broker.authority;
+        }
+    }
+
+    fn vhost_in_url(&self) -> String {
         let vhost: String = form_urlencoded::byte_serialize(self.broker.vhost.as_bytes()).collect();
         // A space is a plus only in forms.
-        let vhost = vhost.replace('+', "%20");
-        format!("{scheme}://{user}:{password}@{}/{vhost}", written(&authority.host, authority.port))
+        vhost.replace('+', "%20")
     }
 
     fn request(&self, method: Method, path: &[&str]) -> RequestBuilder {

@@ -29,7 +29,8 @@ fn comes_in_by_its_key(transport: &str) {
         let shown: serde_json::Value = serde_json::from_slice(&shown).unwrap_or_default();
         shown["runs"]["presence"] == "registered" && shown["runs"]["proof"] == "user gate-7"
     };
-    let mut first = node(folder.path(), transport, &server, &up.url()).env("MUTIRAO_ENROL_TOKEN", &token).spawn().unwrap();
+    let mut first =
+        node(folder.path(), transport, &server, &up.url()).env("MUTIRAO_ENROL_TOKEN", &token).spawn().unwrap();
     wait::until("it to register", SOON, registered);
     first.kill().unwrap();
     first.wait().unwrap();
@@ -60,7 +61,8 @@ fn comes_in_by_its_key(transport: &str) {
         assert!(said.code != Some(0) && said.err.contains("mutirao node invite gate-7"), "{said:?}");
     }
     let token = json_of(&up, &["node", "invite", "gate-7"])["token"].as_str().unwrap().to_owned();
-    let mut anew = node(folder.path(), transport, &server, &up.url()).env("MUTIRAO_ENROL_TOKEN", token).spawn().unwrap();
+    let mut anew =
+        node(folder.path(), transport, &server, &up.url()).env("MUTIRAO_ENROL_TOKEN", token).spawn().unwrap();
     wait::until("it to be let in anew", SOON, registered);
     anew.kill().unwrap();
     anew.wait().unwrap();

@@ -1,8 +1,10 @@
 //! What comes from RabbitMQ: who said it, over what, and how it is settled.
 
+use std::time::Duration;
+
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicNackOptions};
-use std::time::Duration;
+use mutirao_broker::rabbit::management::nodes::node_of;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::post::{ACK_LASTS, Letter, MustArrive, Post};
@@ -28,9 +30,7 @@ pub async fn take(delivery: &Delivery, board: &Switchboard, post: &Post, turn: O
     let by_mqtt = headers.is_some_and(|headers| headers.inner().keys().any(|key| key.as_str() == BY_MQTT));
     let over = if by_mqtt { Protocol::Mqtt } else { Protocol::Amqp };
     // RabbitMQ vouches for it: it refuses messages that name another user than their connection's.
-    let user = delivery.properties.user_id().as_ref().map(|user| format!("broker {user}"));
-    let proof = Proof::User(user.unwrap_or_else(|| SOMEBODY.into()));
-    let voice = Voice { proof, node: None, may_request: true };
+    let voice = voice(delivery.properties.user_id().as_ref().map(|user| user.as_str()));
     match board.hear(Said { kind, place: key, over, bytes: &delivery.data, voice }).await {
         Ok(heard) => {
             if let Heard::Registered(ack) = heard {
@@ -60,6 +60,17 @@ pub async fn take(delivery: &Delivery, board: &Switchboard, post: &Post, turn: O
     }
 }
 
+fn voice(user: Option<&str>) -> Voice {
+    // One that has a user of its own, made for its key, speaks for itself and nobody else.
+    let node = user.and_then(node_of).and_then(|node| node.parse().ok());
+    let may_request = node.is_none();
+    Voice {
+        proof: Proof::User(user.map_or_else(|| SOMEBODY.into(), |user| format!("broker {user}"))),
+        node,
+        may_request,
+    }
+}
+
 /// Whether a node came in by RabbitMQ.
 pub fn came_here(proof: &Proof) -> bool {
     matches!(proof, Proof::User(user) if user == SOMEBODY || user.starts_with("broker "))
@@ -71,4 +82,17 @@ async fn settle(delivery: &Delivery, taken: bool) {
         true => delivery.acker.ack(BasicAckOptions::default()).await,
         false => delivery.acker.nack(BasicNackOptions { requeue: true, multiple: false }).await,
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_that_was_made_for_a_node_speaks_for_that_node_only() {
+        let of = |user: &str| voice(Some(user)).node.map(|node| node.to_string());
+        assert_eq!(of("mutirao.node.gate-7").as_deref(), Some("gate-7"));
+        assert_eq!((of("guest"), of("mutirao.worker.w1"), of("node.gate-7")), (None, None, None));
+        assert!(!voice(Some("mutirao.node.gate-7")).may_request && voice(None).may_request);
+    }
 }

@@ -155,6 +155,11 @@ impl Post {
         Ok(many)
     }
 
+    /// To make queues on.
+    pub fn making(&self) -> Option<Channel> {
+        self.channels.lock().as_ref().map(|channels| channels.tidying.clone())
+    }
+
     pub fn unicast(node: &NodeId) -> FieldTable {
         let mut headers = FieldTable::default();
         headers.insert(NODE_HEADER.into(), AMQPValue::LongString(node.as_str().into()));

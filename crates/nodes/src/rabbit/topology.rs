@@ -12,11 +12,12 @@
 use lapin::options::{
     BasicConsumeOptions, BasicQosOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
 };
-use lapin::types::FieldTable;
+use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, Connection, Consumer, ExchangeKind, Result};
 use mutirao_core::dice::os_random;
 
-use crate::wire::places::{Places, TOPIC_EXCHANGE};
+use crate::names::NodeId;
+use crate::wire::places::{MATCH_ALL, Places, TOPIC_EXCHANGE};
 
 /// Registrations, results and requests that are under way at once, of each.
 const CREDIT: u16 = 64;
@@ -55,6 +56,15 @@ pub async fn listen(connection: &Connection, places: &Places) -> Result<Vec<Cons
         ears.push(channel.basic_consume(name.as_str().into(), "".into(), options, arguments).await?);
     }
     Ok(ears)
+}
+
+/// A node's own queue, as it would declare and bind it itself.
+pub async fn node_queue(channel: &Channel, places: &Places, node: &NodeId, mut headers: FieldTable) -> Result<()> {
+    let own = places.unicast_queue(node);
+    queue(channel, &own, QueueDeclareOptions { durable: true, ..Default::default() }).await?;
+    headers.insert(MATCH_ALL.0.into(), AMQPValue::LongString(MATCH_ALL.1.into()));
+    let exchange = places.unicast();
+    channel.queue_bind(own.into(), exchange.into(), "".into(), QueueBindOptions::default(), headers).await
 }
 
 async fn exchange(channel: &Channel, name: &str, kind: ExchangeKind) -> Result<()> {

@@ -44,10 +44,7 @@ pub async fn enrol(
     (status = 200, body = NodeKeyView),
     (status = 404, description = "It has given no key.", body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn show(
-    State(board): State<Switchboard>,
-    Part(node): Part<String>,
-) -> Result<Json<NodeKeyView>, Rejection> {
+pub async fn show(State(board): State<Switchboard>, Part(node): Part<String>) -> Result<Json<NodeKeyView>, Rejection> {
     Ok(Json(board.node_key(&read(&node)?).await?))
 }
 

@@ -67,7 +67,8 @@ impl NodeStore for Sqlite {
 
     async fn removals(&self, since: Timestamp) -> Answer<Vec<Removal>> {
         self.read(move |db| {
-            let mut select = db.prepare_cached("SELECT kind, name, at FROM nodes_removed WHERE at >= ?1 ORDER BY at")?;
+            let mut select =
+                db.prepare_cached("SELECT kind, name, at FROM nodes_removed WHERE at >= ?1 ORDER BY at")?;
             let rows = select.query_map([since.0], |row| {
                 let (kind, name): (String, String) = (row.get(0)?, row.get(1)?);
                 let at = Timestamp(row.get(2)?);
@@ -154,9 +155,7 @@ impl NodeStore for Sqlite {
                 .prepare_cached(
                     "DELETE FROM nodes_invitations WHERE digest = ?1 AND until >= ?2 RETURNING node, created_by",
                 )?
-                .query_row(params![invitation, by.at.0], |row| {
-                    Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
-                })
+                .query_row(params![invitation, by.at.0], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
                 .optional()?;
             let Some((node, created_by)) = found else { return Ok(Enrolling::Worthless) };
             let Ok(id) = node.parse::<NodeId>() else { return Ok(Enrolling::Worthless) };

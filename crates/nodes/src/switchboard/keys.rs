@@ -1,7 +1,7 @@
 //! Nodes that come in by a key of their own ([`crate::keys`]).
 
 use mutirao_core::auth::Principal;
-use mutirao_core::node::{NodeEnrol, NodeInvited, NodeKeyView, NodePassword};
+use mutirao_core::node::{AmqpPlace, NodeEnrol, NodeInvited, NodeKeyView, NodePassword};
 use mutirao_core::{Problem, Timestamp};
 
 use super::Switchboard;
@@ -35,7 +35,7 @@ impl Switchboard {
         let key = keys::read_public(&enrol.public_key).ok_or_else(bad)?;
         let by = By { who: "the node itself".into(), at: self.0.clock.now() };
         match self.0.store.enrol(invitation, key, by).await.map_err(refused)? {
-            Enrolling::LetIn(node) => Ok(NodeKeyView { node: node.to_string(), changes: 0 }),
+            Enrolling::LetIn(node) => Ok(NodeKeyView { node: node.to_string(), changes: 0, amqp: None }),
             Enrolling::Worthless => Err(worthless()),
             Enrolling::Taken(node) => Err(taken(&node)),
         }
@@ -43,7 +43,7 @@ impl Switchboard {
 
     pub async fn node_key(&self, node: &NodeId) -> Result<NodeKeyView, Problem> {
         match self.0.store.node_key(node).await.map_err(refused)? {
-            Some(key) => Ok(NodeKeyView { node: node.to_string(), changes: key.changes }),
+            Some(key) => Ok(NodeKeyView { node: node.to_string(), changes: key.changes, amqp: None }),
             None => Err(unknown(node)),
         }
     }
@@ -56,7 +56,27 @@ impl Switchboard {
         if !self.0.store.change_password(node, said.change, digest).await.map_err(refused)? {
             return Err(Problem::conflict("this change was made already, or one before it was not"));
         }
-        Ok(NodeKeyView { node: node.to_string(), changes: said.change })
+        let amqp = match &said.rabbit {
+            Some(hash) => Some(self.admit(node, hash).await?),
+            None => None,
+        };
+        Ok(NodeKeyView { node: node.to_string(), changes: said.change, amqp })
+    }
+
+    async fn admit(&self, node: &NodeId, hash: &str) -> Result<AmqpPlace, Problem> {
+        let Some(users) = self.0.users.get() else {
+            return Err(Problem::invalid("rabbit", "this manager has no RabbitMQ; let the node speak MQTT or HTTP"));
+        };
+        users.admit(node, hash).await.map_err(Problem::unavailable)
+    }
+
+    /// Its user at a broker goes with the device. Where that cannot be done now, its key is gone all the same.
+    pub(super) async fn dismiss(&self, node: &NodeId) {
+        if let Some(users) = self.0.users.get()
+            && let Err(why) = users.dismiss(node).await
+        {
+            tracing::warn!(%node, why, "a node's user at RabbitMQ could not be removed; remove it with rabbitmqctl delete_user");
+        }
     }
 }
 

@@ -121,6 +121,9 @@ impl Switchboard {
         // Else a node that is reached by HTTP would be given tasks, and believed, for ever.
         let its_nodes = self.0.state.lock().let_in_by(name);
         self.0.removed(Removal { what: Removed::Device(name.to_owned()), at }).await;
+        if let Ok(node) = name.parse() {
+            self.dismiss(&node).await;
+        }
         for (node, first_at) in its_nodes {
             self.void(&node, first_at).await?;
         }

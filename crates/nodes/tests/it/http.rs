@@ -130,7 +130,9 @@ async fn one_node_that_takes_its_time_keeps_nobody_else_waiting_and_is_cut_off_w
         let mut said = registration(name, &format!("http://{address}"), name);
         said["slots"] = 1_000.into();
         let url = format!("http://{manager}/mutirao/nodes/register");
-        assert!(http.post(url).json(&said).basic_auth(name, Some(&password)).send().await.unwrap().status().is_success());
+        assert!(
+            http.post(url).json(&said).basic_auth(name, Some(&password)).send().await.unwrap().status().is_success()
+        );
     }
     // More than may be under way to all nodes together.
     let sending = (0..300).map(|n| {

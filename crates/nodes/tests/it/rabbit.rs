@@ -65,7 +65,7 @@ impl Yard {
         let desk = Arc::new(Desk::default());
         board.attend(desk.clone());
         let rabbit = Rabbit::connect(Config::new(url, clock.clone(), dice)).await.unwrap();
-        let ways = RabbitWays::open(&board, rabbit.clone(), clock, bounds);
+        let ways = RabbitWays::open(&board, rabbit.clone(), None, clock, bounds);
         let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
         let channel = connection.create_channel().await.unwrap();
         let namespace = namespace.to_owned();
@@ -196,7 +196,8 @@ impl Yard {
     /// A worker's own queue, as the document's declares it.
     async fn worker_queue(&self, node: &str) -> String {
         let (exchange, queue) = (self.name("node.unicast"), self.name(&format!("node.unicast.{node}")));
-        let (declared, headers) = (ExchangeDeclareOptions { durable: true, ..Default::default() }, ExchangeKind::Headers);
+        let (declared, headers) =
+            (ExchangeDeclareOptions { durable: true, ..Default::default() }, ExchangeKind::Headers);
         let none = FieldTable::default();
         self.channel.exchange_declare(exchange.as_str().into(), headers, declared, none).await.unwrap();
         self.queue(&queue, true).await;

@@ -88,8 +88,7 @@ async fn every_lacking_permission_is_found_by_trying_and_told_with_the_command_t
         let said = user.probed().await;
         assert!(said.contains(lack), "{lack}: {said}");
         let prefix = user.prefix.replace('.', r"\.");
-        let (writes, reads) =
-            (format!(r"^({prefix}.*|amq\.(default|topic))$"), format!(r"^({prefix}.*|amq\.topic)$"));
+        let (writes, reads) = (format!(r"^({prefix}.*|amq\.(default|topic))$"), format!(r"^({prefix}.*|amq\.topic)$"));
         let command = format!("rabbitmqctl set_permissions -p / {} '{ours}' '{writes}' '{reads}'", user.name);
         assert_eq!(said.matches(&command).count(), 1, "{command}: {said}");
     }

@@ -34,11 +34,13 @@ pub async fn run(globals: &Globals, args: NodeArgs, transport: Transport) -> Res
     let (clock, dice): (Arc<dyn Clock>, _) = (SystemClock::shared(), Arc::new(Dice::from_os()));
     let login = match line::login(&args)? {
         Some(login) => Some(login),
-        // Nothing was typed: it may have a key. By AMQP the address has whom it connects as.
-        None if transport == Transport::Amqp => None,
+        // By AMQP an address has whom it connects as.
+        None if transport == Transport::Amqp && args.server.is_some() => None,
+        // Nothing was typed: it may have a key.
         None => {
-            let url = args.server.as_deref().filter(|_| transport == Transport::Http);
-            let key = key::Parts { settings: &settings, dir: &dir, node: &me.node, url, clock: &clock, dice: &dice };
+            let (node, server) = (&me.node, args.server.as_deref());
+            let parts = (&settings, &dir, &clock, &dice);
+            let key = key::Parts::new(parts, node, transport, server);
             tokio::select! {
                 login = key.login() => login?,
                 _ = asked.next() => return Ok(()),

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_client::{Client, ClientError, Credentials, WorkerKey};
-use mutirao_core::node::{NodeEnrol, NodePassword};
+use mutirao_core::node::{AmqpPlace, NodeEnrol, NodePassword};
 use mutirao_core::{Clock, Dice};
 use mutirao_nodes::{NodeId, device, keys};
 use serde::{Deserialize, Serialize};
 
+use super::Transport;
 use super::line::Login;
 use crate::config::Settings;
 use crate::failure::{Exit, Failure};
@@ -31,16 +32,27 @@ struct Kept {
 
 /// Where a node's key is, and who would take it.
 pub struct Parts<'a> {
-    pub settings: &'a Settings,
-    pub dir: &'a Path,
-    pub node: &'a NodeId,
+    settings: &'a Settings,
+    dir: &'a Path,
+    node: &'a NodeId,
+    transport: Transport,
     /// Where the API is, unless the settings say so.
-    pub url: Option<&'a str>,
-    pub clock: &'a Arc<dyn Clock>,
-    pub dice: &'a Arc<Dice>,
+    url: Option<&'a str>,
+    clock: &'a Arc<dyn Clock>,
+    dice: &'a Arc<Dice>,
 }
 
-impl Parts<'_> {
+impl<'a> Parts<'a> {
+    pub fn new(
+        (settings, dir, clock, dice): (&'a Settings, &'a PathBuf, &'a Arc<dyn Clock>, &'a Arc<Dice>),
+        node: &'a NodeId,
+        transport: Transport,
+        server: Option<&'a str>,
+    ) -> Self {
+        let url = server.filter(|_| transport == Transport::Http);
+        Self { settings, dir, node, transport, url, clock, dice }
+    }
+
     /// None: it has no key, and was offered none.
     pub async fn login(&self) -> Result<Option<Login>, Failure> {
         let token = std::env::var("MUTIRAO_ENROL_TOKEN").ok().filter(|token| !token.is_empty());
@@ -55,8 +67,9 @@ impl Parts<'_> {
         // Until a manager has taken it, or says that it never will.
         loop {
             match self.change(&client, &key, token.as_deref(), &password).await {
-                Ok(()) => return Ok(Some(Login { user: self.node.to_string(), password })),
-                Err(error) if matches!(error.status(), Some(401 | 404)) => return Err(self.not_let_in(&error)),
+                Ok(None) => return Ok(Some(Login { user: self.node.to_string(), password, amqp: None })),
+                Ok(Some(AmqpPlace { url, user })) => return Ok(Some(Login { user, password, amqp: Some(url) })),
+                Err(error) if matches!(error.status(), Some(401 | 404 | 422)) => return Err(self.not_let_in(&error)),
                 Err(error) if !told => {
                     tracing::warn!("the manager takes no password of this node yet: {error}; it is tried again");
                     told = true;
@@ -75,7 +88,7 @@ impl Parts<'_> {
         key: &WorkerKey,
         token: Option<&str>,
         password: &str,
-    ) -> Result<(), ClientError> {
+    ) -> Result<Option<AmqpPlace>, ClientError> {
         let node = self.node.as_str();
         let known = match (client.node_key(node).await, token) {
             (Err(error), Some(token)) if error.status() == Some(404) => {
@@ -85,8 +98,10 @@ impl Parts<'_> {
             (known, _) => known?,
         };
         let (change, digest) = (known.changes + 1, keys::written(self.node, password));
-        let signature = key.sign(&NodePassword::signed_bytes(node, change, &digest));
-        client.change_node_password(node, &NodePassword { change, digest, signature }).await.map(drop)
+        let rabbit = (self.transport == Transport::Amqp).then(|| keys::written_for_rabbit(password));
+        let signature = key.sign(&NodePassword::signed_bytes(node, change, &digest, rabbit.as_deref()));
+        let said = NodePassword { change, digest, rabbit, signature };
+        Ok(client.change_node_password(node, &said).await?.amqp)
     }
 
     fn file(&self) -> PathBuf {
@@ -96,7 +111,9 @@ impl Parts<'_> {
     fn client(&self) -> Result<Client, Failure> {
         let url = self.settings.url.set().map(|url| url.0.as_str()).or(self.url);
         let url = url.ok_or_else(|| {
-            Failure::usage("a node with a key must know where its manager's API is: set MUTIRAO_URL to http://HOST:7070")
+            Failure::usage(
+                "a node with a key must know where its manager's API is: set MUTIRAO_URL to http://HOST:7070",
+            )
         })?;
         let trust = tls::trust(self.settings, url, None)?;
         Ok(Client::with_clock(url, Credentials::None, &trust, self.clock.clone(), self.dice.clone())?)
@@ -113,7 +130,9 @@ impl Parts<'_> {
         let kept: Kept = serde_json::from_str(&text).map_err(|error| unusable(error.to_string()))?;
         if kept.node != *self.node {
             let (path, node) = (path.display(), kept.node);
-            return Err(Failure::usage(format!("{path} is the key of node {node}; give --id {node}, or another --dir")));
+            return Err(Failure::usage(format!(
+                "{path} is the key of node {node}; give --id {node}, or another --dir"
+            )));
         }
         WorkerKey::from_base64(&kept.key).map(Some).map_err(|error| unusable(error.to_string()))
     }

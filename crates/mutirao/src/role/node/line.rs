@@ -37,12 +37,36 @@ pub struct Opened {
 pub struct Login {
     pub user: String,
     pub password: String,
+    /// By AMQP: where, without credentials.
+    pub amqp: Option<String>,
+}
+
+/// How it comes in by AMQP.
+struct AmqpWay {
+    url: String,
+    own_user: Option<String>,
+}
+
+impl AmqpWay {
+    /// As people wrote it, credentials and all.
+    fn told(url: String) -> Result<Self, Failure> {
+        mutirao_broker::rabbit::check_url(&url).map_err(|why| Failure::usage(format!("--server: {why}")))?;
+        Ok(Self { url, own_user: None })
+    }
+
+    /// As its manager said. Ids of nodes may have colons in them, which an address takes for something else.
+    fn own(url: &str, user: &str, password: &str) -> Result<Self, Failure> {
+        let how = || Failure::failed(format!("the manager says that RabbitMQ is at {url}, which cannot be read"));
+        let (scheme, place) = url.split_once("://").ok_or_else(how)?;
+        let url = format!("{scheme}://{}:{password}@{place}", user.replace(':', "%3A"));
+        Ok(Self { url, own_user: Some(user.to_owned()) })
+    }
 }
 
 /// What people gave it; none: they gave none.
 pub fn login(args: &NodeArgs) -> Result<Option<Login>, Failure> {
     let password = password(args)?;
-    Ok(args.user.clone().zip(password).map(|(user, password)| Login { user, password }))
+    Ok(args.user.clone().zip(password).map(|(user, password)| Login { user, password, amqp: None }))
 }
 
 pub async fn open(
@@ -61,14 +85,20 @@ pub async fn open(
             Ok(Opened { line: line.clone(), publish: Some(line), endpoint: String::new(), heard })
         }
         Transport::Amqp => {
-            let url = args.server.clone().unwrap_or_else(|| AMQP_SERVER.into());
-            mutirao_broker::rabbit::check_url(&url).map_err(|why| Failure::usage(format!("--server: {why}")))?;
+            let place = match login {
+                Some(Login { user, password, amqp: Some(url) }) => AmqpWay::own(&url, &user, &password)?,
+                _ => AmqpWay::told(args.server.clone().unwrap_or_else(|| AMQP_SERVER.into()))?,
+            };
             let (namespace, node) = (me.namespace.clone(), me.node.clone());
+            let AmqpWay { url, own_user } = place;
             let trust = tls::trust(settings, &url, None)?;
             let (clock, dice) = (clock.clone(), dice.clone());
-            let (line, heard) = Amqp::start(amqp::Options { url, trust, namespace, node, clock, dice });
+            // Who has a user of its own may publish nothing but what nodes say.
+            let may_publish = own_user.is_none();
+            let (line, heard) = Amqp::start(amqp::Options { url, trust, namespace, node, own_user, clock, dice });
             let line = Arc::new(line);
-            Ok(Opened { line: line.clone(), publish: Some(line), endpoint: String::new(), heard })
+            let publish = may_publish.then(|| line.clone() as Arc<dyn Publish>);
+            Ok(Opened { line, publish, endpoint: String::new(), heard })
         }
         Transport::Http => {
             let url = args.server.clone().unwrap_or_else(|| HTTP_SERVER.into());
@@ -77,7 +107,7 @@ pub async fn open(
             }
             let trust = tls::trust(settings, &url, None)?;
             let namespace = me.namespace.clone();
-            let (user, password) = login.map(|Login { user, password }| (user, password)).unzip();
+            let (user, password) = login.map(|login| (login.user, login.password)).unzip();
             let (listen, clock) = (args.listen, clock.clone());
             let asked = http::Options { url, trust, user, password, namespace, listen, clock };
             let (line, heard, address) = Http::start(asked)
@@ -111,7 +141,7 @@ fn options(
             Some((trust.config_for(Some(b"mqtt")), name))
         }
     };
-    let (user, password) = login.map(|Login { user, password }| (user, password.into())).unzip();
+    let (user, password) = login.map(|login| (login.user, login.password.into())).unzip();
     Ok(Options {
         tls,
         user,

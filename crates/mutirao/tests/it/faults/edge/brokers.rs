@@ -31,7 +31,8 @@ fn node(up: &Installation, broker: &Service, folder: &Path, id: &str) -> Node {
 }
 
 fn is_there(up: &Installation, node: &str) -> bool {
-    let shown: Value = serde_json::from_str(&up.request(&format!("GET /v1/nodes/{node}"), b"").text()).unwrap_or_default();
+    let shown: Value =
+        serde_json::from_str(&up.request(&format!("GET /v1/nodes/{node}"), b"").text()).unwrap_or_default();
     shown["runs"]["presence"] == "registered"
 }
 

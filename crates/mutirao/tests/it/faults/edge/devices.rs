@@ -118,8 +118,7 @@ async fn results_doubled_and_out_of_order_count_once_each_and_the_first_wins() {
 async fn a_flood_of_registrations_is_bounded_and_counted_and_those_that_are_there_go_on() {
     /// By ten that nobody let in: each may ten times at once, and then once a second.
     const FLOOD: usize = 2_000;
-    let (up, mqtt) =
-        tokio::task::spawn_blocking(|| installation(&[("mqtt.allow_anonymous", "on")])).await.unwrap();
+    let (up, mqtt) = tokio::task::spawn_blocking(|| installation(&[("mqtt.allow_anonymous", "on")])).await.unwrap();
     let password = json_of(&up, &["device", "add", "lamp"])["password"].as_str().unwrap().to_owned();
     let mut lamp = Device::connect(&mqtt, "lamp", Some(password)).await;
     lamp.register("lamp", "blink").await;
