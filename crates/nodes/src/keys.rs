@@ -100,7 +100,7 @@ fn hex(byte: u8) -> [char; 2] {
 
 fn unhex(text: &str) -> Option<[u8; 32]> {
     let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
-    let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect();
+    let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| (byte << 4) | digit)).collect();
     (digits.len() == 64).then_some(bytes)?.try_into().ok()
 }
 

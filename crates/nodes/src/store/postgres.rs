@@ -162,7 +162,7 @@ impl NodeStore for Postgres {
         let change = i64::try_from(change).unwrap_or(i64::MAX);
         let mut connection = self.connection().await?;
         let tx = connection.begin().await?;
-        let sql = "UPDATE nodes_keys SET changes = $2 WHERE node = $1 AND changes = $2 - 1";
+        let sql = "UPDATE nodes_keys SET changes = $2::bigint WHERE node = $1 AND changes = $2::bigint - 1";
         let next = tx.run(sql, &[&node.as_str(), &change]).await?;
         if next > 0 {
             let sql = "UPDATE devices SET digest = $2 WHERE name = $1";
