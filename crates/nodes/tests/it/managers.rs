@@ -40,7 +40,7 @@ async fn a_node_forgotten_at_one_manager_is_forgotten_at_the_other_and_may_come_
     one.board.forget(&id).await.unwrap();
     assert!(one.board.node(&id).is_none());
     eventually("the other has heard", LONG, async || other.board.node(&id).is_none()).await;
-    assert_eq!(*other.desk.lost.lock(), [id.clone()], "what it had is lost there too");
+    assert_eq!(*other.desk.lost.lock(), std::slice::from_ref(&id), "what it had is lost there too");
     lamp.register("blink").await;
     eventually("both have it again", LONG, async || one.board.node(&id).is_some() && other.board.node(&id).is_some())
         .await;

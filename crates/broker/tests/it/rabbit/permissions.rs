@@ -48,7 +48,7 @@ impl User {
         let headers = [("Authorization", "Basic Z3Vlc3Q6Z3Vlc3Q="), ("Content-Type", "application/json")];
         let answer = http::request(address, line, &headers, json.as_bytes()).unwrap();
         assert!((200..300).contains(&answer.status), "{line}: {}", answer.text());
-        answer.text().into()
+        answer.text()
     }
 
     fn permit(&self, may: May<'_>) {
