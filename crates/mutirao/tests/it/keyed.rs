@@ -4,9 +4,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use mutirao_core::Dice;
+use mutirao_testkit::services::{AMQP_VARIABLE, Service, shared};
 use mutirao_testkit::{Installation, ports, wait};
 
 use crate::devices::json_of;
+use crate::faults::services_folder;
 use crate::said::{SOON, mutirao, run};
 
 fn node(folder: &Path, transport: &str, server: &str, url: &str) -> Command {
@@ -76,4 +78,43 @@ fn a_node_gives_its_key_once_and_comes_in_by_it_over_mqtt_until_it_is_removed() 
 #[test]
 fn a_node_gives_its_key_once_and_comes_in_by_it_over_http_until_it_is_removed() {
     comes_in_by_its_key("http");
+}
+
+#[test]
+fn by_amqp_a_node_that_has_a_key_has_a_user_of_its_own_at_rabbitmq_until_it_is_removed() {
+    const USER: &str = "mutirao.node.gate-7";
+    if shared(AMQP_VARIABLE).is_none() {
+        return;
+    }
+    let (services, folder) = (services_folder(), tempfile::tempdir().unwrap());
+    let broker = Service::rabbitmq(services.path()).unwrap();
+    let management = broker.management_url().unwrap();
+    let setup = Installation::setup().workers(0).env("MUTIRAO_BROKER", broker.url());
+    let up = setup.env("MUTIRAO_BROKER_MANAGEMENT", management).start();
+    let token = json_of(&up, &["node", "invite", "gate-7"])["token"].as_str().unwrap().to_owned();
+    let dir = folder.path().join("node").display().to_string();
+    // Not even where RabbitMQ is has to be said.
+    let args = ["role", "node", "--id", "gate-7", "--transport", "amqp", "--dir", &dir];
+    let mut node = mutirao(&args);
+    node.env("MUTIRAO_URL", up.url()).env("MUTIRAO_ENROL_TOKEN", token).stdout(Stdio::null());
+    let mut node = node.spawn().unwrap();
+    wait::until("it to register", SOON, || {
+        let shown: serde_json::Value =
+            serde_json::from_slice(&up.cli(&["--json", "node", "show", "gate-7"]).stdout).unwrap_or_default();
+        shown["runs"]["presence"] == "registered" && shown["runs"]["proof"] == format!("user broker {USER}")
+    });
+    let flow = "kind: Flow\nname: sum\nsteps:\n  - name: one\n    action: builtin.cel\n    on: { node: gate-7 }\n    \
+                input: { expression: \"'input + 1'\", input: '41' }\n";
+    std::fs::write(folder.path().join("flow.yaml"), flow).unwrap();
+    up.ok(&["flow", "apply", "-f", &folder.path().join("flow.yaml").display().to_string()]);
+    assert!(up.ok(&["flow", "run", "sum", "--input", "{}", "--watch"]).contains("42"));
+
+    let may = broker.rabbitmqctl(&["list_user_permissions", USER]).unwrap();
+    assert!(may.contains(r"mutirao\.node\.unicast\.gate-7") && !may.contains(r"mutirao\.node\.unicast|"), "{may}");
+    let topics = broker.rabbitmqctl(&["list_user_topic_permissions", USER]).unwrap();
+    assert!(topics.contains(r"mutirao\.nodes\.register") && !topics.contains(".*"), "{topics}");
+    up.ok(&["device", "rm", "gate-7"]);
+    assert!(!broker.rabbitmqctl(&["list_users"]).unwrap().contains(USER));
+    node.kill().unwrap();
+    node.wait().unwrap();
 }

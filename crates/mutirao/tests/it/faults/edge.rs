@@ -137,7 +137,7 @@ fn ends_well(up: &Installation, runs: &[u64]) {
     for (n, run) in runs.iter().enumerate() {
         let ended = wait::holds_within(LATE, || !matches!(state(*run).as_str(), "running" | ""));
         let explained = || up.cli(&["flow", "explain", &run.to_string()]);
-        assert!(ended && state(*run) == "ok", "run {n} is {}: {:?}\n{}", state(*run), explained(), up.stderr());
+        assert!(ended && state(*run) == "done", "run {n} is {}: {:?}\n{}", state(*run), explained(), up.stderr());
     }
 }
 
