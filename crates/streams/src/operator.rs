@@ -53,8 +53,8 @@ pub trait Operator: Send {
     /// Begins a snapshot of what is remembered at this instant, in place of one that may be under way.
     fn begin_snapshot(&mut self);
 
-    /// Goes on with the snapshot, by about so many chunks (see [`state`](crate::state)). When nothing is left, the snapshot.
-    fn advance_snapshot(&mut self, chunks: usize) -> Option<Vec<u8>>;
+    /// Goes on with the snapshot, by about so many keys (see [`state`](crate::state)). When nothing is left, the snapshot.
+    fn advance_snapshot(&mut self, keys: usize) -> Option<Vec<u8>>;
 
     /// Goes on from a snapshot, in place of whatever is remembered. When that cannot be, nothing has changed.
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), Unreadable>;

@@ -5,13 +5,16 @@
 //! the log is read again. Equal states give equal bytes, so replicas can be compared by their snapshots.
 //!
 //! **Taken without stopping.** Keys are written in chunks of [`CHUNK`]. When a snapshot begins, nothing is written yet; from
-//! then on a chunk is written *before* it is first changed, and a few of the rest each time somebody calls
-//! [`advance`](Saver::advance), say after each batch. So a batch pays for the chunks that it touches, at most, and what comes
-//! out is the state at the instant at which the snapshot began. Nothing is copied in memory but the bytes that are the snapshot
-//! anyway, and while none is under way nothing is paid at all.
+//! then on a chunk is written *before* it is first changed, and some of the rest each time somebody calls
+//! [`advance`](Saver::advance), say after each batch; then, as slowly, they are put together ([`Frame`]). So a batch pays for
+//! the few keys around each that it touches, at most, and what comes out is the state at the instant at which the snapshot
+//! began. Nothing is copied in memory but the bytes that are the snapshot anyway, and while none is under way nothing is paid
+//! at all.
 
-/// So many keys are written at once.
-pub const CHUNK: usize = 256;
+/// So many keys are written at once: few, because a batch of many keys may touch as many chunks.
+pub const CHUNK: usize = 4;
+/// So many bytes are put together in the time of a key.
+const KEY_BYTES: usize = 1024;
 /// Of what is written here.
 pub const VERSION: u16 = 1;
 
@@ -37,16 +40,46 @@ pub enum Unreadable {
 }
 
 /// Puts a body into its frame. `definition` tells apart operators that could not read each other's state.
-pub fn seal(definition: u32, body: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(HEAD + body.len() + TAIL);
-    bytes.extend(MAGIC);
-    bytes.extend(VERSION.to_le_bytes());
-    bytes.extend(definition.to_le_bytes());
-    bytes.extend((body.len() as u64).to_le_bytes());
-    bytes.extend(body);
-    let sum = crc32fast::hash(&bytes);
-    bytes.extend(sum.to_le_bytes());
-    bytes
+pub fn seal(definition: u32, body: Vec<u8>) -> Vec<u8> {
+    let mut frame = Some(Frame::of(definition, vec![body]));
+    Frame::go_on(&mut frame, usize::MAX).unwrap_or_default()
+}
+
+/// A frame that is put together piece by piece.
+pub struct Frame {
+    bytes: Vec<u8>,
+    hash: crc32fast::Hasher,
+    rest: std::vec::IntoIter<Vec<u8>>,
+}
+
+impl Frame {
+    pub fn of(definition: u32, pieces: Vec<Vec<u8>>) -> Self {
+        let length: usize = pieces.iter().map(Vec::len).sum();
+        let mut bytes = Vec::with_capacity(HEAD + length + TAIL);
+        bytes.extend(MAGIC);
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(definition.to_le_bytes());
+        bytes.extend((length as u64).to_le_bytes());
+        let mut hash = crc32fast::Hasher::new();
+        hash.update(&bytes);
+        Self { bytes, hash, rest: pieces.into_iter() }
+    }
+
+    /// Goes on with one that is there, for the time of about so many keys. All of it, once nothing is left.
+    pub fn go_on(frame: &mut Option<Frame>, keys: usize) -> Option<Vec<u8>> {
+        let Frame { bytes, hash, rest } = frame.as_mut()?;
+        let enough = bytes.len().saturating_add(keys.saturating_mul(KEY_BYTES));
+        while bytes.len() < enough {
+            let Some(piece) = rest.next() else {
+                let Frame { mut bytes, hash, .. } = frame.take()?;
+                bytes.extend(hash.finalize().to_le_bytes());
+                return Some(bytes);
+            };
+            hash.update(&piece);
+            bytes.extend(piece);
+        }
+        None
+    }
 }
 
 /// The body of a frame that is whole and ours.
@@ -108,11 +141,6 @@ impl Writer {
 
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.count(bytes.len());
-        self.bytes.extend(bytes);
-    }
-
-    /// What was written elsewhere, as it is.
-    pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }
 
@@ -245,9 +273,9 @@ impl Saver {
         self.chunks[chunk] = Some(to.into_bytes());
     }
 
-    /// Writes some of what is left; whether nothing is left after that.
-    pub fn advance(&mut self, chunks: usize, write: &dyn Fn(usize, &mut Writer)) -> bool {
-        let mut left = chunks;
+    /// Writes about so many keys of what is left; whether nothing is left after that.
+    pub fn advance(&mut self, keys: usize, write: &dyn Fn(usize, &mut Writer)) -> bool {
+        let mut left = keys.div_ceil(CHUNK);
         while self.next < self.chunks.len() && left > 0 {
             if self.chunks[self.next].is_none() {
                 self.write(self.next, write);
@@ -259,12 +287,10 @@ impl Saver {
     }
 
     /// How many keys, then all chunks in order; those that are not yet written are written now.
-    pub fn finish(mut self, write: &dyn Fn(usize, &mut Writer)) -> Vec<u8> {
+    pub fn finish(mut self, write: &dyn Fn(usize, &mut Writer)) -> Vec<Vec<u8>> {
         self.advance(usize::MAX, write);
-        let mut to = Writer::default();
-        to.u64(self.keys as u64);
-        self.chunks.into_iter().flatten().for_each(|chunk| to.raw(&chunk));
-        to.into_bytes()
+        let count = (self.keys as u64).to_le_bytes().to_vec();
+        std::iter::once(count).chain(self.chunks.into_iter().flatten()).collect()
     }
 }
 

@@ -85,7 +85,7 @@ impl Operator for Chain {
     fn begin_snapshot(&mut self) {
         let mut to = Writer::default();
         self.watermarks.store(&mut to);
-        self.snapshot = Some(state::seal(0, &to.into_bytes()));
+        self.snapshot = Some(state::seal(0, to.into_bytes()));
     }
 
     fn advance_snapshot(&mut self, _: usize) -> Option<Vec<u8>> {

@@ -51,7 +51,7 @@ impl Operator for Union {
 fn written(watermarks: &Watermarks) -> Vec<u8> {
     let mut to = Writer::default();
     watermarks.store(&mut to);
-    state::seal(0, &to.into_bytes())
+    state::seal(0, to.into_bytes())
 }
 
 /// Rows with the same key go to the same partition, on each machine and in each version.

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn frames_that_are_not_whole_or_not_ours_are_refused() {
-    let frame = seal(7, b"what was");
+    let frame = seal(7, b"what was".to_vec());
     assert_eq!(open(7, &frame), Ok(&b"what was"[..]));
     assert_eq!(open(8, &frame), Err(Unreadable::Other));
     assert_eq!(open(7, b"what"), Err(Unreadable::Foreign));
@@ -18,7 +18,7 @@ fn frames_that_are_not_whole_or_not_ours_are_refused() {
 proptest! {
     #[test]
     fn a_turned_bit_is_found(body in prop::collection::vec(any::<u8>(), 0..100), at in any::<prop::sample::Index>(), bit in 0u32..8) {
-        let mut frame = seal(7, &body);
+        let mut frame = seal(7, body);
         let at = at.index(frame.len());
         frame[at] ^= 1u8 << bit;
         prop_assert!(open(7, &frame).is_err());
@@ -44,7 +44,12 @@ proptest! {
             now.push(value);
             saver.advance(chunks, &|key, to| to.u64(now[key]));
         }
-        let found = saver.finish(&|key, to| to.u64(now[key]));
-        prop_assert_eq!(found, wanted.into_bytes());
+        let pieces = saver.finish(&|key, to| to.u64(now[key]));
+        let wanted = wanted.into_bytes();
+        prop_assert_eq!(&pieces.concat(), &wanted);
+        // Put together a little at a time it is what it is in one go.
+        let mut frame = Some(Frame::of(7, pieces));
+        let framed = std::iter::from_fn(|| Some(Frame::go_on(&mut frame, 1))).flatten().next();
+        prop_assert_eq!(framed, Some(seal(7, wanted)));
     }
 }

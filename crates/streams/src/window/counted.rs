@@ -10,7 +10,7 @@ use crate::aggregate::slide::Plan;
 use crate::batch::{Batch, Column};
 use crate::operator::{Operator, Outlet, Piece};
 use crate::schema::Schema;
-use crate::state::{self, Reader, Unreadable, Writer};
+use crate::state::{self, Frame, Reader, Unreadable, Writer};
 
 pub struct Counted {
     layout: Layout,
@@ -19,6 +19,7 @@ pub struct Counted {
     windows: Windows,
     /// Of a snapshot that is under way: what comes before the keys.
     head: Option<Vec<u8>>,
+    frame: Option<Frame>,
     scratch: Vec<u32>,
 }
 
@@ -42,7 +43,7 @@ impl Counted {
         };
         let definition = definition_of(grouping, input);
         let watermarks = Watermarks::of(inputs);
-        Ok(Self { layout, definition, watermarks, windows, head: None, scratch: Vec::new() })
+        Ok(Self { layout, definition, watermarks, windows, head: None, frame: None, scratch: Vec::new() })
     }
 }
 
@@ -95,18 +96,19 @@ impl Operator for Counted {
                 slides.begin();
             }
         }
-        self.head = Some(head.into_bytes());
+        (self.head, self.frame) = (Some(head.into_bytes()), None);
     }
 
-    fn advance_snapshot(&mut self, chunks: usize) -> Option<Vec<u8>> {
-        self.head.as_ref()?;
-        let keys = match &mut self.windows {
-            Windows::Jumping { table, .. } => table.advance(chunks).then(|| table.finish())?,
-            Windows::Sliding { slides, .. } => slides.advance(chunks)?,
-        };
-        let mut body = self.head.take()?;
-        body.extend(keys);
-        Some(state::seal(self.definition, &body))
+    fn advance_snapshot(&mut self, keys: usize) -> Option<Vec<u8>> {
+        if self.head.is_some() {
+            let written = match &mut self.windows {
+                Windows::Jumping { table, .. } => table.advance(keys).then(|| table.finish())?,
+                Windows::Sliding { slides, .. } => slides.advance(keys)?,
+            };
+            let pieces = std::iter::once(self.head.take()?).chain(written).collect();
+            self.frame = Some(Frame::of(self.definition, pieces));
+        }
+        Frame::go_on(&mut self.frame, keys)
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), Unreadable> {
@@ -124,7 +126,7 @@ impl Operator for Counted {
             }
         };
         from.end()?;
-        (self.watermarks, self.windows, self.head) = (watermarks, windows, None);
+        (self.watermarks, self.windows, self.head, self.frame) = (watermarks, windows, None, None);
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use super::{Grouping, Refused, Window, WindowError, definition_of, first_end};
 use crate::batch::Batch;
 use crate::operator::{Operator, Outlet, Piece, Port};
 use crate::schema::Schema;
-use crate::state::{self, Reader, Unreadable, Writer};
+use crate::state::{self, Frame, Reader, Unreadable, Writer};
 
 pub struct Jumping {
     layout: Layout,
@@ -23,13 +23,14 @@ pub struct Jumping {
     /// By their end.
     open: BTreeMap<i64, Table>,
     snapshot: Option<Snapshot>,
+    frame: Option<Frame>,
     scratch: Vec<u32>,
 }
 
 /// One that is under way: what comes before the windows, and those that are written already.
 struct Snapshot {
     head: Vec<u8>,
-    tables: BTreeMap<i64, Option<Vec<u8>>>,
+    tables: BTreeMap<i64, Option<Vec<Vec<u8>>>>,
 }
 
 impl Jumping {
@@ -49,6 +50,7 @@ impl Jumping {
             closed: BEGINNING,
             open: BTreeMap::new(),
             snapshot: None,
+            frame: None,
             scratch: Vec::new(),
         })
     }
@@ -116,30 +118,33 @@ impl Operator for Jumping {
         head.u64(self.open.len() as u64);
         self.open.values_mut().for_each(Table::begin);
         let tables = self.open.keys().map(|end| (*end, None)).collect();
-        self.snapshot = Some(Snapshot { head: head.into_bytes(), tables });
+        (self.snapshot, self.frame) = (Some(Snapshot { head: head.into_bytes(), tables }), None);
     }
 
-    fn advance_snapshot(&mut self, chunks: usize) -> Option<Vec<u8>> {
-        let snapshot = self.snapshot.as_mut()?;
-        let mut left = snapshot.tables.values().filter(|written| written.is_none()).count();
-        for (end, written) in snapshot.tables.iter_mut().filter(|(_, written)| written.is_none()) {
-            let table = self.open.get_mut(end)?;
-            if !table.advance(chunks) {
-                return None;
+    fn advance_snapshot(&mut self, keys: usize) -> Option<Vec<u8>> {
+        if let Some(Snapshot { tables, .. }) = &mut self.snapshot {
+            let mut left = tables.values().filter(|written| written.is_none()).count();
+            for (end, written) in tables.iter_mut().filter(|(_, written)| written.is_none()) {
+                let table = self.open.get_mut(end)?;
+                if !table.advance(keys) {
+                    return None;
+                }
+                *written = Some(table.finish());
+                left -= 1;
+                // A table a time is little enough, and what is left of the allowance need not be counted.
+                if left > 0 && keys < usize::MAX {
+                    return None;
+                }
             }
-            *written = Some(table.finish());
-            left -= 1;
-            // A table a time is little enough, and what is left of the allowance need not be counted.
-            if left > 0 && chunks < usize::MAX {
-                return None;
+            let Snapshot { head, tables } = self.snapshot.take()?;
+            let mut pieces = vec![head];
+            for (end, table) in tables {
+                pieces.push(end.to_le_bytes().to_vec());
+                pieces.extend(table.unwrap_or_default());
             }
+            self.frame = Some(Frame::of(self.definition, pieces));
         }
-        let Snapshot { mut head, tables } = self.snapshot.take()?;
-        for (end, table) in tables {
-            head.extend(end.to_le_bytes());
-            head.extend(table.unwrap_or_default());
-        }
-        Some(state::seal(self.definition, &head))
+        Frame::go_on(&mut self.frame, keys)
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), Unreadable> {
@@ -152,7 +157,8 @@ impl Operator for Jumping {
             open.insert(from.i64()?, Table::load(&self.layout, &mut from)?);
         }
         from.end()?;
-        (self.watermarks, self.closed, self.open, self.snapshot) = (watermarks, closed, open, None);
+        (self.watermarks, self.closed, self.open) = (watermarks, closed, open);
+        (self.snapshot, self.frame) = (None, None);
         Ok(())
     }
 }

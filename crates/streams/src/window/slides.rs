@@ -69,11 +69,11 @@ impl Slides {
         self.saver = Some(Saver::of(self.keys.len()));
     }
 
-    /// Writes some chunks of the snapshot; all of it, once nothing is left.
-    pub fn advance(&mut self, chunks: usize) -> Option<Vec<u8>> {
+    /// Writes about so many keys of the snapshot; all pieces of it, once nothing is left.
+    pub fn advance(&mut self, keys_at_once: usize) -> Option<Vec<Vec<u8>>> {
         let Slides { keys, groups, saver, .. } = self;
         let write = |number: usize, to: &mut Writer| store(keys, groups, number, to);
-        if !saver.as_mut()?.advance(chunks, &write) {
+        if !saver.as_mut()?.advance(keys_at_once, &write) {
             return None;
         }
         saver.take().map(|saver| saver.finish(&write))

@@ -13,7 +13,7 @@ use crate::aggregate::slide::Plan;
 use crate::batch::{Batch, Column, ROWS_MAX};
 use crate::operator::{Operator, Outlet, Piece, Port};
 use crate::schema::{Kind, Schema};
-use crate::state::{self, Reader, Stored, Unreadable, Writer};
+use crate::state::{self, Frame, Reader, Stored, Unreadable, Writer};
 
 pub struct Sliding {
     layout: Layout,
@@ -37,6 +37,7 @@ pub struct Sliding {
     /// Keys in order, while there are no others.
     order: Option<(u64, Vec<u32>)>,
     head: Option<Vec<u8>>,
+    frame: Option<Frame>,
     scratch: Vec<u32>,
 }
 
@@ -79,6 +80,7 @@ impl Sliding {
             held: 0,
             order: None,
             head: None,
+            frame: None,
             scratch: Vec::new(),
             layout,
         })
@@ -212,16 +214,17 @@ impl Operator for Sliding {
                 columns.iter().for_each(|column| Item::of(column, row).store(&mut head));
             }
         }
-        self.head = Some(head.into_bytes());
+        (self.head, self.frame) = (Some(head.into_bytes()), None);
         self.slides.begin();
     }
 
-    fn advance_snapshot(&mut self, chunks: usize) -> Option<Vec<u8>> {
-        self.head.as_ref()?;
-        let keys = self.slides.advance(chunks)?;
-        let mut body = self.head.take()?;
-        body.extend(keys);
-        Some(state::seal(self.definition, &body))
+    fn advance_snapshot(&mut self, keys: usize) -> Option<Vec<u8>> {
+        if self.head.is_some() {
+            let written = self.slides.advance(keys)?;
+            let pieces = std::iter::once(self.head.take()?).chain(written).collect();
+            self.frame = Some(Frame::of(self.definition, pieces));
+        }
+        Frame::go_on(&mut self.frame, keys)
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), Unreadable> {
@@ -252,7 +255,7 @@ impl Operator for Sliding {
         }
         (self.watermarks, self.closed, self.spoken, self.held) = (watermarks, closed, spoken, held);
         self.waiting_rows = all.values().map(|waiting| waiting.times.len()).sum();
-        (self.waiting, self.slides, self.order, self.head) = (all, slides, None, None);
+        (self.waiting, self.slides, self.order, self.head, self.frame) = (all, slides, None, None, None);
         Ok(())
     }
 }

@@ -170,16 +170,16 @@ impl Table {
         self.saver.is_some()
     }
 
-    /// Writes some chunks of the snapshot; whether it is all there.
-    pub fn advance(&mut self, chunks: usize) -> bool {
+    /// Writes about so many keys of the snapshot; whether it is all there.
+    pub fn advance(&mut self, keys: usize) -> bool {
         let Some(mut saver) = self.saver.take() else { return true };
-        let done = saver.advance(chunks, &|key, to| self.store_key(key, to));
+        let done = saver.advance(keys, &|key, to| self.store_key(key, to));
         self.saver = Some(saver);
         done
     }
 
-    /// The snapshot as a whole.
-    pub fn finish(&mut self) -> Vec<u8> {
+    /// All pieces of the snapshot.
+    pub fn finish(&mut self) -> Vec<Vec<u8>> {
         let saver = self.saver.take().unwrap_or_else(|| Saver::of(self.keys.len()));
         saver.finish(&|key, to| self.store_key(key, to))
     }
