@@ -40,7 +40,7 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
 /// SQLite and the manager's own MQTT listener.
 async fn embedded(report: &mut Report, times: usize) -> anyhow::Result<()> {
     let bench = Bench::start(Backend::Embedded)?;
-    let bar = row(report, "raw, MQTT there and back with quality 1", &raw::mqtt(&bench.mqtt, times).await?);
+    let bar = row(report, "raw, MQTT there and back with quality 1", &raw::mqtt(times).await?);
     let fleet = Fleet::new(&bench.mqtt, shared_dice());
     let device = fleet.device("d1", Layer::Edge, "actions.echo", Duration::ZERO)?;
     bench.declare_when_known(json!({"name": "echo", "steps": [{"name": "a", "action": "actions.echo"}]})).await?;

@@ -1,9 +1,12 @@
 //! There and back with nothing between: what each protocol costs by itself, one at a time, as a bar for what the product
 //! makes of it. Milliseconds, sorted.
 
+use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use async_trait::async_trait;
 use futures_util::StreamExt;
 use lapin::options::{
     BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions,
@@ -12,7 +15,9 @@ use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer};
 use mutirao_core::{Clock, SystemClock};
 use mutirao_mqtt::client::{Client, Options as MqttOptions, State};
-use mutirao_mqtt::{Qos, TopicFilter, TopicName};
+use mutirao_mqtt::{
+    Config, Gate, Guest, Knock, Limits, Listener, Qos, Refusal, Rights, Standing, TopicFilter, TopicName,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -40,22 +45,43 @@ async fn timed(times: usize, mut once: impl AsyncFnMut(usize) -> anyhow::Result<
     Ok(took)
 }
 
-/// Two clients that only speak to each other, with quality 1.
-pub async fn mqtt(server: &str, times: usize) -> anyhow::Result<Vec<f64>> {
+/// Lets everybody everywhere: an installation's own listener lets no device speak to another.
+struct Open;
+
+#[async_trait]
+impl Gate for Open {
+    async fn admit(&self, _: &Knock) -> Result<Guest, Refusal> {
+        let all = TopicFilter::new("#").map_err(|_| Refusal::NotAuthorized)?;
+        let rights = Rights { publish: vec![all.clone()], subscribe: vec![all] };
+        Ok(Guest { who: "raw".into(), standing: Standing::Known, rights, sessions_max: 10 })
+    }
+}
+
+/// Two clients that only speak to each other, with quality 1, through a listener like an installation's.
+pub async fn mqtt(times: usize) -> anyhow::Result<Vec<f64>> {
     let dice = shared_dice();
+    let listener = Listener::start(Config {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        tls: None,
+        limits: Limits::default(),
+        gate: Arc::new(Open),
+        clock: SystemClock::shared(),
+        dice: dice.clone(),
+    })
+    .await?;
+    let server = listener.address().to_string();
     let client = |id: &str, hears: &str| -> anyhow::Result<_> {
-        let mut options = MqttOptions::new(server, id, SystemClock::shared(), dice.clone());
+        let mut options = MqttOptions::new(server.clone(), id, SystemClock::shared(), dice.clone());
         options.clean = true;
         options.subscriptions = vec![(TopicFilter::new(hears)?, Qos::AtLeastOnce)];
         Ok(Client::start(options))
     };
-    // Anonymous devices may say results and hear what is for them; these two are each other's node.
-    let (asks, mut answers) = client("raw-1", "mutirao/node/raw-1/in")?;
-    let (echo, mut asked) = client("raw-2", "mutirao/node/raw-2/in")?;
+    let (asks, mut answers) = client("raw-1", "raw/1")?;
+    let (echo, mut asked) = client("raw-2", "raw/2")?;
     for one in [&asks, &echo] {
         one.state().wait_for(|state| *state == State::Connected).await?;
     }
-    let (to, back) = (TopicName::new("mutirao/node/raw-2/in")?, TopicName::new("mutirao/node/raw-1/in")?);
+    let (to, back) = (TopicName::new("raw/2")?, TopicName::new("raw/1")?);
     let echoing = tokio::spawn(async move {
         while let Some(message) = asked.recv().await {
             let body = message.payload.clone();
@@ -72,6 +98,7 @@ pub async fn mqtt(server: &str, times: usize) -> anyhow::Result<Vec<f64>> {
     });
     let took = took.await;
     echoing.abort();
+    listener.stop().await;
     took
 }
 
