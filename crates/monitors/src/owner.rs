@@ -22,6 +22,8 @@ use crate::store::{Incident, MonitorRow, Outcome, Recalled, Settlement};
 
 /// Of a reason, this much is kept.
 const DETAIL_CHARS_MAX: usize = 300;
+/// Clocks of managers differ: what the last owner asked for may be ahead by this much.
+const AHEAD_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct Known {
@@ -95,7 +97,12 @@ impl Owner {
     /// Goes on where the last owner stopped, as far as that is worth anything. Without one, begins now.
     pub fn new(recalled: Recalled, now: Timestamp) -> Self {
         let done = recalled.fired_until.map_or(now, |until| until.min(now));
-        let health = recalled.health.into_iter().collect();
+        // What was written by a clock that was ahead, ours before or another manager's, must not keep anybody from being checked.
+        let not_ahead = |(monitor, mut health): (_, Health)| {
+            health.last = health.last.map(|last| last.min(now));
+            (monitor, health)
+        };
+        let health = recalled.health.into_iter().map(not_ahead).collect();
         let mut owner = Self {
             agenda: Agenda::default(),
             calls: Agenda::default(),
@@ -110,7 +117,7 @@ impl Owner {
             began: now,
         };
         for row in recalled.monitors {
-            let since = row.changed_at;
+            let since = row.changed_at.min(now);
             owner.define(row, since);
         }
         owner
@@ -282,8 +289,10 @@ impl Owner {
     }
 
     /// A round: what is told, and then who is silent. One belief of each monitor, the last: outcomes that come late may be
-    /// told of one that is silent since.
-    pub fn settle(&mut self, told: Vec<Told>, now: Timestamp) -> Settlement {
+    /// told of one that is silent since. What is told of an instant that has not come is dropped: nobody asked for it, and it
+    /// would keep the monitor from being checked until then.
+    pub fn settle(&mut self, mut told: Vec<Told>, now: Timestamp) -> Settlement {
+        told.retain(|told| told.at <= now.plus(AHEAD_MAX));
         let mut settlement = self.take(told);
         let silent = self.look(now);
         let beliefs = settlement.health.drain(..).chain(silent.health);

@@ -83,6 +83,12 @@ impl Desk {
         self.bell.notify_one();
     }
 
+    /// Retired, and attached no more.
+    fn leave(&self) {
+        self.emptied.cancel();
+        self.change(Phase::Ended(BrokerError::Closed));
+    }
+
     fn deliver(&self, delivered: Delivered, verdict: Result<(), String>) {
         let body = Bytes::from(delivered.data);
         let theirs = Theirs { tag: delivered.delivery_tag, body: body.clone() };
@@ -160,7 +166,7 @@ impl RabbitConsumer {
 async fn keep_on(rabbit: Arc<Inner>, work: Work, credit: u16, desk: Arc<Desk>) {
     while !desk.over.is_cancelled() {
         if desk.retired.is_cancelled() {
-            return desk.change(Phase::Ended(BrokerError::Closed));
+            return desk.leave();
         }
         let up = tokio::select! {
             up = rabbit.taking.up() => match up {
@@ -168,8 +174,14 @@ async fn keep_on(rabbit: Arc<Inner>, work: Work, credit: u16, desk: Arc<Desk>) {
                 Err(closed) => return desk.change(Phase::Ended(closed)),
             },
             () = desk.over.cancelled() => return,
+            () = desk.retired.cancelled() => return desk.leave(),
         };
         match rabbit.taking.answered(&up, attach(&rabbit, &up, &work, credit)).await {
+            Ok((channel, _deliveries)) if desk.retired.is_cancelled() => {
+                // It was told so while it attached: what has arrived meanwhile is for others.
+                let _ = channel.close(CLOSED_BY_US, "".into()).await;
+                return desk.leave();
+            }
             Ok((channel, deliveries)) => {
                 rabbit.refusals.done(Deed::Take, &work.queue);
                 desk.change(Phase::On(channel.clone(), deliveries.tag()));

@@ -60,6 +60,22 @@ pub async fn an_acknowledgement_from_before_a_cut_settles_nothing_after_it(harne
     counts_become(&broker, "q", Counts { consumers: 1, ..Counts::default() }).await;
 }
 
+pub async fn one_that_retires_while_cut_off_takes_nothing_more_when_the_line_is_back(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    broker.publish("q", bodies(0..3)).await.expect("publish");
+    let mut one = broker.consume("q", 2).await.expect("consume");
+    let held = take(&mut one, 2).await;
+    harness.cut().await;
+    SystemClock.sleep(MOMENT).await;
+    soon("retire", one.retire(held[1].tag)).await.expect("retire");
+    harness.heal().await;
+    let mut other = soon("consume", harness.broker().await.consume("q", 10)).await.expect("consume");
+    let mut got = numbers(&take(&mut other, 3).await);
+    got.sort_unstable();
+    assert_eq!(got, [0, 1, 2], "all of it is for others");
+    drop(one);
+}
+
 pub async fn a_subscription_is_restored_and_hears_of_the_gap(harness: &dyn Harness) {
     let broker = harness.broker().await;
     let mut ear = broker.subscribe("t").await.expect("subscribe");

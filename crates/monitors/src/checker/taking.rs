@@ -2,8 +2,9 @@
 //! should this process die before, the broker gives it to another checker, which makes what has time left. What was made of
 //! it already counts once.
 //!
-//! - A check that comes again is not made twice: the line to the broker was cut, and nothing else. Not while it is in hand, nor
-//!   a while after, when what is known of it may be on its way.
+//! - A check that comes again is not made twice: the line to the broker was cut, or its owner was killed before it had written
+//!   what it heard. While it is in hand it is answered for once; after that, for as long as it could still be made, what came of
+//!   it is told again.
 //! - Whoever is told to stop leaves to others at once what it has not seen, and answers for the rest until it is told: should it
 //!   be killed meanwhile, others make that too.
 
@@ -18,8 +19,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::telling::Word;
 use super::{PAUSE, Shop, Waiting};
-use crate::envelope::{Ask, Checks};
+use crate::envelope::{Ask, CHECKS_MAX, Checks, Told};
 use crate::grid::MonitorKey;
 
 /// Parcels in hand, of each queue, are at most as many as checks may be under way, within these: each holds one at least.
@@ -65,21 +67,22 @@ impl Drop for Parcel {
 
 type Firing = (MonitorKey, Timestamp);
 
-/// Checks that are remembered though they are not in hand any more: those of some seconds of a checker that is busy.
-const DONE_MAX: usize = 20_000;
+/// Checks that are remembered though they are not in hand any more: as many as may be unacknowledged.
+const DONE_MAX: usize = *CREDIT.end() * CHECKS_MAX;
 
 #[derive(Debug)]
 enum Stand {
     /// With the parcels that it came in.
     InHand(Vec<Arc<Parcel>>),
-    Done,
+    /// With what came of it.
+    Done(Told),
 }
 
 #[derive(Debug, Default)]
 struct Taken {
     stand: HashMap<Firing, Stand>,
-    /// The oldest first.
-    done: VecDeque<Firing>,
+    /// Until when each could still be made, the first that was done first.
+    done: VecDeque<(Firing, Timestamp)>,
 }
 
 /// The checks in hand, and those that were.
@@ -91,42 +94,79 @@ pub struct Hands(Arc<Mutex<Taken>>);
 pub struct Hold {
     hands: Hands,
     firing: Firing,
+    until: Timestamp,
+    /// What came of it, if it was made.
+    pub told: Option<Told>,
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
         // The parcels are let go of outside the lock.
-        let _parcels = self.hands.0.lock().done(self.firing);
+        let _parcels = self.hands.0.lock().done(self.firing, self.until, self.told.take());
     }
 }
 
 impl Taken {
-    fn done(&mut self, firing: Firing) -> Option<Stand> {
-        let before = self.stand.insert(firing, Stand::Done);
-        self.done.push_back(firing);
-        if self.done.len() > DONE_MAX
-            && let Some(oldest) = self.done.pop_front()
-        {
-            self.stand.remove(&oldest);
+    fn done(&mut self, firing: Firing, until: Timestamp, told: Option<Told>) -> Option<Stand> {
+        // One that was not made may be made when it comes again.
+        let Some(told) = told else { return self.stand.remove(&firing) };
+        let before = self.stand.insert(firing, Stand::Done(told));
+        self.done.push_back((firing, until));
+        if self.done.len() > DONE_MAX {
+            self.forget_oldest();
         }
         before
     }
+
+    /// Those that nobody would make any more.
+    fn forget_past(&mut self, now: Timestamp) {
+        while self.done.front().is_some_and(|(_, until)| *until < now) {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((oldest, _)) = self.done.pop_front()
+            && let Entry::Occupied(same) = self.stand.entry(oldest)
+            && matches!(same.get(), Stand::Done(_))
+        {
+            same.remove();
+        }
+    }
+}
+
+/// What is to be done with a check that arrives.
+#[derive(Debug)]
+enum Arrived {
+    New(Hold),
+    /// Whoever has it in hand answers for this parcel as well.
+    InHand,
+    /// It was made: this came of it, and is to be told again.
+    Done(Told, Hold),
 }
 
 impl Hands {
-    /// None when it was taken before. While it is in hand, whoever has it answers for this parcel as well.
-    fn take(&self, ask: &Ask, parcel: &Arc<Parcel>) -> Option<Hold> {
+    fn take(&self, ask: &Ask, parcel: &Arc<Parcel>) -> Arrived {
         let firing = (ask.monitor, ask.at);
-        match self.0.lock().stand.entry(firing) {
-            Entry::Occupied(mut same) => {
-                if let Stand::InHand(parcels) = same.get_mut() {
+        let hold = |told| Hold { hands: self.clone(), firing, until: ask.until, told };
+        let mut taken = self.0.lock();
+        // Time goes on with what is due.
+        taken.forget_past(ask.at);
+        match taken.stand.entry(firing) {
+            Entry::Occupied(mut same) => match same.get_mut() {
+                Stand::InHand(parcels) => {
                     parcels.push(parcel.clone());
+                    Arrived::InHand
                 }
-                None
-            }
+                Stand::Done(told) => {
+                    let told = told.clone();
+                    same.insert(Stand::InHand(vec![parcel.clone()]));
+                    Arrived::Done(told.clone(), hold(Some(told)))
+                }
+            },
             Entry::Vacant(new) => {
                 new.insert(Stand::InHand(vec![parcel.clone()]));
-                Some(Hold { hands: self.clone(), firing })
+                Arrived::New(hold(None))
             }
         }
     }
@@ -200,7 +240,17 @@ impl Shop {
     fn line_up(&self, Checks { shard, checks, .. }: Checks, parcel: Arc<Parcel>) {
         self.tally.taken(checks.len());
         for ask in checks {
-            let Some(hold) = self.hands.take(&ask, &parcel) else { continue };
+            let hold = match self.hands.take(&ask, &parcel) {
+                Arrived::New(hold) => hold,
+                Arrived::InHand => continue,
+                Arrived::Done(told, hold) => {
+                    // Without room it is told no more: it was told before.
+                    if let Some(room) = self.tellers.room(ShardId(shard)) {
+                        room.say(Word::Told(told), hold);
+                    }
+                    continue;
+                }
+            };
             let host = ask.check.host();
             let beyond = self.queue.lock().0.push(&host, Waiting { shard: ShardId(shard), ask, hold });
             if let Err(one) = beyond {
@@ -223,6 +273,7 @@ impl Shop {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::health::Verdict;
 
     fn ask(monitor: u64) -> Ask {
         Ask {
@@ -236,13 +287,28 @@ mod tests {
         }
     }
 
+    fn told(ask: &Ask) -> Told {
+        let (monitor, at) = (ask.monitor, ask.at);
+        Told { monitor, at, verdict: Verdict::Good, took_us: None, detail: None, certificate_days: None }
+    }
+
+    fn new(hands: &Hands, ask: &Ask, parcel: &Arc<Parcel>) -> Hold {
+        match hands.take(ask, parcel) {
+            Arrived::New(hold) => hold,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn make(hands: &Hands, ask: &Ask, parcel: &Arc<Parcel>) {
+        new(hands, ask, parcel).told = Some(told(ask));
+    }
+
     #[tokio::test]
     async fn a_parcel_is_settled_with_the_last_of_its_checks() {
         let (hands, settled) = (Hands::default(), Arc::new(Settled::default()));
         let parcel = |tag| Arc::new(Parcel { tag, settled: settled.clone() });
         let (first, second) = (parcel(1), parcel(2));
-        let [a, b, c] =
-            [(1, &first), (2, &first), (3, &second)].map(|(n, parcel)| hands.take(&ask(n), parcel).unwrap());
+        let [a, b, c] = [(1, &first), (2, &first), (3, &second)].map(|(n, parcel)| new(&hands, &ask(n), parcel));
         drop((first, second));
         drop(b);
         assert!(settled.tags.lock().is_empty());
@@ -253,25 +319,43 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_again_after_it_was_told_is_not_made_again_and_what_is_remembered_is_bounded() {
+    async fn what_comes_again_after_it_was_told_is_told_again_and_what_is_remembered_is_bounded() {
         let (hands, settled) = (Hands::default(), Arc::new(Settled::default()));
         let parcel = |tag| Arc::new(Parcel { tag, settled: settled.clone() });
-        drop(hands.take(&ask(1), &parcel(1)).unwrap());
+        make(&hands, &ask(1), &parcel(1));
         assert_eq!(settled.some().await, [1]);
-        assert!(hands.take(&ask(1), &parcel(2)).is_none());
-        assert_eq!(settled.some().await, [2], "nobody has anything more to say of it");
-        for n in 2..DONE_MAX as u64 + 10 {
-            drop(hands.take(&ask(n), &parcel(n)).unwrap());
+        for tag in [2, 3] {
+            let Arrived::Done(again, hold) = hands.take(&ask(1), &parcel(tag)) else { panic!("it was made") };
+            assert_eq!(again, told(&ask(1)));
+            assert!(settled.tags.lock().is_empty(), "its owner has not heard of it again");
+            drop(hold);
+            assert_eq!(settled.some().await, [tag]);
         }
-        let taken = hands.0.lock();
-        assert_eq!((taken.stand.len(), taken.done.len()), (DONE_MAX, DONE_MAX));
+        for n in 2..DONE_MAX as u64 + 10 {
+            make(&hands, &ask(n), &parcel(n));
+        }
+        assert_eq!(hands.0.lock().stand.len(), DONE_MAX);
+        assert!(hands.0.lock().done.len() <= DONE_MAX);
+        let later = Ask { at: Timestamp(2_001), until: Timestamp(3_000), ..ask(1) };
+        drop(new(&hands, &later, &parcel(1)));
+        assert_eq!(hands.0.lock().stand.len(), 0, "nobody would make any of them any more");
+    }
+
+    #[tokio::test]
+    async fn what_was_not_made_may_be_made_when_it_comes_again() {
+        let (hands, settled) = (Hands::default(), Arc::new(Settled::default()));
+        let parcel = |tag| Arc::new(Parcel { tag, settled: settled.clone() });
+        drop(new(&hands, &ask(1), &parcel(1)));
+        drop(new(&hands, &ask(1), &parcel(2)));
+        assert_eq!(settled.some().await, [1, 2]);
     }
 
     #[tokio::test]
     async fn what_comes_again_while_it_is_in_hand_is_made_once_and_settles_both_parcels() {
         let (hands, settled) = (Hands::default(), Arc::new(Settled::default()));
-        let hold = hands.take(&ask(1), &Arc::new(Parcel { tag: 1, settled: settled.clone() })).unwrap();
-        assert!(hands.take(&ask(1), &Arc::new(Parcel { tag: 2, settled: settled.clone() })).is_none());
+        let hold = new(&hands, &ask(1), &Arc::new(Parcel { tag: 1, settled: settled.clone() }));
+        let again = hands.take(&ask(1), &Arc::new(Parcel { tag: 2, settled: settled.clone() }));
+        assert!(matches!(again, Arrived::InHand));
         assert!(settled.tags.lock().is_empty());
         drop(hold);
         assert_eq!(settled.some().await, [1, 2]);

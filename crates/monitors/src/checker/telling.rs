@@ -39,7 +39,10 @@ pub struct Room(mpsc::OwnedPermit<Word>, Untold);
 
 impl Room {
     /// The check is in hand until its owner has been told.
-    pub fn say(self, word: Word, hold: Hold) {
+    pub fn say(self, word: Word, mut hold: Hold) {
+        if let Word::Told(told) = &word {
+            hold.told = Some(told.clone());
+        }
         let mut untold = self.1.lock();
         untold.push_back(Some(hold));
         self.0.send(word);

@@ -164,6 +164,22 @@ fn outcomes_become_beliefs_and_incidents_and_maintenance_excuses() {
     assert_eq!(owner.look(Timestamp(T + 70_001)).health.len(), 1, "silence");
 }
 
+#[test]
+fn a_clock_that_was_ahead_and_an_outcome_of_the_future_keep_nobody_from_being_checked() {
+    let mut health = Health::default();
+    health.take(Timestamp(T + 600_000), Verdict::Good, &Thresholds::default());
+    let mut monitor = row(1, 1, "");
+    monitor.changed_at = Timestamp(T + 600_000);
+    let recalled = Recalled { monitors: vec![monitor], health: vec![(MonitorKey(1), health)], fired_until: None };
+    let mut owner = Owner::new(recalled, Timestamp(T));
+    let due =
+        |owner: &Owner, now: i64| owner.due(Timestamp(now), Timestamp(now)).into_values().flatten().flatten().count();
+    assert_eq!(due(&owner, T + 10_000), 1);
+    let future = vec![told(1, i64::MAX, Verdict::Good), told(1, T + 10_000 + 60_001, Verdict::Good)];
+    assert!(owner.settle(future, Timestamp(T + 10_000)).outcomes.is_empty());
+    assert_eq!(due(&owner, T + 10_000), 1);
+}
+
 /// PostgreSQL refuses to write a row twice in one statement, and a refused settlement is tried for ever.
 #[test]
 fn what_is_told_late_of_one_that_is_silent_since_is_one_belief() {

@@ -24,6 +24,8 @@ const ALL_STRANGERS: Rate = Rate { per_second: 200.0, burst: 1_000.0 };
 const PEERS_MAX: usize = 10_000;
 /// Looking through all of them takes a while, in which nobody passes.
 const SWEPT_EVERY: Duration = Duration::from_secs(1);
+/// How long it is remembered of a peer that it came with a token that nobody knows.
+const GUESSED_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
 struct Rate {
@@ -86,6 +88,8 @@ pub enum Passing {
 pub struct Door {
     known: HashMap<TokenDigest, Bucket>,
     peers: HashMap<IpAddr, Bucket>,
+    /// When each came last with a token that nobody knows.
+    guessers: HashMap<IpAddr, Mono>,
     strangers: Bucket,
     swept: Mono,
 }
@@ -93,7 +97,13 @@ pub struct Door {
 impl Door {
     pub fn new(now: Mono) -> Self {
         let strangers = Bucket::full(ALL_STRANGERS, now);
-        Self { known: HashMap::new(), peers: HashMap::new(), strangers, swept: Mono::default() }
+        Self {
+            known: HashMap::new(),
+            peers: HashMap::new(),
+            guessers: HashMap::new(),
+            strangers,
+            swept: Mono::default(),
+        }
     }
 
     pub fn pass(&mut self, token: TokenDigest, peer: IpAddr, now: Mono) -> Passing {
@@ -131,6 +141,21 @@ impl Door {
             // Of many that came at once all but the first are no news.
             self.known.entry(token).or_insert_with(|| Bucket::full(CALLS, now));
         }
+    }
+
+    /// It was asked about, and nobody knows it.
+    pub fn guessed(&mut self, peer: IpAddr, now: Mono) {
+        if self.guessers.len() >= PEERS_MAX {
+            self.guessers.retain(|_, at| now.since(*at) < GUESSED_FOR);
+        }
+        if self.guessers.len() < PEERS_MAX {
+            self.guessers.insert(one_of(peer), now);
+        }
+    }
+
+    /// Whether it has lately come with a token that nobody knows.
+    pub fn guesses(&self, peer: IpAddr, now: Mono) -> bool {
+        self.guessers.get(&one_of(peer)).is_some_and(|at| now.since(*at) < GUESSED_FOR)
     }
 
     /// It is good no more.
@@ -179,6 +204,18 @@ mod tests {
         let asked = (0..20_000).filter(|n| door.pass(token(50_000), peer(*n), at(0)) == Passing::Stranger).count();
         assert_eq!(asked, ALL_STRANGERS.burst as usize);
         assert!(door.peers.len() <= PEERS_MAX);
+    }
+
+    #[test]
+    fn whoever_guessed_is_known_for_it_for_a_minute_and_those_remembered_are_bounded() {
+        let mut door = Door::new(at(0));
+        door.guessed(ANA, at(0));
+        assert_eq!([door.guesses(ANA, at(59_999)), door.guesses(ANA, at(60_000))], [true, false]);
+        assert!(!door.guesses(BEN, at(0)));
+        (0..20_000).for_each(|n: u32| door.guessed(IpAddr::V4(n.into()), at(1)));
+        assert!(door.guessers.len() <= PEERS_MAX);
+        door.guessed(BEN, at(61_000));
+        assert!(door.guesses(BEN, at(61_000)));
     }
 
     #[test]

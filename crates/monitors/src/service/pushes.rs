@@ -21,8 +21,9 @@ const TOOK_MS_MAX: u64 = 86_400_000;
 
 /// How long somebody who calls is kept waiting before it is told to come again.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Calls that are kept waiting at once.
-pub(super) const WAITING_MAX: usize = 2_000;
+/// Calls that are kept waiting at once. Half as many as requests may be worked on at once: whoever calls must not keep others
+/// from being answered.
+pub(super) const WAITING_MAX: usize = 512;
 
 /// How a caller says that it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -52,7 +53,10 @@ impl Monitors {
                 return Err(Problem::busy("called too often", wait.as_secs().saturating_add(1)));
             }
             Passing::Stranger => match self.0.pushes.knows_token(token).await.map_err(refused)? {
-                Known::No => return Err(nobody()),
+                Known::No => {
+                    self.0.door.lock().guessed(peer, self.0.clock.monotonic());
+                    return Err(nobody());
+                }
                 Known::Yes => self.0.door.lock().welcome(token, peer, self.0.clock.monotonic()),
             },
             Passing::Known => {}
@@ -78,12 +82,15 @@ impl Monitors {
     }
 
     /// Whoever would be told to come again waits here for a while instead: most that call do not come again, and what they had
-    /// to say would be lost. Those that wait are bounded.
+    /// to say would be lost. Those that wait are bounded, and nobody waits whose neighbours have just guessed.
     async fn passing(&self, token: TokenDigest, peer: IpAddr) -> Passing {
         let clock = &self.0.clock;
         let knock = || self.0.door.lock().pass(token, peer, clock.monotonic());
         let mut passing = knock();
         let Passing::Wait(_) = passing else { return passing };
+        if self.0.door.lock().guesses(peer, clock.monotonic()) {
+            return passing;
+        }
         let Ok(_place) = self.0.waiting_room.try_acquire() else { return passing };
         let until = clock.monotonic().plus(PATIENCE);
         while let Passing::Wait(wait) = passing

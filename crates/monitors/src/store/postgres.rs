@@ -125,7 +125,7 @@ impl MonitorStore for PostgresMonitors {
         if let Some(until) = settlement.fired_until {
             tx.run(
                 "INSERT INTO monitor_rounds (shard, fired_until) VALUES ($1, $2)
-                 ON CONFLICT (shard) DO UPDATE SET fired_until = $2",
+                 ON CONFLICT (shard) DO UPDATE SET fired_until = greatest(monitor_rounds.fired_until, $2)",
                 &[&i64::from(fence.shard.0), &until.0],
             )
             .await?;

@@ -246,7 +246,7 @@ fn settle(db: &Connection, fence: &Fence, settlement: &Settlement) -> Result<Set
     super::alerts::sqlite::raise(db, fence.shard, &settlement.alerts)?;
     if let Some(until) = settlement.fired_until {
         db.prepare_cached(
-            "INSERT INTO monitor_rounds (shard, fired_until) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET fired_until = ?2",
+            "INSERT INTO monitor_rounds (shard, fired_until) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET fired_until = max(fired_until, ?2)",
         )?
         .execute(params![fence.shard.0, until.0])?;
     }

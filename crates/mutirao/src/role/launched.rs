@@ -14,8 +14,8 @@ pub const ORPHAN_WAIT: Duration = Duration::from_secs(600);
 const LAST_WAIT: Duration = Duration::from_secs(30);
 /// How often an orphan looks whether a manager is back.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Bytes of the first line.
-const LINE_BYTES_MAX: u64 = 4_096;
+/// Bytes of the first line. A scheduler's brings three addresses.
+const LINE_BYTES_MAX: u64 = 64 * 1_024;
 
 /// The parent's end of stdin.
 pub struct Parent<R> {

@@ -76,7 +76,10 @@ pub fn without_secrets(mut command: Command) -> Command {
         "MUTIRAO_DATABASE",
         "MUTIRAO_BROKER",
         "MUTIRAO_BROKER_MANAGEMENT",
+        "MUTIRAO_CACHE",
         "MUTIRAO_ENROL_TOKEN",
+        "MUTIRAO_NODE_PASSWORD",
+        "MUTIRAO_NODE_SERVER",
     ] {
         command.env_remove(name);
     }
