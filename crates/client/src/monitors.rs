@@ -104,8 +104,9 @@ impl Client {
         self.fetch(Call::put_json(channel(name), spec)?).await
     }
 
-    pub async fn remove_channel(&self, name: &str) -> Result<(), ClientError> {
-        self.fetch_bytes(Call::delete(channel(name))).await.map(drop)
+    /// `anyway`: also when monitors tell it.
+    pub async fn remove_channel(&self, name: &str, anyway: bool) -> Result<(), ClientError> {
+        self.fetch_bytes(Call::delete(channel(name).arg("force", anyway.then_some(true)))).await.map(drop)
     }
 
     /// Sends something harmless through it.

@@ -290,9 +290,15 @@ pub(crate) fn target(url: &str) -> Result<http::Uri, String> {
     if authority.contains('@') {
         return Err("it has a user or a password in it: give them as a header".into());
     }
-    match uri.host() {
-        None | Some("") => Err(format!("\"{said}\" names no host")),
-        Some(_) => Ok(uri),
+    let Some(host) = uri.host().filter(|host| !host.is_empty()) else {
+        return Err(format!("\"{said}\" names no host"));
+    };
+    // Whoever reads a port that is none takes the usual one, and would probe that.
+    match authority.strip_prefix(host).and_then(|rest| rest.strip_prefix(':')) {
+        Some(port) if port.parse::<u16>().map_or(true, |port| port == 0) => {
+            Err(format!("\"{}\" is not a port, 1 to 65535 are", short(port)))
+        }
+        _ => Ok(uri),
     }
 }
 
@@ -333,6 +339,9 @@ mod tests {
             (r#"{"http": {"url": "shop.example.org/x"}}"#, "http.url: \"shop.example.org/x\" is not a URL"),
             (r#"{"http": {"url": "/health"}}"#, "http.url: \"/health\" has no http:// or https:// in front"),
             (r#"{"http": {"url": "ftp://x/y"}}"#, "http.url: ftp is not probed, http and https are"),
+            (r#"{"http": {"url": "http://x:99999/"}}"#, "http.url: \"99999\" is not a port, 1 to 65535 are"),
+            (r#"{"http": {"url": "http://[::1]:0/"}}"#, "http.url: \"0\" is not a port, 1 to 65535 are"),
+            (r#"{"http": {"url": "https://x:abc/"}}"#, "http.url: \"abc\" is not a port, 1 to 65535 are"),
             (r#"{"http": {"url": "http://ana:pw@x/"}}"#, "http.url: it has a user or a password in it"),
             (r#"{"http": {"url": "http://x", "method": "G ET"}}"#, "http.method: \"G ET\" is not a method"),
             (

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::alerts::channel::ChannelSpec;
 use crate::alerts::{Acknowledged, Silence};
 use crate::service::Monitors;
-use crate::service::alerts::{AlertView, ChannelView, SilenceSpec};
+use crate::service::alerts::{AlertView, ChannelView, Removal, SilenceSpec};
 
 pub fn routes() -> OpenApiRouter<Monitors> {
     OpenApiRouter::new()
@@ -59,15 +59,27 @@ async fn put_channel(
     Ok(Json(monitors.put_channel(&caller, spec).await?))
 }
 
-/// Remove a channel. What waits for it is given up.
-#[utoipa::path(delete, path = "/v1/channels/{name}", tag = "monitors", params(("name" = String, Path)),
-    responses((status = 204, description = "Gone."), (status = 404, body = Problem, description = "No such channel.")))]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct RemoveArgs {
+    /// Also when monitors tell it: their alerts are given up.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Remove a channel that no monitor tells. What waits for it is given up.
+#[utoipa::path(delete, path = "/v1/channels/{name}", tag = "monitors", params(("name" = String, Path), RemoveArgs),
+    responses((status = 204, description = "Gone."), (status = 404, body = Problem, description = "No such channel."),
+              (status = 409, body = Problem, description = "Monitors tell it.")))]
 async fn remove_channel(
     State(monitors): State<Monitors>,
     only::Operator(caller): only::Operator,
     Part(name): Part<String>,
+    Args(args): Args<RemoveArgs>,
 ) -> Result<StatusCode, Rejection> {
-    monitors.remove_channel(&caller, &name).await?;
+    let whether = if args.force { Removal::Anyway } else { Removal::IfUnused };
+    monitors.remove_channel(&caller, &name, whether).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -74,6 +74,14 @@ pub struct SilenceSpec {
     pub why: Option<String>,
 }
 
+/// What becomes of a channel that monitors still tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    IfUnused,
+    /// Their alerts are given up.
+    Anyway,
+}
+
 impl Monitors {
     pub async fn put_channel(&self, caller: &Principal, spec: ChannelSpec) -> Result<ChannelView, Problem> {
         let there = self.0.alerts.channels(caller.namespace.clone()).await.map_err(refused)?;
@@ -99,7 +107,14 @@ impl Monitors {
         Ok(row.into())
     }
 
-    pub async fn remove_channel(&self, caller: &Principal, name: &str) -> Result<(), Problem> {
+    /// One that monitors tell stays, unless it is wanted gone all the same.
+    pub async fn remove_channel(&self, caller: &Principal, name: &str, whether: Removal) -> Result<(), Problem> {
+        let told_by = self.0.alerts.told_by(caller.namespace.clone(), name.into()).await.map_err(refused)?;
+        if told_by > 0 && whether == Removal::IfUnused {
+            let who = if told_by == 1 { "a monitor tells".into() } else { format!("{told_by} monitors tell") };
+            return Err(Problem::conflict(format!("{who} channel {name}, and would tell nobody"))
+                .remedy("let them tell another first, or say --force"));
+        }
         match self.0.alerts.remove_channel(name.into(), self.by(caller)).await.map_err(refused)? {
             true => Ok(()),
             false => Err(missing(name)),

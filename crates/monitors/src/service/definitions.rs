@@ -36,6 +36,10 @@ impl Monitors {
         tokio::task::spawn_blocking(move || checked.check()).await.map_err(|_| Problem::internal())??;
         self.allow(&spec)?;
         self.know_channels(caller, &spec.alerts).await?;
+        self.write(caller, spec, based).await
+    }
+
+    async fn write(&self, caller: &Principal, spec: MonitorSpec, based: Based) -> Result<(MonitorView, Put), Problem> {
         let uuid = new_uuid();
         let shard = shard_of(&uuid, SHARDS);
         let name = spec.name.clone();
@@ -92,7 +96,8 @@ impl Monitors {
         self.amend(caller, name, |spec| spec.paused = false).await
     }
 
-    /// Whoever changes it in the same moment is not undone.
+    /// Whoever changes it in the same moment is not undone. What it is otherwise is not looked at: it was good once, and one that
+    /// could not be made today must be paused all the same.
     async fn amend(
         &self,
         caller: &Principal,
@@ -101,7 +106,7 @@ impl Monitors {
     ) -> Result<MonitorView, Problem> {
         let mut row = self.row(caller, name).await?;
         change(&mut row.spec);
-        self.put(caller, row.spec, Based::On(row.revision)).await.map(|(view, _)| view)
+        self.write(caller, row.spec, Based::On(row.revision)).await.map(|(view, _)| view)
     }
 }
 

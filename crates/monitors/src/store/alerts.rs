@@ -119,6 +119,8 @@ pub trait AlertStore: Send + Sync + 'static {
     async fn put_channel(&self, channel: ChannelSpec, by: By) -> Result<(), StoreError>;
     /// Whether it was there.
     async fn remove_channel(&self, name: String, by: By) -> Result<bool, StoreError>;
+    /// How many monitors tell it.
+    async fn told_by(&self, namespace: String, channel: String) -> Result<u64, StoreError>;
     /// By name.
     async fn channels(&self, namespace: String) -> Result<Vec<ChannelRow>, StoreError>;
     async fn channel(&self, namespace: String, name: String) -> Result<Option<ChannelRow>, StoreError>;
@@ -139,3 +141,8 @@ const CHANNEL_REMOVED: &str = "remove channel";
 const ATTENDED: &str = "attend";
 /// Changes that are of no monitor.
 const NO_MONITOR: MonitorKey = MonitorKey(0);
+
+/// How a rule that names a channel stands in a definition. Names need no escapes.
+fn naming(channel: &str) -> String {
+    format!("\"to\":\"{channel}\"")
+}

@@ -3,14 +3,15 @@ use mutirao_monitors::MonitorKey;
 use mutirao_monitors::alerts::fate::Told;
 use mutirao_monitors::alerts::{AlertEvent, Attention, Raised, Silence};
 use mutirao_monitors::store::alerts::{Came, Delivery, Recorded, Waiting, open as open_alerts};
-use mutirao_monitors::store::{Settlement, Settling, open};
+use mutirao_monitors::store::{Expected, Settlement, Settling, open};
 use mutirao_shards::Fence;
 
 use crate::engine::{Engine, on_both};
-use crate::store::{by, made};
+use crate::store::{by, made, newcomer};
 
 on_both!(
     an_alert_is_raised_once_and_told_in_order,
+    a_channel_knows_how_many_monitors_tell_it,
     whoever_lost_the_shard_says_nothing_about_alerts,
     what_was_told_long_ago_goes_and_what_waits_stays,
 );
@@ -64,6 +65,23 @@ async fn an_alert_is_raised_once_and_told_in_order(engine: &Engine) {
     assert!(due[0].channel.is_none());
     let seen = alerts.alerts(key, 10).await.unwrap();
     assert_eq!(seen[1].ended, Some((Delivery::Sent, Timestamp(1_600))));
+}
+
+async fn a_channel_knows_how_many_monitors_tell_it(engine: &Engine) {
+    let (store, alerts) = {
+        let database = engine.database().await;
+        (open(&database), open_alerts(&database))
+    };
+    for (name, to) in [("a", "ops"), ("b", "ops"), ("c", "ops2"), ("d", "other")] {
+        let mut newcomer = newcomer(name, "10s");
+        newcomer.spec.alerts = serde_json::from_value(serde_json::json!([{ "to": to }])).unwrap();
+        store.put(newcomer, Expected::Absent, by(1)).await.unwrap();
+    }
+    store.remove("b".into(), by(2)).await.unwrap();
+    for (to, many) in [("ops", 1), ("ops2", 1), ("other", 1), ("nobody", 0)] {
+        assert_eq!(alerts.told_by("default".into(), to.into()).await.unwrap(), many, "{to}");
+    }
+    assert_eq!(alerts.told_by("elsewhere".into(), "ops".into()).await.unwrap(), 0);
 }
 
 async fn whoever_lost_the_shard_says_nothing_about_alerts(engine: &Engine) {

@@ -16,7 +16,7 @@ on_both!(
     what_is_old_goes_a_little_at_a_time,
 );
 
-fn newcomer(name: &str, every: &str) -> Newcomer {
+pub fn newcomer(name: &str, every: &str) -> Newcomer {
     let json = format!(r#"{{"name": "{name}", "every": "{every}", "tcp": {{"address": "x:1"}}}}"#);
     let spec: MonitorSpec = serde_json::from_str(&json).unwrap();
     Newcomer { uuid: format!("{name}-{every}-{}", mutirao_core::Dice::from_os().u64()), shard: ShardId(0), spec }

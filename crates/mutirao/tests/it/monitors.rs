@@ -153,4 +153,9 @@ fn people_are_told_and_can_say_that_they_know_or_want_quiet() {
     );
     up.ok(&["monitor", "unsilence", "shop"]);
     assert!(!up.ok(&["monitor", "show", "shop"]).contains("silenced"));
+
+    let kept = Said::from(up.cli(&["monitor", "channel", "rm", "ops"]));
+    assert!(kept.code == Some(1) && kept.err.contains("a monitor tells channel ops"), "{kept:?}");
+    up.ok(&["monitor", "channel", "rm", "ops", "--force"]);
+    assert!(up.ok(&["monitor", "pause", "shop"]).contains("paused"), "one that could not be made today");
 }

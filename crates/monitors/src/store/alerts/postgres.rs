@@ -8,7 +8,7 @@ use mutirao_store::{Migration, StoreError};
 
 use super::{
     ATTENDED, AlertRow, AlertStore, CHANNEL_CHANGED, CHANNEL_REMOVED, Came, ChannelRow, Delivery, NO_MONITOR, Recorded,
-    Waiting,
+    Waiting, naming,
 };
 use crate::alerts::channel::ChannelSpec;
 use crate::alerts::fate::Told;
@@ -53,6 +53,13 @@ impl AlertStore for PostgresMonitors {
         note(&tx, revision, &by, CHANNEL_REMOVED, NO_MONITOR, Some(&text(&name)?)).await?;
         tx.commit().await?;
         Ok(true)
+    }
+
+    async fn told_by(&self, namespace: String, channel: String) -> Answer<u64> {
+        let sql = "SELECT count(*) FROM monitors
+                   WHERE namespace = $1 AND removed_at IS NULL AND position($2 in definition) > 0";
+        let row = self.0.connection().await?.row(sql, &[&namespace, &naming(&channel)]).await?;
+        Ok(row.map(|row| row.try_get::<_, i64>(0)).transpose()?.unwrap_or_default() as u64)
     }
 
     async fn channels(&self, namespace: String) -> Answer<Vec<ChannelRow>> {

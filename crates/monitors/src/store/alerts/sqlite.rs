@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::{
     ATTENDED, AlertRow, AlertStore, CHANNEL_CHANGED, CHANNEL_REMOVED, Came, ChannelRow, Delivery, NO_MONITOR, Recorded,
-    Waiting,
+    Waiting, naming,
 };
 use crate::alerts::channel::ChannelSpec;
 use crate::alerts::fate::Told;
@@ -52,6 +52,14 @@ impl AlertStore for SqliteMonitors {
                 Ok(gone > 0)
             })
             .await
+    }
+
+    async fn told_by(&self, namespace: String, channel: String) -> Answer<u64> {
+        let sql =
+            "SELECT count(*) FROM monitors WHERE namespace = ?1 AND removed_at IS NULL AND instr(definition, ?2) > 0";
+        let naming = naming(&channel);
+        let count = move |db: &Connection| db.prepare_cached(sql)?.query_row([namespace, naming], |row| row.get(0));
+        self.0.read(count).await.map(|many: i64| many as u64)
     }
 
     async fn channels(&self, namespace: String) -> Answer<Vec<ChannelRow>> {

@@ -31,7 +31,12 @@ enum Verb {
     /// Show one channel
     Show { name: String },
     /// Remove a channel; what waits for it is given up
-    Rm { name: String },
+    Rm {
+        name: String,
+        /// Also when monitors tell it: they tell nobody then
+        #[arg(long)]
+        force: bool,
+    },
     /// Send something harmless through it, now
     Test { name: String },
 }
@@ -100,8 +105,8 @@ pub async fn run(client: &Client, out: &Out, args: ChannelArgs) -> Result<(), Fa
             let view: ChannelView = client.channel(&name).await?;
             out.answer(&view, |view| show::channels(std::slice::from_ref(view), SystemClock.now()))
         }
-        Verb::Rm { name } => {
-            client.remove_channel(&name).await?;
+        Verb::Rm { name, force } => {
+            client.remove_channel(&name, force).await?;
             out.answer(&serde_json::json!({ "removed": name }), |_| format!("channel {name} is gone"))
         }
         Verb::Test { name } => {
