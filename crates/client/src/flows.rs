@@ -4,6 +4,7 @@
 use std::pin::Pin;
 
 use futures_util::{Stream, StreamExt};
+use mutirao_core::declared::Wrong;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -18,6 +19,11 @@ impl Client {
     /// Makes all of them what they are declared to be, or none.
     pub async fn declare_flows<T: DeserializeOwned>(&self, all: &impl Serialize) -> Result<Vec<T>, ClientError> {
         self.fetch(Call::put_json(Target::new("/v1/flows"), all)?).await
+    }
+
+    /// What would be refused of these, and why; nothing is written.
+    pub async fn check_flows(&self, all: &[impl Serialize]) -> Result<Vec<Wrong>, ClientError> {
+        self.fetch(Call::post(Target::new("/v1/check/flows"), Repeat::Safe).json(&all)?).await
     }
 
     /// A page of them, by name, after this one.

@@ -1,6 +1,9 @@
 //! Monitors: their definitions, how they stand, what is remembered. What is sent and answered is the caller's to name: those
 //! types live with the capability, which this crate does not know.
 
+use std::collections::BTreeSet;
+
+use mutirao_core::declared::Wrong;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -25,6 +28,26 @@ impl Client {
     /// Makes all of them what they are declared to be, or none.
     pub async fn declare_monitors<T: DeserializeOwned>(&self, all: &impl Serialize) -> Result<Vec<T>, ClientError> {
         self.fetch(Call::put_json(Target::new("/v1/monitors"), all)?).await
+    }
+
+    /// What would be refused of these, and why; nothing is written. These channels count as there.
+    pub async fn check_monitors(
+        &self,
+        all: &[impl Serialize],
+        channels: &BTreeSet<String>,
+    ) -> Result<Vec<Wrong>, ClientError> {
+        #[derive(Serialize)]
+        struct Draft<'a, T> {
+            monitors: &'a [T],
+            channels: &'a BTreeSet<String>,
+        }
+        let draft = Draft { monitors: all, channels };
+        self.fetch(Call::post(Target::new("/v1/check/monitors"), Repeat::Safe).json(&draft)?).await
+    }
+
+    /// What would be refused of these, and why; nothing is written.
+    pub async fn check_channels(&self, all: &[impl Serialize]) -> Result<Vec<Wrong>, ClientError> {
+        self.fetch(Call::post(Target::new("/v1/check/channels"), Repeat::Safe).json(&all)?).await
     }
 
     /// Makes a monitor what the definition says. With a revision, only if nobody has changed it since.

@@ -1,5 +1,6 @@
 //! Queues: their definitions, and why their tasks do not run.
 
+use mutirao_core::declared::Wrong;
 use mutirao_core::{QueueName, TaskKey};
 use mutirao_queues::{Explanation, QueueSpec, QueueView};
 use serde::Deserialize;
@@ -38,6 +39,11 @@ impl Client {
     /// Makes a queue what the definition says. With a revision, only if nobody has changed it since.
     pub async fn put_queue(&self, spec: &QueueSpec, revision: Option<u64>) -> Result<QueueView, ClientError> {
         self.fetch(Call::put_json(queue(&spec.name).arg("revision", revision), spec)?).await
+    }
+
+    /// What would be refused of these, and why; nothing is written.
+    pub async fn check_queues(&self, all: &[&QueueSpec]) -> Result<Vec<Wrong>, ClientError> {
+        self.fetch(Call::post(Target::new("/v1/check/queues"), Repeat::Safe).json(&all)?).await
     }
 
     pub async fn pause_queue(&self, name: &QueueName) -> Result<QueueView, ClientError> {

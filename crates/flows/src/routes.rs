@@ -8,16 +8,17 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use mutirao_core::Problem;
-use mutirao_core::declared::Became;
+use mutirao_core::declared::{Became, Wrong};
 use mutirao_core::quantity::Span;
 use mutirao_surface::paging::ByName;
-use mutirao_surface::{Args, Body, IdempotencyKey, OpenApiRouter, Part, Rejection, keeps_its_name, only};
+use mutirao_surface::{Args, Body, IdempotencyKey, OpenApiRouter, Part, Rejection, UpTo, keeps_its_name, only};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::FlowSpec;
 use crate::service::{Flows, PAGE_MAX};
 use crate::start::RunRequest;
+use crate::store::FLOWS_AT_ONCE;
 use crate::view::{FlowDeclared, FlowView, RunExplained, RunLine, RunView};
 
 pub fn routes() -> OpenApiRouter<Flows> {
@@ -30,6 +31,7 @@ pub fn routes() -> OpenApiRouter<Flows> {
         .routes(mutirao_surface::routes!(cancel))
         .routes(mutirao_surface::routes!(explain))
         .routes(mutirao_surface::routes!(events::follow))
+        .routes(mutirao_surface::routes!(check))
 }
 
 /// Make flows what their definitions say, whether they were there or not: all of them, or none.
@@ -39,9 +41,20 @@ pub fn routes() -> OpenApiRouter<Flows> {
 async fn declare(
     State(flows): State<Flows>,
     only::Operator(caller): only::Operator,
-    Body(all): Body<Vec<FlowSpec>>,
+    Body(UpTo(all)): Body<UpTo<FLOWS_AT_ONCE, FlowSpec>>,
 ) -> Result<Json<Vec<FlowDeclared>>, Rejection> {
     Ok(Json(flows.declare(&caller, all).await?))
+}
+
+/// What would be refused of these flows, and why; nothing is written. At most 1,000.
+#[utoipa::path(post, path = "/v1/check/flows", tag = "flows", request_body = Vec<Object>,
+    responses((status = 200, description = "Those that cannot work; none when all can.", body = Vec<Wrong>)))]
+async fn check(
+    State(flows): State<Flows>,
+    _: only::Operator,
+    Body(UpTo(all)): Body<UpTo<FLOWS_AT_ONCE, FlowSpec>>,
+) -> Json<Vec<Wrong>> {
+    Json(flows.wrong_flows(&all).await)
 }
 
 /// Flows, by name.

@@ -1,6 +1,7 @@
 //! Flows as a capability: what people, and clients of the wire, ask of it. Any process takes changes and runs in and
 //! answers; whoever owns a run's shard is told at once, and finds it in the store within seconds should it not hear.
 
+mod checking;
 mod clients;
 pub mod following;
 mod news;

@@ -6,13 +6,14 @@ mod push;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use mutirao_core::declared::Wrong;
 use mutirao_core::{Problem, Timestamp};
 use mutirao_surface::paging::ByName;
-use mutirao_surface::{Args, Body, OpenApiRouter, Part, Rejection, keeps_its_name, only};
+use mutirao_surface::{Args, Body, OpenApiRouter, Part, Rejection, UpTo, keeps_its_name, only};
 use serde::Deserialize;
 
 use crate::rollup::Step;
-use crate::service::declaring::{Declaration, Declared};
+use crate::service::declaring::{DECLARED_MAX, Declaration, Declared, Draft};
 use crate::service::{Based, History, MonitorView, Monitors, PAGE_MAX, Tried};
 use crate::spec::MonitorSpec;
 use crate::store::Put;
@@ -25,6 +26,7 @@ pub fn routes() -> OpenApiRouter<Monitors> {
         .routes(mutirao_surface::routes!(resume))
         .routes(mutirao_surface::routes!(run))
         .routes(mutirao_surface::routes!(history))
+        .routes(mutirao_surface::routes!(check))
         .merge(alerts::routes())
         .merge(push::closed())
 }
@@ -56,9 +58,20 @@ async fn create(
 async fn declare(
     State(monitors): State<Monitors>,
     only::Operator(caller): only::Operator,
-    Body(all): Body<Vec<Declared>>,
+    Body(UpTo(all)): Body<UpTo<DECLARED_MAX, Declared>>,
 ) -> Result<Json<Vec<Declaration>>, Rejection> {
     Ok(Json(monitors.declare(&caller, all).await?))
+}
+
+/// What would be refused of these monitors, and why; nothing is written. At most 10,000.
+#[utoipa::path(post, path = "/v1/check/monitors", tag = "monitors", request_body = Object,
+    responses((status = 200, description = "Those that cannot work; none when all can.", body = Vec<Wrong>)))]
+async fn check(
+    State(monitors): State<Monitors>,
+    only::Operator(caller): only::Operator,
+    Body(draft): Body<Draft>,
+) -> Result<Json<Vec<Wrong>>, Rejection> {
+    Ok(Json(monitors.wrong_monitors(&caller, draft).await?))
 }
 
 /// Monitors, by name.

@@ -32,6 +32,7 @@ pub mod only;
 pub mod paging;
 mod rejection;
 mod swift;
+mod up_to;
 
 pub use args::{Args, Part};
 pub use body::Body;
@@ -41,6 +42,7 @@ pub use headers::{IdempotencyKey, TraceId, Wish};
 pub use paging::PageArgs;
 pub use rejection::{Rejection, keeps_its_name};
 pub use swift::Swift;
+pub use up_to::UpTo;
 
 /// Routes and their documentation from one definition, so that neither can be there without the other.
 pub use utoipa_axum::{router::OpenApiRouter, routes};

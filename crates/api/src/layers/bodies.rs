@@ -20,9 +20,13 @@ const ELASTIC_BODY_BYTES_MAX: usize = 8 << 20;
 /// A batch of keys and their values, in base64 where they are no text.
 const KEYS_BODY_BYTES_MAX: usize = 8 << 20;
 
-/// Routes that take more; one that ends in a slash stands for all below it. A job brings its tasks along.
-const LARGE: [(Method, &str, usize); 3] = [
+/// Routes that take more; one that ends in a slash stands for all below it. A job brings its tasks along, a file of
+/// declarations everything that is in it.
+const LARGE: [(Method, &str, usize); 6] = [
     (Method::POST, "/v1/jobs", BODY_BYTES_MAX),
+    (Method::PUT, "/v1/monitors", BODY_BYTES_MAX),
+    (Method::PUT, "/v1/flows", BODY_BYTES_MAX),
+    (Method::POST, "/v1/check/", BODY_BYTES_MAX),
     (Method::POST, "/v1/kv", KEYS_BODY_BYTES_MAX),
     (Method::PUT, "/v1/elastic/", ELASTIC_BODY_BYTES_MAX),
 ];

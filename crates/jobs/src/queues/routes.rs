@@ -4,15 +4,19 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use mutirao_core::Problem;
+use mutirao_core::declared::Wrong;
 use mutirao_core::id::QueueName;
 use mutirao_queues::{Explanation, QueueSpec, QueueView};
-use mutirao_surface::{Args, Body, OpenApiRouter, Part, Rejection, only};
+use mutirao_surface::{Args, Body, OpenApiRouter, Part, Rejection, UpTo, only};
 use serde::{Deserialize, Serialize};
 
 use super::Precondition;
 use crate::routes::unheard;
 use crate::service::Jobs;
 use crate::store::queues::{Put, Unfinished};
+
+/// Queues looked at together.
+const CHECKED_MAX: usize = 10_000;
 
 pub fn routes(routes: OpenApiRouter<Jobs>) -> OpenApiRouter<Jobs> {
     routes
@@ -21,6 +25,7 @@ pub fn routes(routes: OpenApiRouter<Jobs>) -> OpenApiRouter<Jobs> {
         .routes(mutirao_surface::routes!(pause))
         .routes(mutirao_surface::routes!(resume))
         .routes(mutirao_surface::routes!(explain))
+        .routes(mutirao_surface::routes!(check))
 }
 
 /// Make a queue.
@@ -154,4 +159,15 @@ async fn explain(
     Part(name): Part<QueueName>,
 ) -> Result<Json<Explanation>, Rejection> {
     Ok(Json(jobs.explain_queue(&name).await?))
+}
+
+/// What would be refused of these queues, and why; nothing is written. At most 10,000.
+#[utoipa::path(post, path = "/v1/check/queues", tag = "queues", request_body = Vec<QueueSpec>,
+    responses((status = 200, description = "Those that cannot work; none when all can.", body = Vec<Wrong>)))]
+async fn check(
+    State(jobs): State<Jobs>,
+    _: only::Admin,
+    Body(UpTo(all)): Body<UpTo<CHECKED_MAX, QueueSpec>>,
+) -> Json<Vec<Wrong>> {
+    Json(jobs.wrong_queues(&all).await)
 }

@@ -1,7 +1,10 @@
 //! Making, changing and deleting queues. What is written is told to the owner at once; were nobody to hear it, the owner
 //! would find it in the store.
 
+use std::collections::BTreeSet;
+
 use mutirao_core::auth::Principal;
+use mutirao_core::declared::Wrong;
 use mutirao_core::envelope::shard_of;
 use mutirao_core::id::QueueName;
 use mutirao_core::{Problem, limits};
@@ -46,9 +49,25 @@ impl Jobs {
         })
     }
 
-    pub async fn create_queue(&self, caller: &Principal, spec: QueueSpec) -> Result<QueueRow, Problem> {
+    /// Those that would be refused, and why. Nothing is written.
+    pub async fn wrong_queues(&self, all: &[QueueSpec]) -> Vec<Wrong> {
+        let (mut wrong, mut names) = (Vec::new(), BTreeSet::new());
+        for (at, spec) in all.iter().enumerate() {
+            wrong.extend(self.sound(spec).await.err().map(|problem| Wrong { at, problem }));
+            if !names.insert(&spec.name) {
+                wrong.push(Wrong::twice(at));
+            }
+        }
+        wrong
+    }
+
+    async fn sound(&self, spec: &QueueSpec) -> Result<(), Problem> {
         spec.check()?;
-        self.can_be_staffed(&spec).await?;
+        self.can_be_staffed(spec).await
+    }
+
+    pub async fn create_queue(&self, caller: &Principal, spec: QueueSpec) -> Result<QueueRow, Problem> {
+        self.sound(&spec).await?;
         let name = spec.name.clone();
         match self.put_queue(caller, spec, Expected::Absent).await? {
             Put::Created(row) | Put::Changed(row) => Ok(row),
@@ -64,8 +83,7 @@ impl Jobs {
         spec: QueueSpec,
         precondition: Precondition,
     ) -> Result<Put, Problem> {
-        spec.check()?;
-        self.can_be_staffed(&spec).await?;
+        self.sound(&spec).await?;
         let expected = match precondition {
             Precondition::None => Expected::Anything,
             Precondition::Revision(revision) => Expected::Revision(revision),

@@ -4,19 +4,21 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use mutirao_core::Problem;
-use mutirao_surface::{Args, Body, OpenApiRouter, Part, Rejection, only};
+use mutirao_core::declared::Wrong;
+use mutirao_surface::{Args, Body, OpenApiRouter, Part, Rejection, UpTo, only};
 use serde::Deserialize;
 
 use crate::alerts::channel::ChannelSpec;
 use crate::alerts::{Acknowledged, Silence};
 use crate::service::Monitors;
-use crate::service::alerts::{AlertView, ChannelView, Removal, SilenceSpec};
+use crate::service::alerts::{AlertView, CHANNELS_MAX, ChannelView, Removal, SilenceSpec};
 
 pub fn routes() -> OpenApiRouter<Monitors> {
     OpenApiRouter::new()
         .routes(mutirao_surface::routes!(channels))
         .routes(mutirao_surface::routes!(channel, put_channel, remove_channel))
         .routes(mutirao_surface::routes!(test_channel))
+        .routes(mutirao_surface::routes!(check_channels))
         .routes(mutirao_surface::routes!(alerts))
         .routes(mutirao_surface::routes!(acknowledge))
         .routes(mutirao_surface::routes!(silence, unsilence))
@@ -57,6 +59,17 @@ async fn put_channel(
         return Err(Problem::invalid("name", "the definition is of another channel than the path").into());
     }
     Ok(Json(monitors.put_channel(&caller, spec).await?))
+}
+
+/// What would be refused of these channels, and why; nothing is written. At most 1,000.
+#[utoipa::path(post, path = "/v1/check/channels", tag = "monitors", request_body = Vec<Object>,
+    responses((status = 200, description = "Those that cannot work; none when all can.", body = Vec<Wrong>)))]
+async fn check_channels(
+    State(monitors): State<Monitors>,
+    only::Operator(caller): only::Operator,
+    Body(UpTo(all)): Body<UpTo<CHANNELS_MAX, ChannelSpec>>,
+) -> Result<Json<Vec<Wrong>>, Rejection> {
+    Ok(Json(monitors.wrong_channels(&caller, all).await?))
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]

@@ -1,8 +1,9 @@
 //! What people ask about alerts: channels, who is told what, be quiet, I know.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use mutirao_core::auth::Principal;
+use mutirao_core::declared::Wrong;
 use mutirao_core::quantity::Span;
 use mutirao_core::{Problem, Timestamp};
 use mutirao_store::refused;
@@ -17,7 +18,7 @@ use crate::grid::MonitorKey;
 use crate::store::alerts::{AlertRow, ChannelRow, Delivery};
 
 /// Channels of one namespace.
-const CHANNELS_MAX: usize = 1_000;
+pub const CHANNELS_MAX: usize = 1_000;
 /// Alerts shown.
 pub const ALERTS_SHOWN_MAX: u32 = 1_000;
 /// The longest silence.
@@ -87,12 +88,24 @@ impl Monitors {
         let there = self.0.alerts.channels(caller.namespace.clone()).await.map_err(refused)?;
         let same = there.iter().find(|row| row.spec.name == spec.name);
         if same.is_none() && there.len() >= CHANNELS_MAX {
-            return Err(Problem::conflict(format!("there are {CHANNELS_MAX} channels already")));
+            return Err(too_many());
         }
-        let spec = spec.keeping(same.map(|row| &row.spec))?;
+        let spec = self.sound_channel(spec, same)?;
         // What is there already is not changed, and nobody is said to have changed it.
         if let Some(same) = same.filter(|row| row.spec == spec) {
             return Ok(same.clone().into());
+        }
+        let by = self.by(caller);
+        let row = ChannelRow { spec: spec.clone(), changed_at: by.at, changed_by: by.who.clone() };
+        self.0.alerts.put_channel(spec, by).await.map_err(refused)?;
+        Ok(row.into())
+    }
+
+    /// As it would be written, over what is there. One that is the same as that is left alone.
+    fn sound_channel(&self, spec: ChannelSpec, same: Option<&ChannelRow>) -> Result<ChannelSpec, Problem> {
+        let spec = spec.keeping(same.map(|row| &row.spec))?;
+        if same.is_some_and(|row| row.spec == spec) {
+            return Ok(spec);
         }
         spec.check()?;
         if matches!(spec.way, Way::Exec(_)) && self.0.programs == Programs::Refused {
@@ -101,10 +114,27 @@ impl Monitors {
                 Problem::invalid("exec", detail).remedy("whoever runs the manager can allow it: monitors.exec=allowed")
             );
         }
-        let by = self.by(caller);
-        let row = ChannelRow { spec: spec.clone(), changed_at: by.at, changed_by: by.who.clone() };
-        self.0.alerts.put_channel(spec, by).await.map_err(refused)?;
-        Ok(row.into())
+        Ok(spec)
+    }
+
+    /// Those that would be refused, and why. Nothing is written.
+    pub async fn wrong_channels(&self, caller: &Principal, all: Vec<ChannelSpec>) -> Result<Vec<Wrong>, Problem> {
+        let there: HashMap<String, ChannelRow> =
+            self.channels_there(caller).await?.into_iter().map(|row| (row.spec.name.clone(), row)).collect();
+        let (mut wrong, mut names, mut total) = (Vec::new(), BTreeSet::new(), there.len());
+        for (at, spec) in all.into_iter().enumerate() {
+            let same = there.get(&spec.name);
+            if !names.insert(spec.name.clone()) {
+                wrong.push(Wrong::twice(at));
+            } else if same.is_none() {
+                total += 1;
+            }
+            if same.is_none() && total > CHANNELS_MAX {
+                wrong.push(Wrong { at, problem: too_many() });
+            }
+            wrong.extend(self.sound_channel(spec, same).err().map(|problem| Wrong { at, problem }));
+        }
+        Ok(wrong)
     }
 
     /// One that monitors tell stays, unless it is wanted gone all the same.
@@ -216,7 +246,7 @@ impl Monitors {
         if rules.is_empty() {
             return Ok(());
         }
-        let there = self.channels_there(caller).await?;
+        let there = self.channels_there(caller).await?.into_iter().map(|row| row.spec.name).collect();
         Self::unknown_channel(&there, rules).map_or(Ok(()), Err)
     }
 
@@ -225,9 +255,8 @@ impl Monitors {
     }
 
     /// What is wrong with the first rule that names a channel that is not there.
-    pub(super) fn unknown_channel(there: &[ChannelRow], rules: &[Rule]) -> Option<Problem> {
-        let known = |rule: &Rule| there.iter().any(|row| row.spec.name == rule.to);
-        let (n, rule) = rules.iter().enumerate().find(|(_, rule)| !known(rule))?;
+    pub(super) fn unknown_channel(there: &BTreeSet<String>, rules: &[Rule]) -> Option<Problem> {
+        let (n, rule) = rules.iter().enumerate().find(|(_, rule)| !there.contains(&rule.to))?;
         let to: String = rule.to.chars().take(100).collect();
         let wrong = Problem::invalid(&format!("alerts[{n}].to"), format!("there is no channel \"{to}\""));
         Some(wrong.remedy("`mutirao monitor channel list` shows those that are there"))
@@ -268,6 +297,10 @@ impl From<AlertRow> for AlertView {
             note,
         }
     }
+}
+
+fn too_many() -> Problem {
+    Problem::conflict(format!("there are {CHANNELS_MAX} channels already"))
 }
 
 fn missing(name: &str) -> Problem {

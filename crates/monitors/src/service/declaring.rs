@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use mutirao_core::Problem;
 use mutirao_core::auth::Principal;
-use mutirao_core::declared::Became;
+use mutirao_core::declared::{Became, Wrong};
 use mutirao_core::shard::shard_of;
+use mutirao_surface::UpTo;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -25,6 +26,16 @@ pub struct Declared {
     pub definition: MonitorSpec,
     #[serde(default)]
     pub pause: Pause,
+}
+
+/// Monitors that somebody means to declare.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Draft {
+    pub monitors: UpTo<DECLARED_MAX, Declared>,
+    /// Channels that will be there by then.
+    #[serde(default)]
+    pub channels: BTreeSet<String>,
 }
 
 /// What a declaration says about a monitor being paused.
@@ -102,29 +113,45 @@ impl Monitors {
         Ok(told.collect())
     }
 
+    /// Those that would be refused, and why. Nothing is written.
+    pub async fn wrong_monitors(&self, caller: &Principal, draft: Draft) -> Result<Vec<Wrong>, Problem> {
+        let Draft { monitors: UpTo(all), channels } = draft;
+        Ok(self.judged(caller, all, channels).await?.1)
+    }
+
     /// Those that can work; or what is wrong with each that cannot.
     async fn sound(&self, caller: &Principal, all: Vec<Declared>) -> Result<Vec<Declared>, Problem> {
+        let (all, wrong) = self.judged(caller, all, BTreeSet::new()).await?;
+        if wrong.is_empty() {
+            return Ok(all);
+        }
+        let named =
+            |Wrong { at, problem }: &Wrong| Some(format!("{}: {}", all.get(*at)?.definition.name, problem.line()));
+        Err(Problem::invalid("monitors", wrong.iter().filter_map(named).collect::<Vec<_>>().join("\n")))
+    }
+
+    /// What is wrong with each, in their order; these channels count as there, beside those that are.
+    async fn judged(
+        &self,
+        caller: &Principal,
+        all: Vec<Declared>,
+        mut channels: BTreeSet<String>,
+    ) -> Result<(Vec<Declared>, Vec<Wrong>), Problem> {
         // Conditions are compiled on a thread of their own, which is waited for.
         let check = move || {
-            let wrong =
-                |one: &Declared| Some(format!("{}: {}", one.definition.name, one.definition.check().err()?.line()));
-            let wrong: Vec<String> = all.iter().filter_map(wrong).collect();
-            (all, wrong)
+            let checked = all.iter().map(|one| one.definition.check().err()).collect::<Vec<_>>();
+            (all, checked)
         };
-        let (all, mut wrong) = tokio::task::spawn_blocking(check).await.map_err(|_| Problem::internal())?;
-        let channels = self.channels_there(caller).await?;
-        let mut names = BTreeSet::new();
-        for Declared { definition, .. } in &all {
-            let name = &definition.name;
-            let told = [self.allow(definition).err(), Self::unknown_channel(&channels, &definition.alerts)];
-            wrong.extend(told.into_iter().flatten().map(|problem| format!("{name}: {}", problem.line())));
-            if !names.insert(name) {
-                wrong.push(format!("{name}: it is declared twice"));
+        let (all, checked) = tokio::task::spawn_blocking(check).await.map_err(|_| Problem::internal())?;
+        channels.extend(self.channels_there(caller).await?.into_iter().map(|row| row.spec.name));
+        let (mut wrong, mut names) = (Vec::new(), BTreeSet::new());
+        for (at, (Declared { definition, .. }, problem)) in all.iter().zip(checked).enumerate() {
+            let told = [problem, self.allow(definition).err(), Self::unknown_channel(&channels, &definition.alerts)];
+            wrong.extend(told.into_iter().flatten().map(|problem| Wrong { at, problem }));
+            if !names.insert(&definition.name) {
+                wrong.push(Wrong::twice(at));
             }
         }
-        match wrong.is_empty() {
-            true => Ok(all),
-            false => Err(Problem::invalid("monitors", wrong.join("\n"))),
-        }
+        Ok((all, wrong))
     }
 }

@@ -25,7 +25,7 @@ fn json_of(up: &Installation, args: &[&str]) -> Value {
 }
 
 /// Lets a resource manager in, and has it claim the lease.
-async fn resource_manager(up: &Installation) -> (Client, u64) {
+pub async fn resource_manager(up: &Installation) -> (Client, u64) {
     let token = up.ok(&["elastic", "invite"]).trim().to_owned();
     let key = WorkerKey::generate();
     let enrol = Enrol { token, public_key: key.public_base64(), name: "lab".into() };
@@ -43,7 +43,7 @@ async fn resource_manager(up: &Installation) -> (Client, u64) {
     (client, generation)
 }
 
-fn offer(generation: u64) -> Offer {
+pub fn offer(generation: u64) -> Offer {
     let node = json!({ "name": "n1", "provider": "test", "capacity": { "cpu_milli": 8_000, "memory_bytes": 64u64 << 30 },
                        "layer": "cloud", "answers": true });
     serde_json::from_value(json!({ "generation": generation, "nodes": [node], "kinds": [] })).unwrap()

@@ -2,6 +2,7 @@
 
 mod acting;
 mod answers;
+mod applying;
 mod attending;
 mod autoscaling;
 mod backup;

@@ -6,11 +6,6 @@ use std::path::Path;
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::{Map, Number, Value};
 
-use crate::failure::Failure;
-
-/// More is not a declaration.
-const FILE_BYTES_MAX: u64 = 4 << 20;
-
 /// One thing that a file declares, and where.
 #[derive(Debug)]
 pub struct Document {
@@ -18,11 +13,11 @@ pub struct Document {
     pub value: Value,
 }
 
-/// The documents of a file; `-` is YAML from stdin.
-pub fn read(file: &Path) -> Result<Vec<Document>, Failure> {
+/// The documents of a file, or what is wrong with it, in one line; `-` is YAML from stdin.
+pub fn read(file: &Path, bytes_max: usize) -> Result<Vec<Document>, String> {
     let shown = file.display().to_string();
-    let wrong = |what: String| Failure::usage(format!("{shown}: {}", what.lines().collect::<Vec<_>>().join(" ")));
-    let text = text_of(file).map_err(|error| wrong(error.to_string()))?;
+    let wrong = |what: String| what.lines().collect::<Vec<_>>().join(" ");
+    let text = text_of(file, bytes_max as u64).map_err(|error| wrong(error.to_string()))?;
     let values = match file.extension().and_then(|extension| extension.to_str()) {
         _ if shown == "-" => yaml(&text).map_err(wrong)?,
         Some("yaml" | "yml") => yaml(&text).map_err(wrong)?,
@@ -38,15 +33,15 @@ pub fn read(file: &Path) -> Result<Vec<Document>, Failure> {
     Ok(values.into_iter().enumerate().map(|(n, value)| Document { place: place(n), value }).collect())
 }
 
-fn text_of(file: &Path) -> std::io::Result<String> {
+fn text_of(file: &Path, bytes_max: u64) -> std::io::Result<String> {
     let mut text = String::new();
     let mut reader: Box<dyn Read> = match file.as_os_str() == "-" {
         true => Box::new(std::io::stdin().lock()),
         false => Box::new(std::fs::File::open(file)?),
     };
-    let read = reader.by_ref().take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if read as u64 > FILE_BYTES_MAX {
-        return Err(std::io::Error::other(format!("it is longer than {FILE_BYTES_MAX} bytes")));
+    let read = reader.by_ref().take(bytes_max + 1).read_to_string(&mut text)?;
+    if read as u64 > bytes_max {
+        return Err(std::io::Error::other(format!("it is longer than {bytes_max} bytes")));
     }
     Ok(text)
 }

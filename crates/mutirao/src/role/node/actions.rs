@@ -23,6 +23,8 @@ use crate::signals::Asked;
 use crate::{checks, logs, machine, tls};
 
 const DIR: &str = "./mutirao-node";
+/// More is not a definition of an action.
+const DEFINITION_BYTES_MAX: usize = 4 << 20;
 
 pub async fn run(globals: &Globals, args: NodeArgs, transport: Transport) -> Result<(), Failure> {
     let settings = globals.config(vec![])?.settings;
@@ -137,10 +139,9 @@ fn programs(
         .ok()
         .map(Arc::new);
     let around = Surroundings { dir: folder, environment, confinement, clock: clock.clone(), dice: dice.clone() };
-    let read: Read = Arc::new(|path: &Path| match documents::read(path) {
+    let read: Read = Arc::new(|path: &Path| match documents::read(path, DEFINITION_BYTES_MAX) {
         Ok(documents) => Ok(documents.into_iter().map(|document| document.value).collect()),
-        Err(Failure::Said { line, .. }) => Err(line),
-        Err(_) => Err("it cannot be read".into()),
+        Err(what) => Err(format!("{}: {what}", path.display())),
     });
     let mut folder = Folder::new(around, me.namespace.clone(), read, table.clone());
     folder.look().iter().for_each(|notice| tracing::warn!("{notice}"));
