@@ -41,7 +41,8 @@ impl FromStr for Cpus {
                 if !(0.0..=100_000.0).contains(&cpus) {
                     return Err(wrong());
                 }
-                (cpus * 1000.0).round() as u32
+                // The least there is, rather than nothing: zero means something else.
+                ((cpus * 1000.0).round() as u32).max(u32::from(cpus > 0.0))
             }
         };
         if milli > 100_000_000 { Err(wrong()) } else { Ok(Self { milli }) }
@@ -237,6 +238,7 @@ mod tests {
     fn people_write_them_in_several_ways() {
         assert_eq!("0.5".parse(), Ok(Cpus { milli: 500 }));
         assert_eq!("250m".parse(), Ok(Cpus { milli: 250 }));
+        assert_eq!(["0.0001", "0"].map(|text| text.parse()), [Ok(Cpus { milli: 1 }), Ok(Cpus { milli: 0 })]);
         assert_eq!("1.5GiB".parse(), Ok(Bytes(3 << 29)));
         assert_eq!("512M".parse(), Ok(Bytes(512 << 20)));
         assert_eq!("90".parse(), Ok(Span::secs(90)));

@@ -32,6 +32,8 @@ const FLAGS: &[(&str, &str)] = &[
     ("workers.memory", "--worker-mem"),
     ("workers.labels", "--worker-label"),
     ("workers.layer", "--worker-layer"),
+    ("elastic.min", "--workers-min"),
+    ("elastic.max", "--workers-max"),
     ("defaults.timeout", "--timeout"),
     ("policy.fair_share.half_life", "--half-life"),
     ("policy.fair_share.by", "--share-by"),

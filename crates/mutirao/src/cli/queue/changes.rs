@@ -264,6 +264,7 @@ mod tests {
             (&["--running-max", "0"], "--running-max: nothing could ever run"),
             (&["--policy", "lifo"], "fair-share"),
             (&["--workers-max", "3"], "--elastic-preset arrebol"),
+            (&["--elastic-preset", "arrebol", "--workers-max", "0"], "--workers-max: no worker could ever start"),
             (&["--elastic-preset", "magic"], "sentryweb-workers"),
             (&["--worker-label", "ssd"], "disk=ssd"),
             (&["--worker-layer", "sky"], "edge, fog or cloud"),
