@@ -145,7 +145,7 @@ pub fn check_need(need: &Need, nodes: &[Node], kinds: &[Kind]) -> Result<(), NoP
     let largest = suitable.iter().fold(Amounts::default(), |all, room| all.max(room.capacity));
     Err(NoPlace::Never(match need.amounts.first_beyond(&largest) {
         Some((what, asked, most)) => {
-            let ((asked, unit), (most, _)) = (amounts::said(what, asked), amounts::said(what, most));
+            let (asked, most, unit) = amounts::beside(what, asked, most);
             format!("needs {asked} {unit}, the largest node any provider offers has {most}")
         }
         None => "no single node that any provider offers has all of it".into(),

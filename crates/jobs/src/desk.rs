@@ -9,6 +9,7 @@
 //! - [`sessions`]: which worker process holds what, and until when its lease runs.
 //! - [`sequence`]: which of a session's messages were heard.
 //! - [`window`]: how many tasks may be out at once.
+//! - [`too_big`]: tasks that no worker can hold.
 //! - [`hearing`]: what workers say, and what their silence means.
 //! - [`parcels`]: what is on its way to a worker, and what was lost there; [`lost`]: who has it after all.
 //! - [`cancelling`]: ending what somebody does not want any more; [`dying`]: what still stops.
@@ -34,6 +35,7 @@ pub mod parcels;
 mod reviving;
 mod sequence;
 pub mod sessions;
+mod too_big;
 pub mod usage;
 pub mod window;
 
@@ -50,6 +52,7 @@ use mutirao_core::envelope::ParcelId;
 use mutirao_core::id::{Attempt, JobKey, QueueName, SessionId, TaskKey, WorkerId};
 use mutirao_core::life::{Change, Event, Final, Life};
 use mutirao_core::outcome::{Outcome, Verdict};
+use mutirao_core::task::Needs;
 use mutirao_core::{Dice, Mono, Timestamp};
 use mutirao_queues::QueueSpec;
 
@@ -137,6 +140,14 @@ pub struct Handed {
     pub id: ParcelId,
     pub queue: QueueName,
     pub picks: Vec<Pick>,
+}
+
+/// How much goes out of a line, and to whom.
+struct Out<'a> {
+    room: usize,
+    /// Tasks in one parcel.
+    parcel: usize,
+    workers: &'a [Needs],
 }
 
 pub struct Desk {
@@ -249,7 +260,13 @@ impl Desk {
                     line.enter(task.job, &ledger.rank);
                 }
             }
-            let Some(needs) = line.first().and_then(|job| self.jobs.get(&job)).map(|ledger| ledger.needs) else {
+            if line.first().is_none() && line.too_big.is_empty() {
+                continue;
+            }
+            let workers = too_big::sizes(&self.sessions, self.definitions.get(queue), queue);
+            line.look_again(&mut self.jobs, &workers);
+            let first = line.first_that_fits(&self.jobs, &workers);
+            let Some(needs) = first.and_then(|job| self.jobs.get(&job)).map(|ledger| ledger.needs) else {
                 continue;
             };
             let seats = self.sessions.seats(queue, needs);
@@ -259,7 +276,8 @@ impl Desk {
             let hoarded = self.sessions.hoarded(queue, needs, line.share(seats, now.mono));
             let room = line.room(seats, hoarded, now.mono);
             let size = window::parcel_size(line.out + room, seats.sessions);
-            let picks = Self::pick(line, &mut self.jobs, room, size, self.generation, now, &self.dice);
+            let out = Out { room, parcel: size, workers: &workers };
+            let picks = Self::pick(line, &mut self.jobs, out, self.generation, now, &self.dice);
             let most = |pick: &Pick| self.jobs.get(&pick.task.job).map_or(size, |ledger| ledger.parcel_max.min(size));
             let mut rest = &picks[..];
             while let Some(first) = rest.first() {
@@ -278,15 +296,14 @@ impl Desk {
     fn pick(
         line: &mut Line,
         jobs: &mut Map<JobKey, Ledger>,
-        room: usize,
-        parcel: usize,
+        Out { room, parcel, workers }: Out<'_>,
         generation: u64,
         now: Now,
         dice: &Dice,
     ) -> Vec<Pick> {
         let mut picks = Vec::with_capacity(room.min(4096));
         while picks.len() < room {
-            let Some(job) = line.first() else { break };
+            let Some(job) = line.first_that_fits(jobs, workers) else { break };
             let Some(ledger) = jobs.get_mut(&job) else {
                 line.leave(job);
                 continue;
@@ -313,12 +330,31 @@ impl Desk {
         outcome: Option<Outcome>,
         now: Now,
     ) {
-        self.sessions.drop_hold(task, attempt);
+        let turned_down_by = match verdict {
+            Verdict::Unfit => self.sessions.turned_down(task, attempt),
+            _ => {
+                self.sessions.drop_hold(task, attempt);
+                None
+            }
+        };
         if let Some(line) = self.jobs.get(&task.job).and_then(|l| self.lines.get_mut(&l.queue)) {
             line.window.completed(verdict, now.mono);
         }
-        self.happen(task, Event::Ended(attempt, verdict), worker, outcome, now);
+        let changed = self.happen(task, Event::Ended(attempt, verdict), worker, outcome, now);
+        if let Some(had) = turned_down_by.filter(|_| changed) {
+            self.turn_down(task, had);
+        }
         self.close_if_over(task.job);
+    }
+
+    /// A worker that has this much turned a task down, which waits to be offered to another.
+    fn turn_down(&mut self, task: TaskKey, had: Needs) {
+        let Some(ledger) = self.jobs.get(&task.job).filter(|ledger| ledger.varied) else { return };
+        let Some(line) = self.lines.get_mut(&ledger.queue) else { return };
+        let workers = too_big::sizes(&self.sessions, self.definitions.get(&ledger.queue), &ledger.queue);
+        if line.too_big.turn_down(task, had, &workers) {
+            line.forget_wait(task);
+        }
     }
 
     /// Lets one event happen to one task and books what follows. False when it changed nothing.
@@ -366,6 +402,7 @@ impl Desk {
                 self.open -= 1;
                 line.open -= 1;
                 line.forget_wait(task);
+                line.too_big.forget(task);
                 if let (Event::Ended(by, _), Some(other)) = (event, before)
                     && by != other
                 {
@@ -405,6 +442,7 @@ impl Desk {
             && let Some(line) = self.lines.get_mut(&ledger.queue)
         {
             line.leave(job);
+            line.too_big.forget_job(job);
             self.effects.closed.push(job);
         }
     }

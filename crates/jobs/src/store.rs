@@ -104,6 +104,8 @@ pub struct OpenJob {
     pub total: u32,
     pub retry: Retry,
     pub needs: Needs,
+    /// Some of its tasks may say themselves what they need.
+    pub varied: bool,
     pub rank: Rank,
     pub traces: Vec<Trace>,
     /// Tasks that were tried anew so far.

@@ -1,5 +1,6 @@
 //! Why tasks do not run, and what would let them: from facts to words. Whoever looks after the queue brings the facts.
 
+mod too_big;
 pub mod unreadable;
 
 use std::time::Duration;
@@ -48,6 +49,12 @@ pub struct QueueFacts {
     pub needs: Option<Needs>,
     #[serde(default)]
     pub largest: Option<Needs>,
+    /// Waiting tasks that fit no worker, and what one of them needs if that is known; `largest` is then of the workers that
+    /// were there when it was found out.
+    #[serde(default)]
+    pub too_big: u64,
+    #[serde(default)]
+    pub too_big_needs: Option<Needs>,
     /// How long until the limit on starts lets the next one go.
     #[serde(default)]
     pub next_start_ms: Option<u64>,
@@ -68,6 +75,12 @@ pub struct TaskFacts {
     /// Waiting tasks of jobs that go before its own.
     #[serde(default)]
     pub ahead: u64,
+    /// It fits no worker.
+    #[serde(default)]
+    pub too_big: bool,
+    /// What it needs, unless it may say so itself.
+    #[serde(default)]
+    pub needs: Option<Needs>,
 }
 
 /// One thing that holds something back.
@@ -168,6 +181,13 @@ fn held(spec: &QueueSpec, facts: &QueueFacts) -> Vec<Reason> {
         ));
     }
     reasons.extend(facts.broker.as_deref().map(cut_off));
+    if facts.too_big > 0 {
+        reasons.push(too_big::some(spec, facts));
+    }
+    let waiting = facts.waiting.saturating_sub(facts.too_big);
+    if waiting == 0 {
+        return reasons;
+    }
     reasons.extend(nobody(spec, facts));
     if let Some(rest) = facts.rests_ms {
         reasons.push(because(
@@ -187,10 +207,12 @@ fn held(spec: &QueueSpec, facts: &QueueFacts) -> Vec<Reason> {
             format!("wait, or `mutirao queue edit {name} --starts-per-second N`"),
         ));
     }
-    if facts.retrying > 0 && facts.retrying >= facts.waiting {
+    if facts.retrying > 0 && facts.retrying >= waiting {
         let next = facts.next_retry_ms.map(|ms| format!(", the first in {}", span(ms))).unwrap_or_default();
         reasons.push(because(
-            format!("all that wait have failed and wait for their next try{next}"),
+            format!(
+                "all that wait have failed, or came to a worker that is too small, and wait for their next try{next}"
+            ),
             "nothing needs to be done; `mutirao task show ID` says how a task failed",
         ));
     }
@@ -339,7 +361,14 @@ fn waiting(
         let silent = because("whoever looks after its queue does not answer", "try again in a moment");
         return Explanation { summary, reasons: vec![silent] };
     };
-    let mut reasons = held(spec, known);
+    if facts.is_some_and(|facts| facts.too_big) {
+        let reason = too_big::one(spec, facts.and_then(|facts| facts.needs), known.largest, task.id.job);
+        return Explanation { summary, reasons: vec![reason] };
+    }
+    // What holds others back that fit no worker does not hold this one back.
+    let others =
+        QueueFacts { waiting: known.waiting.saturating_sub(known.too_big).max(1), too_big: 0, ..known.clone() };
+    let mut reasons = held(spec, &others);
     if let Some(ahead) = facts.map(|facts| facts.ahead).filter(|ahead| *ahead > 0) {
         let policy = spec.policy.word();
         reasons.push(because(

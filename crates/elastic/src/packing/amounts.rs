@@ -73,6 +73,16 @@ impl Amounts {
     }
 }
 
+/// Two amounts of the same, as people read them, and what they are of.
+pub fn beside(resource: &str, one: u64, another: u64) -> (String, String, &str) {
+    if resource == MEMORY_BYTES {
+        let (one, another) = Bytes(one).beside(Bytes(another));
+        return (one, another, "of memory");
+    }
+    let ((one, unit), (another, _)) = (said(resource, one), said(resource, another));
+    (one, another, unit)
+}
+
 /// As people write it: the amount, and what it is of.
 pub fn said(resource: &str, amount: u64) -> (String, &str) {
     match resource {

@@ -29,6 +29,7 @@ impl Desk {
         let line = self.lines.get_mut(&ledger.queue)?;
         line.leave(job);
         line.forget_waits(job);
+        line.too_big.forget_job(job);
         line.open -= ledger.open();
         let mut at_work = None;
         for (index, life) in ledger.out() {

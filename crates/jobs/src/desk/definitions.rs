@@ -29,6 +29,7 @@ impl Desk {
         self.definitions.insert(spec.name.clone(), (revision, spec.clone()));
         if let Some(line) = self.lines.get_mut(&spec.name) {
             line.define(spec, now.mono, |job| self.jobs.get(&job).map(|ledger| &ledger.rank));
+            line.let_back(&mut self.jobs);
         }
     }
 

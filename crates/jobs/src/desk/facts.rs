@@ -7,6 +7,7 @@ use mutirao_core::id::{QueueName, TaskKey};
 use mutirao_queues::{QueueFacts, QueueLoad, TaskFacts};
 
 use super::line::Line;
+use super::too_big::TooBig;
 use super::{Desk, Ledger, Now};
 
 /// Jobs that are counted before somebody is told how many go first. Past it the number is a lower bound.
@@ -38,10 +39,12 @@ impl Desk {
         let needs = self.lines.get(queue).and_then(|line| line.first()).and_then(|job| self.jobs.get(&job));
         let needs = needs.map(|ledger| ledger.needs);
         let seats = self.sessions.seats(queue, needs.unwrap_or_default());
+        let parked = self.lines.get(queue).map(|line| &line.too_big);
+        let known_before = || parked.and_then(TooBig::largest);
         let mut facts = QueueFacts {
+            largest: self.sessions.largest(queue).or_else(known_before),
             slots: seats.slots as u64,
             needs,
-            largest: self.sessions.largest(queue),
             expected: self.sessions.expected(queue),
             ..QueueFacts::default()
         };
@@ -60,6 +63,9 @@ impl Desk {
         let until = |at: Mono| at.since(now.mono).as_millis() as u64;
         facts.out = line.occupied() as u64;
         facts.waiting = line.waiting();
+        facts.too_big = line.too_big_count(&self.jobs);
+        let one = line.too_big.jobs().find_map(|job| self.jobs.get(&job));
+        facts.too_big_needs = one.map(|ledger| ledger.needs);
         facts.retrying = line.retrying() as u64;
         facts.next_retry_ms = line.next_retry().map(until);
         facts.next_start_ms = line.next_start().map(until);
@@ -72,9 +78,11 @@ impl Desk {
 
     /// What goes before a task that waits.
     pub fn place(&self, task: TaskKey) -> Option<TaskFacts> {
-        let line = self.lines.get(&self.jobs.get(&task.job)?.queue)?;
+        let ledger = self.jobs.get(&task.job)?;
+        let line = self.lines.get(&ledger.queue)?;
+        let needs = Some(ledger.needs).filter(|_| !ledger.varied);
         let ahead = line.order().ahead(task.job).take(AHEAD_JOBS_MAX);
         let waiting = |job| self.jobs.get(&job).map_or(0, Ledger::waiting);
-        Some(TaskFacts { ahead: ahead.map(waiting).sum() })
+        Some(TaskFacts { ahead: ahead.map(waiting).sum(), too_big: line.too_big.has(task), needs })
     }
 }

@@ -19,6 +19,8 @@ pub struct Ledger {
     total: u32,
     retry: Retry,
     pub needs: Needs,
+    /// Some of its tasks may say themselves what they need.
+    pub varied: bool,
     pub rank: Rank,
     /// Which of the jobs that the desk took in it is, from 1.
     pub number: u64,
@@ -66,6 +68,7 @@ impl Ledger {
             total,
             retry,
             needs,
+            varied: false,
             rank: Rank::default(),
             number: 0,
             since: Mono::default(),
@@ -82,6 +85,11 @@ impl Ledger {
     /// The same job with its place among others.
     pub fn ranked(self, rank: Rank) -> Self {
         Self { rank, ..self }
+    }
+
+    /// The same job, where tasks may say themselves what they need.
+    pub fn varied(self, varied: bool) -> Self {
+        Self { varied, ..self }
     }
 
     /// The same job after a restart.

@@ -2,6 +2,7 @@
 //! out, and what its definition lets out. Waits run on the monotonic clock: a stepped wall clock neither hurries a retry nor puts it off.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use mutirao_core::id::{JobKey, TaskKey};
@@ -11,6 +12,7 @@ use mutirao_queues::QueueSpec;
 
 use super::order::{Order, Rank};
 use super::pace::Pace;
+use super::too_big::TooBig;
 use super::usage::Spent;
 use super::window::{Seats, Window};
 
@@ -46,6 +48,8 @@ pub struct Line {
     /// Nothing is handed out before.
     pub rests_until: Mono,
     pub window: Window,
+    /// Tasks that no worker can hold. They are not in line.
+    pub too_big: TooBig,
 }
 
 impl Line {
@@ -194,12 +198,16 @@ impl Line {
 
     /// Of a whole job, at the price of those that it has.
     pub fn forget_waits(&mut self, job: JobKey) {
-        let of_job = TaskKey { job, index: 0 }..=TaskKey { job, index: u32::MAX };
-        let dated: Vec<TaskKey> = self.dated.range(of_job.clone()).map(|(task, _)| *task).collect();
-        let until: Vec<TaskKey> = self.until.range(of_job).map(|(task, _)| *task).collect();
+        let dated: Vec<TaskKey> = self.dated.range(all_of(job)).map(|(task, _)| *task).collect();
+        let until: Vec<TaskKey> = self.until.range(all_of(job)).map(|(task, _)| *task).collect();
         for task in dated.into_iter().chain(until) {
             self.forget_wait(task);
         }
+    }
+
+    /// Tasks of a job that wait for the date of their retry.
+    pub fn waits_of(&self, job: JobKey) -> u64 {
+        (self.dated.range(all_of(job)).count() + self.until.range(all_of(job)).count()) as u64
     }
 
     /// Tasks whose wait is over; they wait no longer.
@@ -222,6 +230,10 @@ impl Line {
     pub fn next_due(&self) -> Option<Mono> {
         self.next_retry().into_iter().chain(self.next_start()).min()
     }
+}
+
+fn all_of(job: JobKey) -> RangeInclusive<TaskKey> {
+    TaskKey { job, index: 0 }..=TaskKey { job, index: u32::MAX }
 }
 
 #[cfg(test)]

@@ -101,6 +101,7 @@ mod tests {
             total: 3,
             retry: Retry::default(),
             needs: Needs::default(),
+            varied: false,
             rank: Default::default(),
             traces,
             revived,

@@ -34,7 +34,7 @@ pub struct Session {
     pub resting: bool,
     /// Since when it has held nothing, as far as its beats show. Not by the wall: a step of it would keep the idle for as long.
     pub idle_since: Option<Mono>,
-    /// It was given something since its last beat.
+    /// Something that it held came to an end since its last beat.
     touched: bool,
     /// It said goodbye. What it had said before may still come.
     pub left: bool,
@@ -159,18 +159,28 @@ impl Sessions {
     pub fn hold(&mut self, session: &SessionId, task: TaskKey, attempt: Attempt) {
         if let Some(known) = self.sessions.get_mut(session) {
             known.held.insert(task, attempt);
-            known.touched = true;
             self.holders.insert((task, attempt), known.id.clone());
         }
     }
 
     pub fn drop_hold(&mut self, task: TaskKey, attempt: Attempt) {
-        if let Some(session) = self.holders.remove(&(task, attempt))
-            && let Some(known) = self.sessions.get_mut(&*session)
-            && known.held.get(&task) == Some(&attempt)
-        {
+        if let Some(known) = self.let_go(task, attempt) {
+            known.touched = true;
+        }
+    }
+
+    /// Whoever held it has no room for it, ever: that was no work. What it has, if it is there.
+    pub fn turned_down(&mut self, task: TaskKey, attempt: Attempt) -> Option<Needs> {
+        self.let_go(task, attempt).map(|known| known.capacity)
+    }
+
+    fn let_go(&mut self, task: TaskKey, attempt: Attempt) -> Option<&mut Session> {
+        let session = self.holders.remove(&(task, attempt))?;
+        let known = self.sessions.get_mut(&*session)?;
+        if known.held.get(&task) == Some(&attempt) {
             known.held.remove(&task);
         }
+        Some(known)
     }
 
     /// It is no longer held, but whoever held it may still say how it stopped.
@@ -339,6 +349,13 @@ impl Sessions {
     /// Whether anybody takes tasks of a queue, or did and is expected back.
     pub fn serve(&self, queue: &QueueName) -> bool {
         self.sessions.values().any(|session| session.queue == *queue)
+    }
+
+    /// What the sessions of a queue have, each size once, in order.
+    pub fn sizes(&self, queue: &QueueName) -> Vec<Needs> {
+        let of_queue = self.sessions.values().filter(|s| s.queue == *queue && s.heard);
+        let sizes: BTreeSet<_> = of_queue.map(|s| (s.capacity.cpus, s.capacity.memory)).collect();
+        sizes.into_iter().map(|(cpus, memory)| Needs { cpus, memory }).collect()
     }
 
     /// The largest session of a queue, if there is any: what no session can hold will never run.

@@ -40,7 +40,7 @@ pub struct Window {
 
 impl Window {
     pub fn completed(&mut self, verdict: Verdict, now: Mono) {
-        if !matches!(verdict, Verdict::Lost | Verdict::Returned) {
+        if !matches!(verdict, Verdict::Lost | Verdict::Returned | Verdict::Unfit) {
             self.completions += 1;
         }
         self.sample(now);

@@ -122,8 +122,8 @@ impl<A> Foreman<A> {
 }
 
 pub(super) fn admit(desk: &mut Desk, job: OpenJob) {
-    let OpenJob { key, queue, first, total, retry, needs, rank, traces, revived } = job;
-    let mut ledger = Ledger::new(queue, first, total, retry, needs).ranked(rank).recall(traces);
+    let OpenJob { key, queue, first, total, retry, needs, varied, rank, traces, revived } = job;
+    let mut ledger = Ledger::new(queue, first, total, retry, needs).varied(varied).ranked(rank).recall(traces);
     ledger.revived = revived;
     desk.admit(key, ledger);
 }

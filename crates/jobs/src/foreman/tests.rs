@@ -305,6 +305,7 @@ fn of_former_attempts_only_sessions_of_the_queue_that_were_alive_then_are_believ
         total: 9,
         retry: Retry::default(),
         needs: Needs::default(),
+        varied: false,
         rank: Rank::default(),
         traces: Vec::new(),
         revived: 0,

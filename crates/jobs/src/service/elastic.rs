@@ -7,15 +7,18 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use mutirao_core::envelope::shard_of;
 use mutirao_core::id::{QueueName, WorkerId};
+use mutirao_core::job::JobSpec;
+use mutirao_core::quantity::Bytes;
 use mutirao_core::{Problem, ShardId};
 use mutirao_elastic::Elastic;
 use mutirao_elastic::packing::Need;
-use mutirao_queues::{QueueSight, QueueSpec, Reason};
+use mutirao_queues::{QueueSight, QueueSpec, Reason, Workers};
 use mutirao_store::refused;
 use tokio::sync::oneshot;
 
 use super::Jobs;
 use super::looks::LOOK_PATIENCE;
+use super::submit::hungriest;
 use crate::doors::Ask;
 use crate::question::{Answer, Question};
 
@@ -58,6 +61,24 @@ impl Jobs {
                 "ask for less under `workers:`, or offer such a node (elastic.cpus, elastic.memory, elastic.labels, \
                      elastic.layer)",
             )),
+        }
+    }
+
+    /// Refuses a job with a task for which no node has the memory, where there is no worker yet that would tell. A queue
+    /// that says how much its workers get is beyond that question.
+    pub(super) async fn can_be_had(&self, queue: &QueueSpec, job: &JobSpec) -> Result<(), Problem> {
+        let unsaid = queue.elastic.is_some() && queue.workers.memory.is_none();
+        let Some(elasticity) = self.0.elasticity.get().filter(|_| unsaid) else { return Ok(()) };
+        let (place, memory) = hungriest(job);
+        if memory == Bytes(0) {
+            return Ok(());
+        }
+        let workers = Workers { memory: Some(memory), ..queue.workers.clone() };
+        match elasticity.impossible(&workers.need()).await {
+            None => Ok(()),
+            Some(why) => {
+                Err(Problem::invalid(&place, why).remedy("ask for less, or offer a larger node (elastic.memory)"))
+            }
         }
     }
 

@@ -71,11 +71,15 @@ impl Jobs {
         let (queue, needs) = (spec.queue.clone(), spec.task.needs);
         let defaults = definition.defaults.clone();
         let retry = retry_of(&spec, &defaults);
+        let varied = Kind::of(&spec.spread) == Kind::Variation;
         let held = !(spec.after.is_empty() && spec.after_ok.is_empty());
         let rank = Rank { priority: spec.priority, owner: owner.name.clone(), labels: spec.labels.clone() };
         let shard = shard_of(&queue);
         let (fit, source) = self.room_for(Coming::Job, u64::from(total), &definition).await?;
         can_ever_run(&spec, fit.largest, &workers)?;
+        if fit.largest.is_none() {
+            self.can_be_had(&definition, &spec).await?;
+        }
         let first = spec.spread.first();
         let created_at = self.0.clock.now();
         let new = as_accepted(&spec, owner, trace.clone(), created_at);
@@ -84,7 +88,7 @@ impl Jobs {
             .await
             .map_err(|_| Problem::internal())?;
         let (jobs, home) = (self.clone(), queue.clone());
-        let ledger = Box::new(Ledger::new(queue.clone(), first, total, retry, needs).ranked(rank));
+        let ledger = Box::new(Ledger::new(queue.clone(), first, total, retry, needs).varied(varied).ranked(rank));
         // A caller that hangs up must not leave a job that is written and never looked at.
         let created = unstoppable(async move {
             let created = jobs.0.store.create(job).await.map_err(refused)?;
@@ -151,6 +155,18 @@ fn can_ever_run(spec: &JobSpec, largest: Option<Needs>, workers: &Workers) -> Re
         return Err(Problem::invalid(&format!("{place}.needs.memory"), why).remedy(remedy));
     }
     Ok(())
+}
+
+/// What needs the most memory, and where the job says it.
+pub(super) fn hungriest(spec: &JobSpec) -> (String, Bytes) {
+    let of_all = Some(spec.task.needs.memory);
+    let own = match &spec.spread {
+        Spread::Tasks(tasks) => tasks.iter().filter_map(|task| Some(task.needs?.memory)).max(),
+        _ => None,
+    };
+    let most = of_all.max(own).unwrap_or_default();
+    let place = first_with(spec, |needs| needs.memory == most).map_or_else(|| "task".into(), |(place, _)| place);
+    (format!("{place}.needs.memory"), most)
 }
 
 /// What needs so much, and where the job says it: for all tasks, or for one of its own.

@@ -33,3 +33,27 @@ fn a_queue_with_work_gets_the_room_of_a_queue_that_has_none() {
     let status = json(&up.ok(&["--json", "elastic", "status"])).to_string();
     assert!(status.contains("have no place now"), "who has none is told why: {status}");
 }
+
+/// What no worker can hold is refused where that is known, told apart where it is found out later, and keeps nobody from
+/// going home or making room.
+#[test]
+fn a_task_that_fits_no_worker_is_refused_or_explained_and_in_nobodys_way() {
+    let setup = Installation::setup().workers(0).set("jobs.lease", LEASE);
+    let up = setup.set("elastic.cpus", "2").set("elastic.memory", "4GiB").start();
+    let offered = || up.ok(&["--json", "node", "list"]).contains(&(4u64 << 30).to_string());
+    wait::until("the node to be offered", SETTLED_WITHIN, offered);
+    queue(&up, "wave", 0, 2);
+    let refused = Said::from(up.cli(&["submit", "--queue", "wave", "--mem", "1T", "--", "true"]));
+    let why = "--mem: needs 1TiB of memory, the largest node any provider offers has 4GiB";
+    assert!(refused.code == Some(2) && refused.err.contains(why), "{refused:?}");
+    // A node has it, but each of two workers gets half: that is known once one is there.
+    let job = up.ok(&["submit", "--queue", "wave", "--mem", "3G", "--", "echo", "big"]).trim().to_owned();
+    up.ok(&["submit", "--queue", "wave", "--array", "1-4", "--wait", "--", "true"]);
+    wait::until("it to be told", SETTLED_WITHIN, || {
+        let said = up.ok(&["task", "explain", &format!("{job}.1")]);
+        said.contains("it fits no worker: needs 3GiB of memory, the largest worker has 2GiB")
+    });
+    assert!(up.ok(&["queue", "explain", "wave"]).contains("1 of those that wait fit no worker"));
+    queue(&up, "other", 0, 2);
+    assert_eq!(run(&up, "other").out, "done\n", "workers that could do nothing make room");
+}

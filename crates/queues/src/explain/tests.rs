@@ -63,7 +63,12 @@ fn whatever_holds_a_queue_back_is_named_with_its_remedy() {
     let leaving = QueueFacts { leaving: 1, ..busy.clone() };
     assert_eq!(why(&spec(""), &leaving), ["all 1 workers of queue gpu are leaving"]);
     let retrying = QueueFacts { retrying: 9, next_retry_ms: Some(1_200), out: 0, ..busy.clone() };
-    assert_eq!(why(&spec(""), &retrying), ["all that wait have failed and wait for their next try, the first in 2s"]);
+    assert_eq!(
+        why(&spec(""), &retrying),
+        [
+            "all that wait have failed, or came to a worker that is too small, and wait for their next try, the first in 2s"
+        ]
+    );
     let stuck = QueueFacts { trouble: Some("the disk is full".into()), ..busy };
     assert!(why(&spec(""), &stuck)[0].contains("the disk is full"));
     for facts in [empty, leaving, retrying, stuck] {
@@ -102,4 +107,33 @@ fn json(rest: &str) -> TaskView {
     let id = mutirao_core::id::TaskKey { job: JobKey(9), index: 7 };
     let text = format!(r#"{{"id": "{id}", "state": "ready", "losses": 0{rest}}}"#);
     serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn what_fits_no_worker_is_said_to_whether_or_not_one_is_there() {
+    let needs = |memory: u64| Needs { memory: mutirao_core::quantity::Bytes(memory << 30), ..Needs::default() };
+    let elastic = spec(r#", "elastic": {"preset": "arrebol"}"#);
+    let stuck = QueueFacts {
+        waiting: 2,
+        too_big: 2,
+        too_big_needs: Some(needs(1_024)),
+        largest: Some(needs(12)),
+        ..QueueFacts::default()
+    };
+    let all = ["2 of those that wait fit no worker: needs 1TiB of memory, the largest worker has 12GiB"];
+    assert_eq!(why(&elastic, &stuck), all, "no worker is there, and none would help");
+    assert_eq!(why(&elastic, &QueueFacts { workers: 1, slots: 1, ..stuck.clone() }), all);
+    let others = QueueFacts { waiting: 5, ..stuck.clone() };
+    assert_eq!(why(&elastic, &others), [all[0], "no worker takes tasks of queue gpu"]);
+    let said =
+        |facts: TaskFacts| task(&json(r#", "failures": 0"#), Some(facts), Some((&elastic, &others)), Timestamp(0));
+    let big = said(TaskFacts { too_big: true, needs: Some(needs(64)), ..TaskFacts::default() });
+    assert_eq!(big.reasons.len(), 1);
+    assert_eq!(big.reasons[0].why, "it fits no worker: needs 64GiB of memory, the largest worker has 12GiB");
+    let remedy = big.reasons[0].remedy.as_ref().unwrap();
+    assert!(remedy.contains("more `memory` under `workers:`") && remedy.contains("job cancel"), "{remedy}");
+    let unsaid = said(TaskFacts { too_big: true, ..TaskFacts::default() });
+    assert!(unsaid.reasons[0].why.ends_with("the largest has 1 cpus and 12GiB of memory"), "{unsaid:?}");
+    let small = said(TaskFacts::default());
+    assert_eq!(small.reasons[0].why, "no worker takes tasks of queue gpu", "the others are no matter of its own");
 }

@@ -116,6 +116,7 @@ impl Rows {
                 total: definition.total,
                 retry: definition.retry,
                 needs: definition.needs,
+                varied: false,
                 rank: definition.rank.clone(),
                 traces: row.tasks.iter().map(|(index, row)| trace(*index, row)).collect(),
                 revived: 0,

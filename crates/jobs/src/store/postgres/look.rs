@@ -16,6 +16,7 @@ use mutirao_store::{Postgres, StoreError};
 use super::rows;
 use crate::desk::ledger::Trace;
 use crate::desk::order::Rank;
+use crate::entries::Kind;
 use crate::store::damaged::Damaged;
 use crate::store::{JobFilter, KeptOutput, OpenJob, OpenJobs, OpenTasks, Unreadable};
 
@@ -84,7 +85,7 @@ async fn heads(ask: &(impl Ask + Sync), keys: &[JobKey]) -> Result<OpenJobs, Sto
 fn open_job(row: &Row) -> Result<OpenJob, StoreError> {
     let spec: TaskSpec = rows::json(row, 4)?;
     // Whoever could not read the entries could hand out none of its tasks.
-    rows::kind(row, 8)?;
+    let varied = rows::kind(row, 8)? == Kind::Variation;
     Ok(OpenJob {
         key: JobKey(row.try_get::<_, i64>(0)? as u64),
         queue: rows::parsed(row, 1)?,
@@ -92,6 +93,7 @@ fn open_job(row: &Row) -> Result<OpenJob, StoreError> {
         total: rows::whole(row, 3)?,
         retry: spec.retry.unwrap_or_default(),
         needs: spec.needs,
+        varied,
         rank: Rank { priority: row.try_get(5)?, owner: row.try_get(6)?, labels: rows::json(row, 7)? },
         traces: Vec::new(),
         revived: row.try_get::<_, i64>(9)? as u64,

@@ -15,6 +15,7 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use super::rows;
 use crate::desk::ledger::Trace;
 use crate::desk::order::Rank;
+use crate::entries::Kind;
 use crate::store::damaged::Damaged;
 use crate::store::{JobFilter, KeptOutput, OpenJob, OpenJobs, OpenTasks, Unreadable};
 
@@ -97,7 +98,7 @@ fn heads(db: &Connection, keys: &[JobKey]) -> Result<OpenJobs> {
 fn open_job(row: &Row<'_>) -> Result<OpenJob> {
     let spec: TaskSpec = rows::json(row, 4)?;
     // Whoever could not read the entries could hand out none of its tasks.
-    rows::kind(row, 8)?;
+    let varied = rows::kind(row, 8)? == Kind::Variation;
     Ok(OpenJob {
         key: JobKey(row.get::<_, i64>(0)? as u64),
         queue: rows::parsed(row, 1)?,
@@ -105,6 +106,7 @@ fn open_job(row: &Row<'_>) -> Result<OpenJob> {
         total: row.get(3)?,
         retry: spec.retry.unwrap_or_default(),
         needs: spec.needs,
+        varied,
         rank: Rank { priority: row.get(5)?, owner: row.get(6)?, labels: rows::json(row, 7)? },
         traces: Vec::new(),
         revived: row.get::<_, i64>(9)? as u64,
