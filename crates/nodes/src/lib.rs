@@ -1,6 +1,7 @@
 //! Nodes that run actions on edge, fog and cloud: who is there, what each offers, whether it can be relied on, over which
-//! protocol it is spoken to, and which of them gets the next task. Nothing here does I/O or reads a clock: what happens
-//! and when goes in, what is to be done comes out.
+//! protocol it is spoken to, and which of them gets the next task.
+//!
+//! What is decided, without I/O and without a clock: what happens and when goes in, what is to be done comes out.
 //!
 //! | module | what it decides |
 //! |---|---|
@@ -12,9 +13,10 @@
 //! | [`breaker`] | which nodes are spared because they fail |
 //! | [`preference`] | which protocol is tried first for a node |
 //! | [`routing`] | which node gets a task |
-//! | [`errand`] | nothing: the seam to whoever has tasks |
 //!
-//! Not here: sockets, stores, and flows. Only tests drive these so far.
+//! What is around it: `switchboard` holds all of that and speaks through each `way`: `embedded` (MQTT of our own), `rabbit`
+//! (AMQP, and MQTT by its plugin) and `http`. `store` keeps what outlives a manager, `device` and `keys` say who may speak as a
+//! node, `hands` are the actions of this process, and `errand` is the seam to whoever has tasks: flows.
 
 pub mod breaker;
 pub mod device;
