@@ -66,6 +66,11 @@ impl Foreman {
 
     /// For good; to be written, and the next of its list may go.
     pub(super) fn settle(&mut self, key: StepKey, end: End, node: Option<NodeId>, began_at: Timestamp, now: Now) {
+        // What an expression says of its failure holds what came from outside, and not every store takes all of that.
+        let end = match end {
+            End::Failed(why) => End::Failed(reason(&why)),
+            done => done,
+        };
         let why = self.take_out(key).filter(|out| out.node == node).and_then(|out| out.why);
         let batch = self.pending.number;
         let Some(run) = self.runs.get_mut(&key.run) else { return };
