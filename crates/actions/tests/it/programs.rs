@@ -161,6 +161,19 @@ async fn one_that_hangs_is_ended_and_the_next_task_has_a_new_one() {
     assert_ne!(next.unwrap()["pid"], first["pid"]);
 }
 
+/// A pipe holds 64 KiB: whoever writes more waits until it is read.
+#[tokio::test]
+async fn one_that_does_not_read_what_it_is_given_is_ended_too() {
+    let stage = Stage::new();
+    stays(&stage, 2, "2s");
+    let large = json!("x".repeat(200_000)).to_string();
+    let (hung, unread) = tokio::join!(stage.run("stays", r#""hang""#), stage.run("stays", &large));
+    assert!(why(hung).starts_with("it took longer"));
+    why(unread);
+    eventually("a new process", async || matches!(stage.run("stays", "2").await, mutirao_nodes::errand::End::Ok(_)))
+        .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_on_a_program_that_stays_finish_when_it_is_replaced() {
     let stage = Arc::new(Stage::new());

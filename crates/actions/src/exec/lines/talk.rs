@@ -42,6 +42,8 @@ pub struct Talk {
     output_bytes_max: usize,
     waiting: Waiting,
     given: u64,
+    /// What it was not given yet: it may have to be heard before it reads on.
+    unwritten: Vec<u8>,
 }
 
 #[derive(Deserialize)]
@@ -63,14 +65,23 @@ impl Talk {
             tokio::spawn(async move { last_line(stderr, |line| *kept.lock() = line.to_owned()).await });
         }
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().map(BufReader::new));
-        Self { child, _group: group, limits, stdin, stdout, complaint, output_bytes_max, waiting, given: 0 }
+        Self {
+            child,
+            _group: group,
+            limits,
+            stdin,
+            stdout,
+            complaint,
+            output_bytes_max,
+            waiting,
+            given: 0,
+            unwritten: Vec::new(),
+        }
     }
 
     pub async fn run(mut self, first: Order, orders: &mut mpsc::Receiver<Order>, clock: &dyn Clock) -> Parted {
         let Some(mut stdout) = self.stdout.take() else { return self.die("it has no output") };
-        if let Err(why) = self.give(first).await {
-            return self.die(&why);
-        }
+        self.give(first);
         let line_max = self.output_bytes_max + FRAME_BYTES;
         // Kept over turns: a line may come in pieces while something else happens.
         let mut line = Vec::new();
@@ -93,11 +104,13 @@ impl Talk {
                     }
                     Err(why) => return self.die(&why),
                 },
-                order = orders.recv(), if needed => match order {
+                written = write_on(&mut self.stdin, &self.unwritten), if !self.unwritten.is_empty() => match written {
+                    Ok(bytes) => drop(self.unwritten.drain(..bytes)),
+                    Err(why) => return self.die(why),
+                },
+                order = orders.recv(), if needed && self.unwritten.is_empty() => match order {
                     None => needed = false,
-                    Some(order) => if let Err(why) = self.give(order).await {
-                        return self.die(&why);
-                    },
+                    Some(order) => self.give(order),
                 },
                 () = clock.sleep(LOOK), if !self.waiting.is_empty() => {
                     let left = self.waiting.values().filter(|done| done.is_closed()).count();
@@ -111,16 +124,13 @@ impl Talk {
         }
     }
 
-    async fn give(&mut self, order: Order) -> Result<(), String> {
+    fn give(&mut self, order: Order) {
         self.given += 1;
         let id = self.given.to_string();
         // What is not JSON is given as a text.
         let input = serde_json::from_str(&order.data).unwrap_or_else(|_| Value::String(order.data.clone()));
-        let line = format!("{}\n", json!({"id": id, "input": input}));
+        self.unwritten = format!("{}\n", json!({"id": id, "input": input})).into_bytes();
         self.waiting.insert(id, order.done);
-        let Some(stdin) = &mut self.stdin else { return Err("it takes no more input".into()) };
-        let written = stdin.write_all(line.as_bytes()).await;
-        written.map_err(|_| "it closed its input".to_owned())
     }
 
     fn hear(&mut self, line: &[u8]) {
@@ -191,5 +201,14 @@ async fn read_line(
             _ if line.last() == Some(&b'\n') => return Ok(true),
             _ => {}
         }
+    }
+}
+
+/// Some of it. Cancel-safe.
+async fn write_on(stdin: &mut Option<ChildStdin>, bytes: &[u8]) -> Result<usize, &'static str> {
+    let Some(stdin) = stdin else { return Err("it takes no more input") };
+    match stdin.write(bytes).await {
+        Ok(0) | Err(_) => Err("it closed its input"),
+        Ok(written) => Ok(written),
     }
 }
