@@ -163,10 +163,18 @@ async fn keep(
     lapsed: CancellationToken,
 ) -> Ending {
     let steady = Steady::starting(bench.clock.as_ref());
+    let mut told = false;
     let mut recalled = loop {
         match bench.store.recall(shard).await {
             Ok(recalled) => break recalled,
-            Err(error) => tracing::warn!(%shard, %error, "monitors cannot be recalled; trying again"),
+            // Every shard meets a lack of rights, and the store says it for all of them.
+            Err(error) if told || matches!(error, StoreError::Denied { .. }) => {
+                tracing::debug!(%shard, %error, "monitors cannot be recalled")
+            }
+            Err(error) => {
+                told = true;
+                tracing::warn!(%shard, %error, "monitors cannot be recalled; trying again until they can");
+            }
         }
         bench.clock.sleep(PAUSE).await;
     };

@@ -110,9 +110,11 @@ impl Files {
     /// All that is wrong, in the order of the files, and why the rest could not be looked at, if it could not.
     pub fn refusal(mut self, otherwise: Option<Failure>) -> Failure {
         self.wrong.sort();
+        let is_rest =
+            !(self.queues.is_empty() && self.channels.is_empty() && self.flows.is_empty() && self.monitors.is_empty());
         let mut lines: Vec<String> =
             self.wrong.into_iter().map(|(place, what)| format!("{}: {what}", place.shown)).collect();
-        if let Some(Failure::Said { line, .. }) = otherwise {
+        if let Some(Failure::Said { line, .. }) = otherwise.filter(|_| is_rest) {
             lines.push(format!("the manager was not asked about the rest: {line}"));
         }
         Failure::new(Exit::Usage, lines.join("\n"))
