@@ -41,7 +41,8 @@ on_both!(
     whoever_follows_a_run_is_told_of_each_step_and_of_its_end,
 );
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than a step that was lost takes until it is tried anew, twice.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 async fn start(engine: &Engine, shop: &Arc<Workshop>) -> Flows {
     let flows = start_as(engine, shop, Terms::alone(), Memory::new(None, Limits::default())).await;
