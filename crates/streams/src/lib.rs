@@ -37,6 +37,7 @@ pub mod schema;
 pub mod state;
 pub mod time;
 pub mod window;
+pub mod wire;
 
 pub use batch::{Batch, Column, Texts, Unfit, Value};
 pub use expression::Expression;

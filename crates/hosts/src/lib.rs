@@ -1,0 +1,1 @@
+//! Hosts: processes that run parts of streams.

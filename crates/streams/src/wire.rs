@@ -1,0 +1,254 @@
+//! What hosts and managers say to each other, and how a running stream is named: parts, epochs, logs, topics, blobs.
+//!
+//! A **host** is a process on a node that runs parts, as a worker is one that takes tasks. A **part** is a source, a replica of
+//! a stage, or a sink, as it runs on one host. Every second a host says how its parts are ([`Beat`]) and hears which it is to
+//! run ([`Orders`]): all of them each time, so that a lost word costs a second. A host that hears nothing goes on with what it
+//! has: data flows while managers are away.
+//!
+//! **Logs.** Each stage and each sink reads one log, to which all that it reads append ([`Part::log`]). Nothing else passes
+//! between parts, but for announcements of how far readers are ([`Progress`]), by which writers stay within what a log keeps.
+//!
+//! **Epochs.** Each time a part is given to a host its epoch grows. A source that reads what cannot be read twice puts it
+//! into its records, and readers take nothing from an earlier one any more ([`mark`](crate::mark)).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use mutirao_core::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// How often a host beats.
+pub const BEAT_MS: u64 = 1_000;
+/// A host that was not heard of for so long is gone: its parts are given to others.
+pub const LEASE_MS: u64 = 5_000;
+/// Everything of streams at the broker begins with this.
+pub const PREFIX: &str = "streams.";
+/// Snapshots in the blobs begin with this.
+pub const BLOBS: &str = "streams/";
+/// The largest snapshot.
+pub const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
+
+/// A stream as it was deployed: short and opaque. Another deployment under the same name is another stream.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StreamId(pub String);
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Which of a graph's lists a part is of, and its place there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    Source(u32),
+    Stage(u32),
+    Sink(u32),
+}
+
+/// One part. Sources and sinks have one replica, number nought.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Part {
+    pub stream: StreamId,
+    pub what: What,
+    pub replica: u32,
+}
+
+impl Part {
+    /// What it reads, and others append to. Sources read nothing of ours.
+    pub fn log(&self) -> Option<String> {
+        log_of(&self.stream, self.what)
+    }
+}
+
+/// `streams.s7f3k9q2.stage.0`
+pub fn log_of(stream: &StreamId, what: What) -> Option<String> {
+    match what {
+        What::Source(_) => None,
+        What::Stage(n) => Some(format!("{PREFIX}{stream}.stage.{n}")),
+        What::Sink(n) => Some(format!("{PREFIX}{stream}.sink.{n}")),
+    }
+}
+
+/// Where readers of a stream's logs announce how far they are.
+pub fn progress_of(stream: &StreamId) -> String {
+    format!("{PREFIX}{stream}.progress")
+}
+
+/// How far a reader of a log is: postcard, several times a second, by whoever reads it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    pub reader: Part,
+    /// The first offset that it may have to read again: that of its last snapshot.
+    pub needed: u64,
+    /// The offset that it reads next.
+    pub next: u64,
+    /// Bytes of a record, on average of late: what an offset costs.
+    pub record_bytes: u64,
+}
+
+/// A host, as it describes itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct HostView {
+    /// The id of its key; for one inside a manager, the manager's name.
+    pub id: String,
+    pub name: String,
+    pub standing: Standing,
+    pub layer: String,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    pub cores: u32,
+    pub memory_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// In a manager: at hand are the installation's own MQTT and AMQP.
+    Inside,
+    Apart,
+}
+
+/// What a host says, each second.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Beat {
+    pub host: HostView,
+    /// Another one each time that it starts: what it had under way before is gone.
+    pub boot: u64,
+    pub parts: Vec<Report>,
+    pub node: Usage,
+    /// Streams whose definition it has.
+    pub knows: Vec<StreamId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    pub part: Part,
+    pub epoch: u64,
+    pub state: State,
+    /// The offset that it reads next.
+    #[serde(default)]
+    pub next: u64,
+    /// The newest snapshot that is in the blobs, of a stage, a source or a sink.
+    #[serde(default)]
+    pub snapshot: Option<Snapshot>,
+    #[serde(default)]
+    pub measures: Measures,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "is", content = "why")]
+pub enum State {
+    Starting,
+    Running,
+    /// It cannot go on by itself yet, and keeps trying.
+    Waiting(String),
+    /// It reads on from a snapshot and is not there yet.
+    CatchingUp,
+    /// A source that will say no more, or a part behind it that has heard all.
+    Ended,
+    /// It cannot go on until somebody changes something.
+    Failed(String),
+}
+
+/// What a part remembered at one offset of its log; of sources and sinks, how far they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Everything before it is in the snapshot, and nothing after.
+    pub offset: u64,
+    /// In the blobs.
+    pub key: String,
+    pub bytes: u64,
+    pub taken_at: Timestamp,
+}
+
+/// Of a part, over the second before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Measures {
+    pub events_in: u64,
+    pub events_out: u64,
+    /// That did not fit, or came too late, since it started.
+    pub unfit: u64,
+    pub late: u64,
+    /// From when what it reads was sent to when it was read on by the next, by the document's definition. Microseconds, of
+    /// those that ended in this second; nought when there were none.
+    pub latency_us_mean: u64,
+    pub latency_us_p95: u64,
+    /// The part of it before it was taken in hand, and the part after.
+    pub wait_us_mean: u64,
+    pub service_us_mean: u64,
+    /// Records that lie before it, unread.
+    pub queue: u64,
+    /// The share of the second in which it waited for those after it.
+    pub held_back: f64,
+    /// Share of one core.
+    pub cpu: f64,
+    pub memory_bytes: u64,
+    /// Through logs and to the outside.
+    pub network_bytes: u64,
+    pub disk_bytes: u64,
+}
+
+/// Of a node, over the second before.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Share of each core that was busy, and that waited for disks.
+    pub cpus: Vec<f64>,
+    pub io_wait: Vec<f64>,
+    pub memory_bytes: u64,
+    pub memory_total_bytes: u64,
+    pub disk_bytes: u64,
+    pub network_bytes: u64,
+}
+
+/// What a host is to run. All of it: a part that is not here is stopped.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Orders {
+    pub parts: Vec<Order>,
+    /// Definitions (YAML, of one stream each) of those that the host does not know.
+    pub definitions: Vec<(StreamId, String)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Order {
+    pub part: Part,
+    pub epoch: u64,
+    pub mode: Mode,
+    /// To begin from, the newest first; with none, from the beginning of its log.
+    pub snapshots: Vec<Snapshot>,
+    /// For each log that it appends to, what its reader needed last, as far as the manager knows.
+    #[serde(default)]
+    pub needed: Vec<(String, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    Run,
+    /// Sources take nothing more; what is under way goes on to its end.
+    Pause,
+}
+
+/// What a sink hands to the manager, which alone may keep keys and start flows for it. A row is named by its number, so that
+/// one that is handed over twice counts once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Delivery {
+    pub part: Part,
+    pub epoch: u64,
+    pub items: Vec<Item>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Item {
+    /// `offset.row` in the sink's log.
+    pub number: String,
+    /// The key, of a kv sink.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// The whole event, or the field that is kept.
+    pub value: serde_json::Value,
+}
