@@ -252,3 +252,79 @@ pub struct Item {
     /// The whole event, or the field that is kept.
     pub value: serde_json::Value,
 }
+
+/// What became of a delivery: each item was taken, or is refused for good.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Delivered {
+    #[serde(default)]
+    pub refused: Vec<Refusal>,
+}
+
+/// An item that will never be taken, however often it is handed over: a key that is none, a flow that refuses the input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    pub number: String,
+    pub why: String,
+}
+
+/// The most items of one delivery.
+pub const ITEMS_MAX: usize = 1_000;
+
+impl What {
+    /// `stage-0`
+    fn folder(self) -> String {
+        match self {
+            What::Source(n) => format!("source-{n}"),
+            What::Stage(n) => format!("stage-{n}"),
+            What::Sink(n) => format!("sink-{n}"),
+        }
+    }
+
+    fn of_folder(text: &str) -> Option<What> {
+        let (kind, n) = text.split_once('-')?;
+        let n = n.parse().ok()?;
+        match kind {
+            "source" => Some(What::Source(n)),
+            "stage" => Some(What::Stage(n)),
+            "sink" => Some(What::Sink(n)),
+            _ => None,
+        }
+    }
+}
+
+/// The blob of a snapshot: `streams/s7f3k9q2/stage-0/1/3-4242-9f31/state`, of a part's replica, its epoch, the offset that
+/// it stands for and the boot of the host that took it, so that no two are ever written to the same place. Each has a folder
+/// of its own, by which it is removed.
+pub fn snapshot_key(part: &Part, epoch: u64, offset: u64, boot: u64) -> String {
+    let Part { stream, what, replica } = part;
+    format!("{BLOBS}{stream}/{}/{replica}/{epoch}-{offset}-{boot:x}/state", what.folder())
+}
+
+/// Whose snapshot a blob is, if it is one.
+pub fn part_of_snapshot(key: &str) -> Option<Part> {
+    let rest = key.strip_prefix(BLOBS)?.strip_suffix("/state")?;
+    let mut pieces = rest.split('/');
+    let (stream, what, replica, own) = (pieces.next()?, pieces.next()?, pieces.next()?, pieces.next()?);
+    if pieces.next().is_some() || own.is_empty() || stream.is_empty() {
+        return None;
+    }
+    let (what, replica) = (What::of_folder(what)?, replica.parse().ok()?);
+    Some(Part { stream: StreamId(stream.to_owned()), what, replica })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_says_whose_it_is_and_other_blobs_are_none() {
+        for what in [What::Source(3), What::Stage(0), What::Sink(12)] {
+            let part = Part { stream: StreamId("s7f3k9q2".into()), what, replica: 2 };
+            let key = snapshot_key(&part, 7, 4_242, 0x9f31);
+            assert_eq!(part_of_snapshot(&key), Some(part), "{key}");
+        }
+        for other in ["streams/s/stage-0/1/state", "logs/j/1/1-1/stdout", "streams/s/stage-0/1/a/b/state", "streams/"] {
+            assert_eq!(part_of_snapshot(other), None, "{other}");
+        }
+    }
+}
