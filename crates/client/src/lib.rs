@@ -26,6 +26,7 @@ mod error;
 mod events;
 mod fleet;
 mod flows;
+mod hosts;
 mod http;
 mod jobs;
 pub mod kv;

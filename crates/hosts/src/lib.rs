@@ -1,1 +1,5 @@
 //! Hosts: processes that run parts of streams.
+
+pub mod manager;
+
+pub use manager::{Manager, ManagerError, Remote};
