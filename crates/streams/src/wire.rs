@@ -87,6 +87,21 @@ pub struct Progress {
     pub next: u64,
     /// Bytes of a record, on average of late: what an offset costs.
     pub record_bytes: u64,
+    /// Of those whose records it read since it told them last: about each second.
+    pub latencies: Vec<Latency>,
+}
+
+/// How long events took through a part, as its reader sees it: from when the one before it had sent them until they were read
+/// behind it. Microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    pub of: Part,
+    pub events: u64,
+    pub us_mean: u64,
+    pub us_p95: u64,
+    /// Until it was taken in hand, and from then on.
+    pub wait_us_mean: u64,
+    pub service_us_mean: u64,
 }
 
 /// A host, as it describes itself.
