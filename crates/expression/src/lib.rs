@@ -20,6 +20,7 @@ pub mod toll;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cel::common::ast::IdedExpr;
 use cel::{Context, Program, Value};
@@ -65,7 +66,7 @@ impl Expression {
             return Err(Flaw::Deep);
         }
         let program = parse(text).map_err(|why| Flaw::Unparsable { text: text.into(), why })?;
-        let names = program.references().variables().into_iter().map(str::to_owned).collect();
+        let names = members::free(program.expression());
         let levied = toll::levied(program.expression());
         Ok(Self { text: text.into(), program, levied, names })
     }
@@ -87,8 +88,11 @@ impl Expression {
 
     /// What it comes to where `context`, one that [`context`] made, says what it speaks of. Why it cannot be, in a line.
     pub fn value_in(&self, context: &Context<'_, '_>) -> Result<Value, String> {
-        match toll::within_budget(|| Value::resolve(&self.levied, context)) {
-            Some(value) => value.map_err(|error| short(&error.to_string())),
+        // Whoever asks may look after much else, and would ask the same again.
+        let resolved = || catch_unwind(AssertUnwindSafe(|| Value::resolve(&self.levied, context)));
+        match toll::within_budget(resolved) {
+            Some(Ok(value)) => value.map_err(|error| short(&error.to_string())),
+            Some(Err(_)) => Err("it cannot be worked out".into()),
             None => Err("it does too much: shorten its lists, or split it".into()),
         }
     }
@@ -106,8 +110,10 @@ pub fn context<'v>() -> Context<'static, 'v> {
     Context::with_env(toll::ENV.clone())
 }
 
+/// In a line. It has parts of what was looked at, and not every store and terminal takes all of that.
 fn short(why: &str) -> String {
-    why.chars().take(REASON_CHARS_MAX).collect()
+    let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    why.chars().take(REASON_CHARS_MAX).map(plain).collect()
 }
 
 impl fmt::Debug for Expression {
@@ -224,6 +230,35 @@ mod tests {
     fn what_cannot_be_evaluated_says_why() {
         assert!(evaluated("input.missing", json!({})).unwrap_err().contains("missing"));
         assert!(evaluated("1 / input.n", json!({"n": 0})).is_err());
+        let why = evaluated("input.m[input.k]", json!({"m": {}, "k": "a\u{0}\u{1b}[2J\nb"})).unwrap_err();
+        assert!(why.contains('b') && !why.contains(char::is_control), "{why:?}");
+    }
+
+    /// What breaks within the evaluator is the failure of one expression, never of whoever asked.
+    #[test]
+    fn what_breaks_is_a_failure_of_the_expression() {
+        assert_eq!(evaluated("break_down(input)", json!(1)), Err("it cannot be worked out".into()));
+        let input = json!({"min": i64::MIN, "f": 1e308, "s": "é€𝄞", "date": "9999-12-31T23:59:59Z"});
+        let terms = [
+            "input.min",
+            "input.f",
+            "input.s",
+            "-1",
+            "0",
+            "0u",
+            "duration('1000000h')",
+            "timestamp(input.date)",
+            "[1]",
+            "optional.none()",
+        ];
+        for a in terms {
+            for b in terms {
+                for op in ["+", "-", "*", "/", "%", "<", "in"] {
+                    let text = format!("{a} {op} {b}");
+                    assert_ne!(evaluated(&text, input.clone()), Err("it cannot be worked out".into()), "{text}");
+                }
+            }
+        }
     }
 
     #[test]
@@ -301,7 +336,17 @@ mod tests {
         assert_eq!(of("steps[input.which]"), None);
         assert_eq!(of("size(steps)"), None);
         let sum = Expression::compile("a.b + c").unwrap();
-        let names: Vec<&str> = sum.names().iter().map(String::as_str).collect();
-        assert_eq!(names, ["a", "c"]);
+        assert_eq!(sum.names().iter().collect::<Vec<_>>(), ["a", "c"]);
+    }
+
+    #[test]
+    fn what_a_loop_goes_by_is_its_own_and_only_there() {
+        let of = |text: &str| Expression::compile(text).unwrap().names().iter().cloned().collect::<Vec<_>>();
+        assert_eq!(of("input.rows.filter(r, r.n > limit).map(r, r.n)"), ["input", "limit"]);
+        assert_eq!(of("input.l.exists(a, input.m.all(b, a == b && c))"), ["c", "input"]);
+        assert_eq!(of("input.l.map(x, x) == [x]"), ["input", "x"], "out of its loop it is another's");
+        assert_eq!(of("x.map(x, x)"), ["x"]);
+        assert_eq!(of("input.l.exists_one(y, {y: [y]} == z)"), ["input", "z"]);
+        assert_eq!(of("optional.of(input.a).orValue(1)"), ["input"]);
     }
 }

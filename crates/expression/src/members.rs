@@ -1,10 +1,59 @@
-//! Which members of a name an expression speaks of: a walk over the parsed expression. As deep as the expression, whose
-//! depth is bounded before it is parsed.
+//! What an expression speaks of that is not its own, and which members of such a name: walks over the parsed expression. As
+//! deep as the expression, whose depth is bounded before it is parsed.
 
 use std::collections::BTreeSet;
 
 use cel::common::ast::operators::INDEX;
 use cel::common::ast::{EntryExpr, Expr, IdedEntryExpr, IdedExpr, LiteralValue};
+
+/// Names that it does not make itself: the `x` of a loop is its own, within the loop.
+pub fn free(expression: &IdedExpr) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    gather(expression, &mut Vec::new(), &mut found);
+    found
+}
+
+fn gather<'e>(at: &'e IdedExpr, own: &mut Vec<&'e str>, found: &mut BTreeSet<String>) {
+    match &at.expr {
+        Expr::Unspecified | Expr::Literal(_) => {}
+        Expr::Ident(name) => {
+            // The parser's own begin with a sign that nobody can write.
+            if !name.starts_with('@') && !own.contains(&name.as_str()) {
+                found.insert(name.clone());
+            }
+        }
+        Expr::Select(select) => gather(&select.operand, own, found),
+        Expr::Call(call) => {
+            // `optional.of` is the name of a function.
+            let target =
+                call.target.as_deref().filter(|at| !matches!(&at.expr, Expr::Ident(name) if name == "optional"));
+            target.into_iter().chain(&call.args).for_each(|part| gather(part, own, found));
+        }
+        Expr::List(list) => list.elements.iter().for_each(|one| gather(one, own, found)),
+        Expr::Map(map) => map.entries.iter().for_each(|entry| gather_entry(entry, own, found)),
+        Expr::Struct(fields) => fields.entries.iter().for_each(|entry| gather_entry(entry, own, found)),
+        Expr::Comprehension(one) => {
+            [&one.iter_range, &one.accu_init].into_iter().for_each(|part| gather(part, own, found));
+            let before = own.len();
+            own.extend([one.iter_var.as_str(), one.accu_var.as_str()].into_iter().chain(one.iter_var2.as_deref()));
+            [&one.loop_cond, &one.loop_step].into_iter().for_each(|part| gather(part, own, found));
+            own.truncate(before);
+            own.push(&one.accu_var);
+            gather(&one.result, own, found);
+            own.truncate(before);
+        }
+    }
+}
+
+fn gather_entry<'e>(entry: &'e IdedEntryExpr, own: &mut Vec<&'e str>, found: &mut BTreeSet<String>) {
+    match &entry.expr {
+        EntryExpr::StructField(field) => gather(&field.value, own, found),
+        EntryExpr::MapEntry(pair) => {
+            gather(&pair.key, own, found);
+            gather(&pair.value, own, found);
+        }
+    }
+}
 
 pub fn of(expression: &IdedExpr, name: &str) -> Option<BTreeSet<String>> {
     let mut found = BTreeSet::new();
