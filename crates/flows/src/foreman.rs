@@ -18,6 +18,7 @@
 mod clockwork;
 pub mod explaining;
 mod hearing;
+mod parked;
 mod rules;
 pub mod run;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use std::collections::{BTreeMap, VecDeque};
 use clockwork::{Alarm, Clockwork, Due};
 use mutirao_core::{Mono, Timestamp, id::Attempt};
 use mutirao_nodes::{ActionName, NodeId};
+use parked::Parked;
 use rules::FEW;
 pub use rules::Rules;
 use run::{Advance, Phase, Run, State};
@@ -67,10 +69,11 @@ pub struct Foreman {
     bytes: usize,
     outs: BTreeMap<StepKey, Out>,
     ready: VecDeque<StepKey>,
-    /// Those that wait for a node with room, by what they want of it, the oldest first.
-    parked: BTreeMap<ActionName, VecDeque<StepKey>>,
+    parked: Parked,
     clockwork: Clockwork,
     pending: Batch,
+    /// Of its outcomes, as texts.
+    pending_bytes: usize,
     pending_marks: Vec<u64>,
     writing: Option<Writing>,
     ill: bool,
@@ -87,9 +90,10 @@ impl Foreman {
             bytes: 0,
             outs: BTreeMap::new(),
             ready: VecDeque::new(),
-            parked: BTreeMap::new(),
+            parked: Parked::default(),
             clockwork: Clockwork::default(),
             pending: Batch { number: 1, ..Batch::default() },
+            pending_bytes: 0,
             pending_marks: Vec::new(),
             writing: None,
             ill: false,
@@ -117,7 +121,7 @@ impl Foreman {
 
     /// Whether a report may be. It may where no run may: runs end by reports.
     pub fn takes_reports(&self) -> bool {
-        self.pending.outcomes.len() < self.rules.pending_max
+        self.pending.outcomes.len() < self.rules.pending_max && self.pending_bytes < self.rules.pending_bytes_max
     }
 
     pub fn knows(&self, run: RunKey) -> bool {
@@ -180,12 +184,8 @@ impl Foreman {
             Input::Tick => {
                 while let Some(due) = self.clockwork.due(now.mono) {
                     match due {
-                        Due::Ready(key) => {
-                            if let Some(item) = self.runs.get_mut(&key.run).and_then(|run| run.item_mut(key)) {
-                                item.parked = None;
-                            }
-                            self.ready.push_back(key);
-                        }
+                        Due::Ready(key) => self.ready.push_back(key),
+                        Due::Parked(action, place) => self.ready.extend(self.parked.leave(&action, place)),
                         Due::Overdue(key, attempt) => self.overdue(key, attempt, now),
                         Due::Run(run) => self.finish(run, RunEnd::TimedOut, now),
                     }

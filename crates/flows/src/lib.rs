@@ -23,6 +23,7 @@ pub mod plan;
 pub mod plans;
 pub mod post;
 pub mod returns;
+mod room;
 pub mod routes;
 pub mod service;
 pub mod start;

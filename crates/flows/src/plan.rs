@@ -6,7 +6,10 @@ use std::time::Duration;
 use mutirao_expression::{Expression, value_of};
 use mutirao_nodes::ActionName;
 use mutirao_nodes::routing::Place;
+use mutirao_nodes::wire::MESSAGE_BYTES_MAX;
 use serde_json::{Map, Value, json};
+
+use crate::room::Room;
 
 #[derive(Debug)]
 pub struct Plan {
@@ -99,20 +102,28 @@ impl Plan {
         }
     }
 
-    /// What the action is given; `item`: which of a list.
+    /// What the action is given; `item`: which of a list. What is too much is not even put together: a step of a few lines
+    /// may speak of one large output many times.
     pub fn input(&self, number: usize, seen: Seen<'_>, item: Option<(usize, &Value)>) -> Result<Value, String> {
         let step = &self.steps[number];
+        let mut room = Room::of(MESSAGE_BYTES_MAX);
         match &step.input {
-            Input::Default => Ok(match (item, &step.after[..]) {
-                (Some((_, item)), _) => item.clone(),
-                (None, []) => seen.input.clone(),
-                (None, [one]) => output_of(seen, *one),
-                (None, several) => self.by_name(several, seen),
-            }),
-            Input::Whole(all) => self.evaluate(all, &step.after, seen, item).map_err(|why| format!("input: {why}")),
+            Input::Default => match (item, &step.after[..]) {
+                (Some((_, item)), _) => room.take(item).map(|()| item.clone()),
+                (None, []) => room.take(seen.input).map(|()| seen.input.clone()),
+                (None, earlier) => {
+                    earlier.iter().filter_map(|one| output_in(seen, *one)).try_for_each(|output| room.take(output))?;
+                    Ok(if let [one] = earlier { output_of(seen, *one) } else { self.by_name(earlier, seen) })
+                }
+            },
+            Input::Whole(all) => {
+                let whole = self.evaluate(all, &step.after, seen, item);
+                whole.and_then(|whole| room.take(&whole).map(|()| whole)).map_err(|why| format!("input: {why}"))
+            }
             Input::Fields(fields) => {
                 let field = |(name, value): &(String, Expression)| {
                     let value = self.evaluate(value, &step.after, seen, item);
+                    let value = value.and_then(|value| room.take(&value).map(|()| value));
                     Ok((name.clone(), value.map_err(|why| format!("input.{name}: {why}"))?))
                 };
                 fields.iter().map(field).collect::<Result<Map<_, _>, String>>().map(Value::Object)
@@ -165,9 +176,13 @@ impl Plan {
 }
 
 fn output_of(seen: Seen<'_>, number: usize) -> Value {
+    output_in(seen, number).cloned().unwrap_or_default()
+}
+
+fn output_in<'s>(seen: Seen<'s>, number: usize) -> Option<&'s Value> {
     match &seen.steps[number] {
-        Some(Ended::Output(value)) => value.clone(),
-        Some(Ended::Skipped) | None => Value::Null,
+        Some(Ended::Output(value)) => Some(value),
+        Some(Ended::Skipped) | None => None,
     }
 }
 

@@ -103,9 +103,15 @@ pub struct Queues(Arc<Mutex<HashMap<ActionName, VecDeque<ShardId>>>>);
 impl Queues {
     /// So many of one action stand in line; who comes later looks now and then.
     const MAX: usize = 10_000;
+    /// Of so many actions. Where nobody has room for any of them, lines would be left behind by those who want nothing any more.
+    const ACTIONS_MAX: usize = 1_000;
 
     fn stand(&self, action: ActionName, shard: ShardId) {
         let mut queues = self.0.lock();
+        if queues.len() >= Self::ACTIONS_MAX && !queues.contains_key(&action) {
+            // Whoever still waits looks by itself within a second or so, and stands here again.
+            queues.clear();
+        }
         let line = queues.entry(action).or_default();
         if line.len() < Self::MAX {
             line.push_back(shard);

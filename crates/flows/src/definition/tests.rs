@@ -72,6 +72,24 @@ fn without_a_mapping_a_step_is_given_what_came_before_it() {
 }
 
 #[test]
+fn expressions_may_go_over_lists() {
+    let plan = steps(json!([
+        {"name": "a", "action": "store"},
+        {"name": "b", "action": "store", "when": "steps.a.output.exists(row, row.n > input.least)",
+         "each": "steps.a.output.filter(row, row.n > input.least).map(row, row.n)", "input": "[item].map(n, n * 2)"}
+    ]))
+    .unwrap();
+    let ended = [Some(Ended::Output(json!([{"n": 1}, {"n": 2}, {"n": 3}]))), None];
+    let seen = Seen { input: &json!({"least": 1}), steps: &ended };
+    assert_eq!(plan.open(1, seen), Ok(Opening::Each(vec![json!(2), json!(3)])));
+    assert_eq!(plan.input(1, seen, Some((0, &json!(2)))), Ok(json!([4])));
+    assert_eq!(plan.steps[1].after, [0]);
+    let stray =
+        steps(json!([{"name": "a", "action": "store", "input": "input.filter(row, true) + [row]"}])).unwrap_err();
+    assert!(stray.starts_with("steps[0].input: there is no \"row\" here"), "{stray}");
+}
+
+#[test]
 fn what_could_not_work_is_refused_with_its_place_and_what_was_meant() {
     let one = |field: &str, value: Value| {
         let mut step = json!({"name": "fetch", "action": "store"});

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 
 use mutirao_core::Mono;
 use mutirao_core::id::Attempt;
+use mutirao_nodes::ActionName;
 
 use super::words::{RunKey, StepKey};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Due {
     /// Its pause is over.
     Ready(StepKey),
+    /// Whoever has this place in the line for that action looks again, room or not.
+    Parked(ActionName, u64),
     /// It should have been heard of.
     Overdue(StepKey, Attempt),
     /// A whole run has taken too long.

@@ -8,6 +8,7 @@ use mutirao_nodes::{ActionName, NodeId};
 
 use super::clockwork::Due;
 use super::run::{Phase, State, Then};
+use super::weight::size;
 use super::words::{Because, Effect, End, Report, StepKey, Try};
 use super::writing::Writing;
 use super::{Foreman, Now, Out};
@@ -74,7 +75,9 @@ impl Foreman {
         let why = self.take_out(key).filter(|out| out.node == node).and_then(|out| out.why);
         let batch = self.pending.number;
         let Some(run) = self.runs.get_mut(&key.run) else { return };
-        self.pending.outcomes.extend(run.settle(key, end, (node, why), (began_at, now.wall), batch));
+        let outcome = run.settle(key, end, (node, why), (began_at, now.wall), batch);
+        self.pending_bytes += outcome.as_ref().map_or(0, |outcome| size(&outcome.end));
+        self.pending.outcomes.extend(outcome);
         self.ready.extend(run.release(key.step));
         self.count(key.run);
     }
@@ -130,30 +133,22 @@ impl Foreman {
         let Some(run) = self.runs.get_mut(&key.run) else { return };
         let action = run.admitted.plan.steps[key.step as usize].action.clone();
         let Some(item) = run.item_mut(key) else { return };
-        let line = self.parked.entry(action).or_default();
-        line.push_back(key);
-        let crowd = Duration::from_secs(line.len() as u64 / LOOKS_A_SECOND);
+        let crowd = Duration::from_secs((self.parked.waiting(&action) as u64 + 1) / LOOKS_A_SECOND);
         let pause = pause.saturating_mul(1 << item.waits.min(16)).min(WAIT_MAX).max(crowd);
         item.waits += 1;
         item.waits_for = Some(why);
         item.state = State::Ready;
-        item.parked = Some(self.clockwork.set(now.mono.plus(pause), Due::Ready(key)));
+        self.parked.join(action, key, now.mono.plus(pause), &mut self.clockwork);
     }
 
     /// Somebody may have room for one that waits.
     pub(super) fn unpark(&mut self, action: &ActionName) {
-        let Some(line) = self.parked.get_mut(action) else { return };
-        while let Some(key) = line.pop_front() {
-            let Some(item) = self.runs.get_mut(&key.run).and_then(|run| run.item_mut(key)) else { continue };
-            // One whose pause was over in the meantime is on its way already.
-            if let Some(alarm) = item.parked.take() {
-                self.clockwork.unset(alarm);
-                self.ready.push_back(key);
-                break;
+        while let Some(key) = self.parked.next(action, &mut self.clockwork) {
+            // What has ended meanwhile, or whose run has, wants nothing any more.
+            let run = self.runs.get(&key.run).filter(|run| run.phase == Phase::Going);
+            if run.and_then(|run| run.item(key)).is_some_and(|item| matches!(item.state, State::Ready)) {
+                return self.ready.push_back(key);
             }
-        }
-        if line.is_empty() {
-            self.parked.remove(action);
         }
     }
 

@@ -10,6 +10,8 @@ pub struct Rules {
     pub out_max: usize,
     /// Outcomes that wait to be written; past this, reports are left lying.
     pub pending_max: usize,
+    /// And what they hold together: what is written at once has to fit into one statement.
+    pub pending_bytes_max: usize,
     /// After the first try in vain; twice as long after each further one.
     pub pause: Duration,
     pub pause_max: Duration,
@@ -24,6 +26,7 @@ impl Default for Rules {
             bytes_max: 32 << 20,
             out_max: 2_000,
             pending_max: 5_000,
+            pending_bytes_max: 16 << 20,
             pause: Duration::from_millis(100),
             pause_max: Duration::from_secs(10),
             losses_max: 5,

@@ -47,8 +47,6 @@ pub struct Item {
     pub waits: u32,
     /// Why the last was in vain.
     pub waits_for: Option<String>,
-    /// Waits for a node with room, at most until then.
-    pub(super) parked: Option<Alarm>,
     /// Of the last try in vain.
     pub last_reason: Option<String>,
     pub failed_on: Option<NodeId>,
@@ -193,18 +191,7 @@ impl Run {
             let outcome = self.stored.remove(&at);
             let (tries, last_reason) = self.stored_tries.remove(&at).map(|(n, why)| (n, Some(why))).unwrap_or_default();
             let state = if outcome.is_some() { State::Done } else { State::Unsent };
-            Item {
-                state,
-                sent: 0,
-                tries,
-                losses: 0,
-                waits: 0,
-                waits_for: None,
-                parked: None,
-                last_reason,
-                failed_on: None,
-                outcome,
-            }
+            Item { state, sent: 0, tries, losses: 0, waits: 0, waits_for: None, last_reason, failed_on: None, outcome }
         };
         let items: Vec<Item> = (0..count).map(item).collect();
         self.bytes += items.iter().filter_map(|item| item.outcome.as_ref()).map(|one| size(&one.end)).sum::<usize>();

@@ -1,4 +1,5 @@
 mod ending;
+mod unfit;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -406,15 +407,4 @@ fn room_for_one_lets_one_go_at_once_the_oldest_first() {
     assert_eq!(bench.dispatched.len(), 3, "the others look by themselves, and the first is not sent twice");
     bench.say(Input::Room(out[0].action.clone()));
     assert_eq!(bench.dispatched.len(), 3, "nobody waits any more");
-}
-
-/// PostgreSQL takes no NUL in a text, and what is refused is tried for ever.
-#[test]
-fn a_failed_expression_is_written_without_what_a_store_does_not_take() {
-    let step = json!({"name": "a", "action": "a", "input": "input.m[input.k]"});
-    let mut bench = Bench::new(json!({"name": "f", "steps": [step]}), json!({"m": {}, "k": "\u{0}x"}));
-    assert!(bench.out().is_empty());
-    let End::Failed(why) = &bench.written[0].end else { panic!("{:?}", bench.written) };
-    assert!(!why.is_empty() && !why.contains('\0'), "{why:?}");
-    assert_eq!(bench.answers[0]["state"], json!("failed"));
 }

@@ -39,6 +39,7 @@ impl Foreman {
         let next = Batch { number: self.pending.number + 1, ..Batch::default() };
         let batch = Arc::new(std::mem::replace(&mut self.pending, next));
         let marks = std::mem::take(&mut self.pending_marks);
+        self.pending_bytes = 0;
         self.writing = Some(Writing { batch: batch.clone(), marks, again_at: None });
         Some(batch)
     }

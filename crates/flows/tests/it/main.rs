@@ -3,4 +3,5 @@
 mod engine;
 mod running;
 mod store;
+mod unfit;
 mod workshop;

@@ -44,7 +44,7 @@ on_both!(
 /// Longer than a step that was lost takes until it is tried anew, twice.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-async fn start(engine: &Engine, shop: &Arc<Workshop>) -> Flows {
+pub(crate) async fn start(engine: &Engine, shop: &Arc<Workshop>) -> Flows {
     let flows = start_as(engine, shop, Terms::alone(), Memory::new(None, Limits::default())).await;
     *shop.taker.lock() = Some(flows.clone());
     flows
@@ -75,20 +75,20 @@ async fn start_with(engine: &Engine, shop: &Arc<Workshop>, terms: Terms, broker:
     Flows::start(parts).await.unwrap()
 }
 
-fn ana() -> Principal {
+pub(crate) fn ana() -> Principal {
     Principal { id: "t1".into(), name: "ana".into(), role: Role::Admin, namespace: "default".into() }
 }
 
-fn spec(json: Value) -> FlowSpec {
+pub(crate) fn spec(json: Value) -> FlowSpec {
     serde_json::from_value(json).unwrap()
 }
 
-async fn run(flows: &Flows, flow: &str, input: Value) -> u64 {
+pub(crate) async fn run(flows: &Flows, flow: &str, input: Value) -> u64 {
     let request = RunRequest { flow: flow.into(), input, idempotency_key: None };
     flows.run(&ana(), request).await.unwrap().run
 }
 
-async fn ended(flows: &Flows, run: u64) -> RunView {
+pub(crate) async fn ended(flows: &Flows, run: u64) -> RunView {
     let view = flows.show(&ana(), run, PATIENCE).await.unwrap();
     assert_ne!(view.state, RunState::Running, "{view:?}");
     view
@@ -376,7 +376,7 @@ async fn says_where_a_run_waits(engine: &Engine, broker: Broker) {
     second.stop().await;
 }
 
-async fn until_some<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn until_some<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..600 {
         if let Some(found) = look().await {
             return found;

@@ -57,6 +57,10 @@ fn work(action: &str, input: &Value) -> End {
         "list" => End::Ok(json!({"rows": [1, 2, 3]}).to_string()),
         "large" => End::Ok("x".repeat(300_000)),
         "fail" => End::Failed("it always does\0".into()),
+        // As a node may say it: what stores do not take, and more in each other than is read.
+        "nul" => End::Ok(json!({"a\0b": "c\0d"}).to_string()),
+        "deep" => End::Ok(format!("{}1{}", "[".repeat(127), "]".repeat(127))),
+        "deeper" => End::Ok(format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000))),
         _ => End::Ok(json!({"did": last, "with": input}).to_string()),
     }
 }
@@ -103,7 +107,8 @@ impl Reach for Workshop {
     }
 
     fn catalogue(&self) -> BTreeSet<ActionName> {
-        let ours = ["double", "list", "large", "fail", "a", "b", "c"].map(|name| format!("actions.{name}"));
+        let ours = ["double", "list", "large", "fail", "nul", "deep", "deeper", "a", "b", "c"]
+            .map(|name| format!("actions.{name}"));
         let all = ours.into_iter().chain(["builtin.http".into(), "builtin.cel".into()]);
         all.map(|name| format!("urn:mutirao:Action:{name}").parse().unwrap()).collect()
     }
