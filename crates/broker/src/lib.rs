@@ -148,11 +148,24 @@ pub trait Broker: Send + Sync + 'static {
     /// once, except on RabbitMQ, where records of other writers may come between.
     async fn append(&self, log: &Name, batch: Vec<Bytes>) -> Result<u64, BrokerError>;
 
-    /// Reads up to `limit` records from `offset` on; waits for the first when `offset` is the log's end.
+    /// As [`append`](Self::append), for whoever need not know where they are: on RabbitMQ that costs a reader.
+    async fn add(&self, log: &Name, batch: Vec<Bytes>) -> Result<(), BrokerError> {
+        self.append(log, batch).await.map(drop)
+    }
+
+    /// Reads up to `limit` records from `offset` on; waits for the first when `offset` is the log's end. Cancel-safe.
     async fn read(&self, log: &Name, offset: u64, limit: u32) -> Result<Vec<Record>, BrokerError>;
 
     /// The first offset held and the next to be written.
     async fn extent(&self, log: &Name) -> Result<(u64, u64), BrokerError>;
+
+    /// Records before an offset are needed no more. They go in pieces, so that some of them may stay for a while. RabbitMQ
+    /// has no such thing: there they stay until their bytes are too many, and this does nothing.
+    async fn trim(&self, log: &Name, before: u64) -> Result<(), BrokerError>;
+
+    /// Removes a log with all its records; one that is not there is gone. One that is named again, also by somebody who still
+    /// reads from it, begins anew at 0.
+    async fn forget(&self, log: &Name) -> Result<(), BrokerError>;
 }
 
 /// The receiving end of a work queue.

@@ -210,15 +210,23 @@ impl Broker for Memory {
     }
 
     async fn append(&self, log: &Name, batch: Vec<Bytes>) -> Result<u64, BrokerError> {
-        self.logs(log)?.open(log).await?.append(batch).await
+        self.logs(log)?.append(log, batch).await
     }
 
     async fn read(&self, log: &Name, offset: u64, limit: u32) -> Result<Vec<Record>, BrokerError> {
-        self.logs(log)?.open(log).await?.read(offset, limit).await
+        self.logs(log)?.read(log, offset, limit).await
     }
 
     async fn extent(&self, log: &Name) -> Result<(u64, u64), BrokerError> {
-        Ok(self.logs(log)?.open(log).await?.extent())
+        self.logs(log)?.extent(log).await
+    }
+
+    async fn trim(&self, log: &Name, before: u64) -> Result<(), BrokerError> {
+        self.logs(log)?.trim(log, before).await
+    }
+
+    async fn forget(&self, log: &Name) -> Result<(), BrokerError> {
+        self.logs(log)?.forget(log).await
     }
 }
 

@@ -297,4 +297,13 @@ impl Broker for Rabbit {
     async fn extent(&self, log: &Name) -> Result<(u64, u64), BrokerError> {
         self.0.logs.extent(&self.log(log)?).await
     }
+
+    async fn trim(&self, log: &Name, _before: u64) -> Result<(), BrokerError> {
+        // Streams are bounded by their bytes and in no other way.
+        self.log(log).map(drop)
+    }
+
+    async fn forget(&self, log: &Name) -> Result<(), BrokerError> {
+        self.0.logs.forget(&self.log(log)?).await
+    }
 }

@@ -187,6 +187,16 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// Records of one call travel together, or not at all.
+fn check_batch(batch: &[Bytes]) -> Result<(), BrokerError> {
+    batch.iter().try_for_each(check_size)?;
+    let bytes: usize = batch.iter().map(body_cost).sum();
+    if bytes > FRAME_COST_MAX {
+        return Err(BrokerError::TooLarge { bytes, bound: FRAME_COST_MAX });
+    }
+    Ok(())
+}
+
 fn unexpected<T>() -> Result<T, BrokerError> {
     Err(BrokerError::Unreachable("the server answered a different question".into()))
 }
@@ -270,15 +280,16 @@ impl Broker for Link {
     }
 
     async fn append(&self, log: &Name, batch: Vec<Bytes>) -> Result<u64, BrokerError> {
-        batch.iter().try_for_each(check_size)?;
-        let bytes: usize = batch.iter().map(body_cost).sum();
-        if bytes > FRAME_COST_MAX {
-            return Err(BrokerError::TooLarge { bytes, bound: FRAME_COST_MAX });
-        }
+        check_batch(&batch)?;
         match self.ask(|id| Ask::Append { id, log: log.into() }, batch, OnLoss::Fail).await? {
             (Answer::Offset(first), _) => Ok(first),
             _ => unexpected(),
         }
+    }
+
+    async fn add(&self, log: &Name, batch: Vec<Bytes>) -> Result<(), BrokerError> {
+        check_batch(&batch)?;
+        self.ask(|id| Ask::Add { id, log: log.into() }, batch, OnLoss::Fail).await.map(drop)
     }
 
     async fn read(&self, log: &Name, offset: u64, limit: u32) -> Result<Vec<Record>, BrokerError> {
@@ -300,5 +311,13 @@ impl Broker for Link {
             (Answer::Extent(first, next), _) => Ok((first, next)),
             _ => unexpected(),
         }
+    }
+
+    async fn trim(&self, log: &Name, before: u64) -> Result<(), BrokerError> {
+        self.ask(|id| Ask::Trim { id, log: log.into(), before }, Vec::new(), OnLoss::AskAgain).await.map(drop)
+    }
+
+    async fn forget(&self, log: &Name) -> Result<(), BrokerError> {
+        self.ask(|id| Ask::ForgetLog { id, log: log.into() }, Vec::new(), OnLoss::AskAgain).await.map(drop)
     }
 }

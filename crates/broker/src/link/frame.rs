@@ -106,6 +106,20 @@ pub(super) enum Ask {
         channel: u64,
         seen: u64,
     },
+    /// Appends, and need not know where.
+    Add {
+        id: u64,
+        log: String,
+    },
+    Trim {
+        id: u64,
+        log: String,
+        before: u64,
+    },
+    ForgetLog {
+        id: u64,
+        log: String,
+    },
 }
 
 /// Server to client.

@@ -71,6 +71,9 @@ pub(super) enum Deed {
     Read,
     /// For whoever may do everything.
     Delete,
+    /// Logs, for whoever may do everything: others may need what is let go.
+    Trim,
+    Forget,
 }
 
 impl Deed {
@@ -84,6 +87,8 @@ impl Deed {
             Deed::Append => "appending to",
             Deed::Read => "reading",
             Deed::Delete => "deleting",
+            Deed::Trim => "trimming",
+            Deed::Forget => "removing",
         }
     }
 }
@@ -151,7 +156,7 @@ impl Permit {
             Deed::Subscribe => self.subscribe.has(name),
             Deed::Append => self.append.has(name),
             Deed::Read => self.read.has(name),
-            Deed::Delete => self.delete.has(name),
+            Deed::Delete | Deed::Trim | Deed::Forget => self.delete.has(name),
         };
         if allowed { Ok(()) } else { Err(refusal(deed, name, "this connection may not")) }
     }
@@ -180,6 +185,11 @@ mod tests {
             assert!(permit.check(Deed::Publish, name).is_err(), "{name}");
         }
         assert!(permit.check(Deed::Delete, "tasks.a").is_err(), "who takes from a queue may not delete it");
+        let writes = Permit::nothing().append("streams.").read("streams.");
+        for deed in [Deed::Trim, Deed::Forget] {
+            assert!(writes.check(deed, "streams.a").is_err(), "who writes a log and reads it may not be {}", deed.as_str());
+            assert!(Permit::everything().check(deed, "streams.a").is_ok());
+        }
         assert!(permit.check(Deed::Consume, "tasks.ab").is_err() && permit.check(Deed::Append, "tasks.a").is_err());
     }
 

@@ -219,6 +219,18 @@ impl Session {
                 let work = async move { broker.append(&log, bodies).await.map(|at| (Answer::Offset(at), Vec::new())) };
                 self.ask(id, allowed, work).await;
             }
+            Ask::Add { id, log } => {
+                let allowed = self.permit.check(Deed::Append, &log);
+                self.ask(id, allowed, async move { broker.add(&log, bodies).await.map(|()| nothing()) }).await;
+            }
+            Ask::Trim { id, log, before } => {
+                let allowed = self.permit.check(Deed::Trim, &log);
+                self.ask(id, allowed, async move { broker.trim(&log, before).await.map(|()| nothing()) }).await;
+            }
+            Ask::ForgetLog { id, log } => {
+                let allowed = self.permit.check(Deed::Forget, &log);
+                self.ask(id, allowed, async move { broker.forget(&log).await.map(|()| nothing()) }).await;
+            }
             Ask::Extent { id, log } => {
                 let allowed = self.permit.check(Deed::Read, &log);
                 let work = async move {

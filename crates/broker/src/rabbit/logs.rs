@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use super::dial::Dial;
 use super::line::{Line, Up};
 use super::post::{Address, MustArrive, Post, Undelivered, persistent};
-use super::topology::{ensure_begun, ensure_log, has_begun};
+use super::topology::{ensure_begun, ensure_log, forget_log, has_begun, remove_log};
 use super::trouble::Trouble;
 use crate::memory::check_size;
 use crate::{BrokerError, Limits, Name, Record};
@@ -78,7 +78,7 @@ impl Logs {
             match self.line.answered(&up, self.prepare(&up, log, &tail)).await {
                 Ok(claim) => break (up, claim),
                 Err(Trouble::Said(error)) => return Err(error),
-                Err(Trouble::Lost(_)) => self.line.after_loss(up.generation).await,
+                Err(Trouble::Lost(_)) => self.look_again(&up, log).await,
             }
         };
         let seat = self.post.seat(&self.line, &up).await.map_err(Trouble::give_up)?;
@@ -92,6 +92,12 @@ impl Logs {
         self.line.answered(&up, claim.offset()).await.map_err(Trouble::give_up)
     }
 
+    /// It may have been the log that went, and not the connection.
+    async fn look_again(&self, up: &Up, log: &LogName<'_>) {
+        forget_log(&self.line, &log.queue);
+        self.line.after_loss(up.generation).await;
+    }
+
     async fn prepare(&self, up: &Up, log: &LogName<'_>, tail: &Arc<Tail>) -> Result<tail::Claim, Trouble> {
         ensure_log(&self.line, up, &log.queue, &self.limits).await?;
         ensure_begun(&self.line, up, &log.queue).await?;
@@ -103,7 +109,7 @@ impl Logs {
             Undelivered::Trouble(trouble) => return trouble.give_up(),
             Undelivered::Nacked => "the stream takes nothing now",
             Undelivered::Unroutable => {
-                self.line.forget_declared(&log.queue);
+                forget_log(&self.line, &log.queue);
                 "it was deleted; it is made anew by the next append"
             }
         };
@@ -122,7 +128,7 @@ impl Logs {
             match self.try_read(&up, log, offset, limit).await {
                 Ok(records) => return Ok(records),
                 Err(Trouble::Said(error)) => return Err(error),
-                Err(Trouble::Lost(_)) => self.line.after_loss(up.generation).await,
+                Err(Trouble::Lost(_)) => self.look_again(&up, log).await,
             }
         }
     }
@@ -181,6 +187,21 @@ impl Logs {
             let up = self.line.up().await?;
             match self.line.answered(&up, self.try_extent(&up, log)).await {
                 Ok(extent) => return Ok(extent),
+                Err(Trouble::Said(error)) => return Err(error),
+                Err(Trouble::Lost(_)) => self.look_again(&up, log).await,
+            }
+        }
+    }
+
+    pub async fn forget(&self, log: &LogName<'_>) -> Result<(), BrokerError> {
+        loop {
+            let up = self.line.up().await?;
+            let removed = self.line.answered(&up, remove_log(&up, &log.queue)).await;
+            forget_log(&self.line, &log.queue);
+            self.idle.lock().retain(|cursor| cursor.queue != log.queue);
+            self.tails.lock().remove(&log.queue);
+            match removed {
+                Ok(()) => return Ok(()),
                 Err(Trouble::Said(error)) => return Err(error),
                 Err(Trouble::Lost(_)) => self.line.after_loss(up.generation).await,
             }

@@ -1,7 +1,9 @@
 //! What must exist in RabbitMQ, and with which arguments. Managers declare each once for a connection, which makes it when
 //! it is missing and checks it when it is there. Workers make nothing but their own ears: they find what managers made.
 
-use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions};
+use lapin::options::{
+    ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
+};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{ExchangeKind, Queue};
 
@@ -175,13 +177,31 @@ pub(super) async fn ensure_fanout(line: &Line, up: &Up, exchange: &str, part: Pa
 /// A mark that something was, or is just about to be, appended to a log: an exchange of the log's name, which nobody
 /// uses. RabbitMQ 3 tells nobody whether a stream is empty, and an empty stream is silent.
 pub(super) async fn ensure_begun(line: &Line, up: &Up, log: &str) -> Result<(), Trouble> {
-    let key = format!("{log} has begun");
+    let key = begun(log);
     if line.has_declared(up, &key) {
         return Ok(());
     }
     declare_exchange(up, log, ExchangeKind::Fanout).await?;
     line.note_declared(up, &key);
     Ok(())
+}
+
+fn begun(log: &str) -> String {
+    format!("{log} has begun")
+}
+
+/// A log turned out not to be there any more.
+pub(super) fn forget_log(line: &Line, log: &str) {
+    line.forget_declared(log);
+    line.forget_declared(&begun(log));
+}
+
+/// A log is no more, and then not its mark either: without the mark, what lies in it would be taken for nothing.
+pub(super) async fn remove_log(up: &Up, log: &str) -> Result<(), Trouble> {
+    let channel = up.channel().await?;
+    // What is not there is gone: RabbitMQ says the same.
+    channel.queue_delete(log.into(), QueueDeleteOptions::default()).await.map_err(configuring(log))?;
+    channel.exchange_delete(log.into(), ExchangeDeleteOptions::default()).await.map_err(configuring(log))
 }
 
 pub(super) async fn has_begun(up: &Up, log: &str) -> Result<bool, Trouble> {

@@ -41,11 +41,15 @@ pub(super) enum AppendError {
     Unknown(String),
 }
 
-/// Every segment of a folder, oldest first, checked from the first byte to the last.
+/// Every segment of a folder, oldest first, checked from the first byte to the last. None where there is no folder.
 pub(super) fn open_all(folder: &Path) -> Result<VecDeque<Arc<Segment>>, String> {
-    fs::create_dir_all(folder).map_err(|error| at(folder, &error))?;
     let mut bases = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|error| at(folder, &error))? {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(VecDeque::new()),
+        Err(error) => return Err(at(folder, &error)),
+    };
+    for entry in entries {
         let name = entry.map_err(|error| at(folder, &error))?.file_name();
         let digits = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
         bases.extend(digits.and_then(|digits| digits.parse::<u64>().ok()));
@@ -55,9 +59,6 @@ pub(super) fn open_all(folder: &Path) -> Result<VecDeque<Arc<Segment>>, String> 
     for (n, base) in bases.iter().enumerate() {
         let segment = Segment::open(folder, *base, bases.get(n + 1).copied())?;
         segments.push_back(Arc::new(segment));
-    }
-    if segments.is_empty() {
-        segments.push_back(Arc::new(Segment::create(folder, 0)?));
     }
     Ok(segments)
 }
@@ -74,6 +75,12 @@ impl Segment {
     pub fn create(folder: &Path, base: u64) -> Result<Self, String> {
         let path = path_of(folder, base);
         let made = || -> io::Result<File> {
+            if !folder.exists() {
+                fs::create_dir_all(folder)?;
+                if let Some(above) = folder.parent() {
+                    File::open(above)?.sync_all()?;
+                }
+            }
             let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(&path)?;
             // Without this the records could be durable in a file that no folder names.
             File::open(folder)?.sync_all()?;

@@ -108,3 +108,96 @@ pub async fn retention_takes_the_oldest_and_says_so(harness: &dyn Harness) {
     }
     panic!("the first record is never there");
 }
+
+/// Everything from an offset on, up to the end.
+async fn read_from(broker: &Shared, log: &Name, from: u64) -> Vec<usize> {
+    let (_, end) = soon("extent", broker.extent(log)).await.expect("extent");
+    let (mut at, mut read) = (from, Vec::new());
+    while at < end {
+        let records = soon("read", broker.read(log, at, 50)).await.expect("read");
+        at = records.last().map_or(end, |last| last.offset + 1);
+        read.extend(records.iter().map(|record| number(&record.body)));
+    }
+    read
+}
+
+pub async fn what_is_added_is_there_in_the_order_of_each_writer(harness: &dyn Harness) {
+    let mut writers = JoinSet::new();
+    for writer in 0..4 {
+        let broker = harness.broker().await;
+        writers.spawn(async move {
+            for n in 0..20 {
+                let from = writer * 1_000 + n * 2;
+                soon("adding", broker.add("log", bodies(from..from + 2))).await.expect("add");
+            }
+        });
+    }
+    soon("the writers", writers.join_all()).await;
+    let read = read_from(&harness.broker().await, "log", 0).await;
+    assert_eq!(read.len(), 160);
+    for writer in 0..4 {
+        let own: Vec<usize> = read.iter().copied().filter(|number| number / 1_000 == writer).collect();
+        assert_eq!(own, (writer * 1_000..writer * 1_000 + 40).collect::<Vec<_>>());
+    }
+}
+
+pub async fn what_is_needed_survives_trimming(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    // Some segments, and less than retention takes.
+    let body = |n: usize| Bytes::from(format!("{n:01000}"));
+    let mut firsts = Vec::new();
+    for from in (0..60).step_by(6) {
+        firsts.push(broker.append("log", (from..from + 6).map(body).collect()).await.expect("append"));
+    }
+    let (_, next) = broker.extent("log").await.expect("extent");
+    let from = firsts[8];
+    for before in [from, from, 3] {
+        soon("trim", broker.trim("log", before)).await.expect("trim");
+        let (first, now) = soon("extent", broker.extent("log")).await.expect("extent");
+        assert!(first <= from && now == next, "{first} to {now}");
+        assert_eq!(read_from(&broker, "log", from).await, (48..60).collect::<Vec<_>>());
+    }
+    soon("trim", broker.trim("log", next + 100)).await.expect("past the end is all of it");
+    assert_eq!(soon("extent", broker.extent("log")).await.expect("extent").1, next, "and it goes on where it was");
+    assert!(broker.append("log", bodies(60..61)).await.expect("append") >= next);
+    soon("trim", broker.trim("log.unknown", 7)).await.expect("one that is not there has nothing to lose");
+    assert_eq!(broker.extent("log.unknown").await, Ok((0, 0)));
+}
+
+pub async fn a_forgotten_log_begins_anew_and_forgetting_it_again_changes_nothing(harness: &dyn Harness) {
+    let (broker, other) = (harness.broker().await, harness.broker().await);
+    soon("forget", broker.forget("log")).await.expect("one that was never there is gone");
+    for round in 0..3 {
+        assert_eq!(soon("append", other.append("log", bodies(0..3))).await, Ok(0), "round {round}");
+        assert_eq!(read_from(&broker, "log", 0).await, [0, 1, 2]);
+        soon("forget", broker.forget("log")).await.expect("forget");
+        soon("forget", other.forget("log")).await.expect("forget again");
+        assert_eq!(soon("extent", broker.extent("log")).await, Ok((0, 0)));
+        assert_eq!(soon("extent", other.extent("log")).await, Ok((0, 0)));
+    }
+    other.append("log.a", bodies(0..1)).await.expect("append");
+    soon("forget", broker.forget("log")).await.expect("forget");
+    assert_eq!(read_from(&broker, "log.a", 0).await, [0], "others stay");
+}
+
+pub async fn a_read_that_waits_goes_on_with_the_log_that_is_made_anew(harness: &dyn Harness) {
+    let (broker, other) = (harness.broker().await, harness.broker().await);
+    broker.append("log", bodies(0..2)).await.expect("append");
+    let waiting = |offset| {
+        let broker = broker.clone();
+        tokio::spawn(async move { broker.read("log", offset, 10).await })
+    };
+    let behind = waiting(2);
+    SystemClock.sleep(MOMENT).await;
+    soon("forget", other.forget("log")).await.expect("forget");
+    let gone = soon("the waiting read", behind).await.expect("the reader");
+    assert_eq!(gone, Err(BrokerError::NoSuchOffset { name: "log".into(), offset: 2, first: 0, next: 0 }));
+    let beginning = waiting(0);
+    SystemClock.sleep(MOMENT).await;
+    soon("forget", other.forget("log")).await.expect("forget");
+    // Somebody who did not know may be told once that it is gone.
+    let append = async { while other.append("log", bodies(7..8)).await.is_err() {} };
+    soon("append", append).await;
+    let read = soon("the waiting read", beginning).await.expect("the reader").expect("read");
+    assert_eq!((read[0].offset, number(&read[0].body)), (0, 7));
+}

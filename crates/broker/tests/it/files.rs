@@ -124,3 +124,52 @@ async fn without_a_folder_there_are_no_logs() {
     let broker = Memory::new(None, Limits::default());
     assert!(matches!(broker.append("log", vec![body(0)]).await, Err(BrokerError::Log { .. })));
 }
+
+#[tokio::test]
+async fn trimming_removes_the_files_of_which_nothing_is_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Memory::new(Some(folder.path().into()), limits());
+    for n in 0..200 {
+        broker.append("log", vec![body(n)]).await.unwrap();
+    }
+    let before = segments(folder.path()).len();
+    broker.trim("log", 100).await.unwrap();
+    let (first, next) = broker.extent("log").await.unwrap();
+    assert!((60..=100).contains(&first) && next == 200, "{first} to {next}");
+    assert!(segments(folder.path()).len() < before / 2 + 2);
+    let gone = broker.read("log", first - 1, 1).await;
+    assert_eq!(gone, Err(BrokerError::NoSuchOffset { name: "log".into(), offset: first - 1, first, next }));
+    broker.trim("log", 200).await.unwrap();
+    assert_eq!(segments(folder.path()).len(), 1, "the last says where the log goes on");
+    drop(broker);
+    append(folder.path(), 200..201).await;
+}
+
+#[tokio::test]
+async fn a_log_that_is_trimmed_close_behind_its_end_stays_small() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Memory::new(Some(folder.path().into()), Limits::default());
+    let large = Bytes::from(vec![7; 1 << 20]);
+    for n in 0..40 {
+        assert_eq!(broker.append("log", vec![large.clone()]).await, Ok(n));
+        broker.trim("log", n + 1).await.unwrap();
+    }
+    let bytes: u64 = segments(folder.path()).iter().map(|file| file.metadata().unwrap().len()).sum();
+    assert!(bytes < 12 << 20, "{bytes} bytes are left of which nothing is needed");
+}
+
+#[tokio::test]
+async fn a_forgotten_log_leaves_no_file_and_neither_does_one_that_was_only_asked_after() {
+    let folder = tempfile::tempdir().unwrap();
+    append(folder.path(), 0..50).await;
+    // As a crash in the middle of it leaves it.
+    std::fs::create_dir(folder.path().join("log~")).unwrap();
+    std::fs::write(folder.path().join("log~/00000000000000000000.log"), b"rest").unwrap();
+    let broker = Memory::new(Some(folder.path().into()), limits());
+    assert_eq!(broker.extent("other").await, Ok((0, 0)));
+    broker.forget("log").await.unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(broker.append("log", vec![body(0)]).await, Ok(0));
+    drop(broker);
+    assert_eq!(read_all(folder.path()).await, Ok(vec![body(0)]));
+}

@@ -97,4 +97,12 @@ impl Broker for Faulty {
     async fn extent(&self, log: &Name) -> Result<(u64, u64), BrokerError> {
         self.under.extent(log).await
     }
+
+    async fn trim(&self, log: &Name, before: u64) -> Result<(), BrokerError> {
+        self.under.trim(log, before).await
+    }
+
+    async fn forget(&self, log: &Name) -> Result<(), BrokerError> {
+        self.under.forget(log).await
+    }
 }

@@ -110,4 +110,12 @@ impl Broker for Faulty {
     async fn extent(&self, log: &Name) -> Result<(u64, u64), BrokerError> {
         self.queue.extent(log).await
     }
+
+    async fn trim(&self, log: &Name, before: u64) -> Result<(), BrokerError> {
+        self.queue.trim(log, before).await
+    }
+
+    async fn forget(&self, log: &Name) -> Result<(), BrokerError> {
+        self.queue.forget(log).await
+    }
 }

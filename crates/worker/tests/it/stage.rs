@@ -247,6 +247,14 @@ impl Broker for Flaky {
     async fn extent(&self, log: &Name) -> Result<(u64, u64), BrokerError> {
         self.under.extent(log).await
     }
+
+    async fn trim(&self, log: &Name, before: u64) -> Result<(), BrokerError> {
+        self.under.trim(log, before).await
+    }
+
+    async fn forget(&self, log: &Name) -> Result<(), BrokerError> {
+        self.under.forget(log).await
+    }
 }
 
 /// Blobs in memory. Only the first and last of each is kept whole, so that a large one does not fill the test's memory.

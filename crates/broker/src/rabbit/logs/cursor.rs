@@ -11,7 +11,7 @@ use lapin::{Channel, Consumer};
 
 use crate::Record;
 use crate::rabbit::line::Up;
-use crate::rabbit::trouble::{Trouble, reading};
+use crate::rabbit::trouble::{NOT_FOUND, Trouble, code, reading};
 
 /// Records that RabbitMQ sends ahead.
 pub(super) const PREFETCH: u16 = 128;
@@ -46,7 +46,7 @@ pub(super) struct Seen {
 impl Cursor {
     pub async fn open(up: &Up, queue: &str, start: Start, prefetch: u16) -> Result<Self, Trouble> {
         let channel = up.channel().await?;
-        channel.basic_qos(prefetch, BasicQosOptions { global: false }).await.map_err(reading(queue))?;
+        channel.basic_qos(prefetch, BasicQosOptions { global: false }).await.map_err(lost(queue))?;
         let mut arguments = FieldTable::default();
         let (from, next) = match start {
             Start::First => (AMQPValue::LongString("first".into()), 0),
@@ -57,7 +57,7 @@ impl Cursor {
         arguments.insert(OFFSET.into(), from);
         let options = BasicConsumeOptions::default();
         let deliveries =
-            channel.basic_consume(queue.into(), "".into(), options, arguments).await.map_err(reading(queue))?;
+            channel.basic_consume(queue.into(), "".into(), options, arguments).await.map_err(lost(queue))?;
         let inbox = VecDeque::new();
         Ok(Self { queue: queue.into(), generation: up.generation, next, channel, deliveries, inbox })
     }
@@ -100,7 +100,7 @@ impl Cursor {
             self.inbox.clear();
             let options = QueueDeclareOptions::durable().passive();
             let answer = self.channel.queue_declare(self.queue.as_str().into(), options, FieldTable::default()).await;
-            answer.map_err(reading(&self.queue))?;
+            answer.map_err(lost(&self.queue))?;
             match self.fill().now_or_never() {
                 Some(filled) => filled?,
                 None if self.inbox.is_empty() => return Ok(last),
@@ -118,7 +118,7 @@ impl Cursor {
                     self.inbox.extend(seen(delivery));
                     tag
                 }
-                Some(Err(error)) => return Err(reading(&self.queue)(error)),
+                Some(Err(error)) => return Err(lost(&self.queue)(error)),
                 None => return Err(Trouble::Lost("the stream's reader was cancelled".into())),
             };
             let more = if self.inbox.len() < PREFETCH.into() { self.deliveries.next().now_or_never() } else { None };
@@ -129,6 +129,14 @@ impl Cursor {
             };
             arrived = more;
         }
+    }
+}
+
+/// What was deleted is made anew by whoever names it.
+fn lost(queue: &str) -> impl Fn(lapin::Error) -> Trouble {
+    move |error| match code(&error) {
+        Some(NOT_FOUND) => Trouble::Lost("the stream was deleted".into()),
+        _ => reading(queue)(error),
     }
 }
 
