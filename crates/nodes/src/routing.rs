@@ -8,6 +8,8 @@
 //! - Never more than a share of a layer is spared: past that the fault is likely not theirs, and those whose pause ends
 //!   soonest are used again. A layer that is down altogether is used so only when no other can help.
 //! - One whose pause is over gets one task as a probe.
+//! - A new version of an action takes the tasks of its layer. It yields to the next one when nobody who has it can be relied on:
+//!   each is spared, or hangs ([`load`]). That it is full is no reason: then tasks wait, or go to the next layer.
 //!
 //! `round-robin` takes turns instead; everything else is the same. Each choice says why ([`Why`]).
 
@@ -96,7 +98,7 @@ impl Router {
         for &layer in layers {
             let members: Vec<&Candidate> = fitting.iter().copied().filter(|one| one.layer == layer).collect();
             anybody |= !members.is_empty();
-            let usable = self.usable(action, &members, not, now);
+            let usable = self.usable(action, self.current(action, &members, not, now), not, now);
             if let Some((node, why)) = self.pick(action, layer, &usable, not, now, dice) {
                 return Ok(self.give(action, node, layer, why, passed_over, now));
             }
@@ -152,6 +154,26 @@ impl Router {
         self.breakers.forget(node);
     }
 
+    /// Those that have the newest version that can be relied on; with none, all of them.
+    fn current<'a>(
+        &self,
+        action: &ActionName,
+        members: &[&'a Candidate],
+        not: Option<&NodeId>,
+        now: Mono,
+    ) -> Vec<&'a Candidate> {
+        let works = |one: &&Candidate| match self.breakers.health(&one.node, action, now) {
+            Health::Down => false,
+            // One task will show, and none that failed already.
+            Health::Recovering => not.is_none(),
+            Health::Ok | Health::Warning => !self.loads.hangs(&one.node, action, now),
+        };
+        let newest = members.iter().copied().filter(works).map(|one| one.version).max();
+        // Those that are spared are among them: past a share of a layer they are used all the same.
+        let current = |one: &&Candidate| newest.is_none_or(|newest| one.version == newest);
+        members.iter().copied().filter(current).collect()
+    }
+
     fn has_room(&self, one: &Candidate) -> bool {
         self.loads.of_node(&one.node) < one.slots
     }
@@ -160,7 +182,7 @@ impl Router {
     fn usable<'a>(
         &self,
         action: &ActionName,
-        members: &[&'a Candidate],
+        members: Vec<&'a Candidate>,
         not: Option<&NodeId>,
         now: Mono,
     ) -> Vec<&'a Candidate> {
@@ -169,7 +191,7 @@ impl Router {
         if usable.is_empty() {
             return usable;
         }
-        usable.extend(self.least_bad(action, members, now));
+        usable.extend(self.least_bad(action, &members, now));
         usable.retain(|one| self.has_room(one));
         // Back to where it just failed only if there is nobody else.
         if usable.iter().any(|one| Some(&one.node) != not) {

@@ -11,6 +11,9 @@ use crate::names::{ActionName, NodeId};
 
 /// What was measured this long ago counts for a third.
 const DECAY: Duration = Duration::from_secs(30);
+/// Whoever has had a task for so long, and for so many times what it takes on average, without ending any, hangs.
+const HANGS: Duration = Duration::from_secs(5);
+const HANGS_TIMES: f64 = 4.0;
 /// One of whom nothing is known gets one task to show; while that is out, everybody else is better.
 const UNKNOWN_BUSY_MS: f64 = 1e9;
 
@@ -41,6 +44,15 @@ impl Load {
         (self.average_ms, self.at) = (Some(average), now);
     }
 
+    /// It has been silent since `at`, when it was last heard of or given the first of what it has.
+    fn hangs(&self, now: Mono) -> bool {
+        let Some(first) = self.out.values().next() else { return false };
+        // Decayed or not: how long it takes when it works.
+        let usual_ms = self.average_ms.unwrap_or_default() * HANGS_TIMES;
+        let silent_ms = now.since((*first).max(self.at)).as_secs_f64() * 1_000.0;
+        silent_ms > usual_ms.max(HANGS.as_secs_f64() * 1_000.0)
+    }
+
     fn cost_ms(&self, now: Mono) -> f64 {
         let oldest = self.out.values().next().map_or(0.0, |at| now.since(*at).as_secs_f64() * 1_000.0);
         match self.average_ms(now) {
@@ -60,6 +72,10 @@ pub struct Loads {
 impl Loads {
     pub fn cost_ms(&self, node: &NodeId, action: &ActionName, now: Mono) -> f64 {
         self.by.get(&(node.clone(), action.clone())).map_or(0.0, |load| load.cost_ms(now))
+    }
+
+    pub fn hangs(&self, node: &NodeId, action: &ActionName, now: Mono) -> bool {
+        self.by.get(&(node.clone(), action.clone())).is_some_and(|load| load.hangs(now))
     }
 
     /// Tasks of any action that it was given and has not ended.

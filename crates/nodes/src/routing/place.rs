@@ -57,6 +57,8 @@ pub struct Candidate {
     pub labels: BTreeMap<String, String>,
     /// How many tasks it takes at once.
     pub slots: u32,
+    /// Of the action, as it has it.
+    pub version: u32,
 }
 
 /// A task on its way to a node.

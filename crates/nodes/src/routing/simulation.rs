@@ -23,6 +23,7 @@ fn under_a_second(policy: Policy, seed: u64) -> f64 {
             layer: Layer::Fog,
             labels: BTreeMap::new(),
             slots: 16,
+            version: 1,
         })
         .collect();
     let slow = &candidates[dice.below(NODES) as usize].node;

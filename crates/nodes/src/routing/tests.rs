@@ -13,7 +13,7 @@ fn action() -> ActionName {
 }
 
 fn node(name: &str, layer: Layer, slots: u32) -> Candidate {
-    Candidate { node: name.parse().unwrap(), layer, labels: BTreeMap::new(), slots }
+    Candidate { node: name.parse().unwrap(), layer, labels: BTreeMap::new(), slots, version: 1 }
 }
 
 fn router() -> Router {
@@ -52,6 +52,55 @@ fn a_full_layer_overflows_to_the_next_and_is_used_again_when_it_has_room() {
     assert_eq!(choose(&mut router, &stay, &nodes, at(1), &dice), Err(NoNode::Full), "told to wait");
     let up = Place { layer: Some(Layer::Cloud), ..Place::default() };
     assert_eq!(choose(&mut router, &up, &nodes[..2], at(1), &dice), Err(NoNode::Nobody), "never down to the devices");
+}
+
+#[test]
+fn a_new_version_takes_the_tasks_of_its_layer_and_yields_when_whoever_has_it_is_down() {
+    let (mut router, dice) = (router(), Dice::seeded(1));
+    let new = Candidate { version: 2, ..node("new", Layer::Fog, 4) };
+    let nodes = [node("old", Layer::Fog, 4), new.clone(), node("other", Layer::Fog, 4)];
+    let stay = Place { layer: Some(Layer::Fog), overflow: Overflow::Never, ..Place::default() };
+    for n in 0..5 {
+        let given = choose(&mut router, &stay, &nodes, at(0), &dice);
+        match n {
+            0..4 => assert_eq!(given.unwrap().node, new.node),
+            _ => assert_eq!(given, Err(NoNode::Full), "that it is full is no reason to take the old one"),
+        }
+    }
+    let mut router = Router::new(Rules::default());
+    break_down(&mut router, &new, at(0), &dice);
+    for _ in 0..8 {
+        let given = choose(&mut router, &stay, &nodes, at(1), &dice).unwrap();
+        assert_ne!(given.node, new.node);
+        router.ended(given.ticket, Ended::Well, at(1), &dice);
+    }
+    // One task shows that it works again, and none that failed elsewhere already.
+    let again = router.choose(&action(), &stay, &nodes, Some(&nodes[0].node), at(100), &dice).unwrap();
+    assert_eq!(again.node, nodes[2].node);
+    let probe = choose(&mut router, &stay, &nodes, at(100), &dice).unwrap();
+    assert_eq!((&probe.node, probe.why), (&new.node, Why::Probe));
+    assert_ne!(choose(&mut router, &stay, &nodes, at(100), &dice).unwrap().node, new.node, "while it is tried");
+    router.ended(probe.ticket, Ended::Well, at(101), &dice);
+    assert_eq!(choose(&mut router, &stay, &nodes, at(101), &dice).unwrap().node, new.node);
+}
+
+#[test]
+fn a_new_version_on_a_node_that_hangs_takes_no_more_than_shows_it() {
+    let (mut router, dice) = (router(), Dice::seeded(1));
+    let new = Candidate { version: 2, ..node("new", Layer::Fog, 100) };
+    let nodes = [node("old", Layer::Fog, 100), new.clone()];
+    let mut hangs = vec![];
+    for s in 0..30 {
+        let given = choose(&mut router, &Place::default(), &nodes, at(s), &dice).unwrap();
+        match given.node == new.node {
+            true => hangs.push(given.ticket),
+            false => router.ended(given.ticket, Ended::Well, at(s), &dice),
+        }
+    }
+    assert!(hangs.len() <= 6, "{} of 30 went to a node that answers nothing", hangs.len());
+    // It answers after all, which is how long it takes then.
+    hangs.into_iter().for_each(|ticket| router.ended(ticket, Ended::Well, at(31), &dice));
+    assert_eq!(choose(&mut router, &Place::default(), &nodes, at(31), &dice).unwrap().node, new.node);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Every decision, behind one lock. No I/O, no clock.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use mutirao_core::{Dice, Mono, Timestamp};
 
@@ -77,7 +77,7 @@ impl State {
     /// Chooses a node, and counts the task as given to it.
     pub fn choose(&mut self, errand: &Errand, now: Mono, dice: &Dice) -> Result<Chosen, NotSent> {
         let Errand { request, action, place, not, .. } = errand;
-        let candidates = self.newest(errand);
+        let candidates = self.candidates(errand);
         let choice =
             self.router.choose(action, place, &candidates, not.as_ref(), now, dice).map_err(|none| match none {
                 NoNode::Nobody => NotSent::Nobody(action.clone()),
@@ -102,10 +102,8 @@ impl State {
         Ok(Chosen { layer: choice.layer, why: why(&choice), record, order })
     }
 
-    /// Who is there and has the action, in the newest version that anybody of its layer has: a new version takes new
-    /// tasks, running ones finish on the old.
-    fn newest(&self, errand: &Errand) -> Vec<Candidate> {
-        let mut newest: BTreeMap<Layer, u32> = BTreeMap::new();
+    /// Who is there and has the action, each in the newest version that it has.
+    fn candidates(&self, errand: &Errand) -> Vec<Candidate> {
         let fits = |record: &Record| {
             errand.place.node.as_ref().is_none_or(|node| *node == record.node)
                 && errand.place.labels.iter().all(|(key, value)| record.labels.get(key) == Some(value))
@@ -117,18 +115,14 @@ impl State {
         if brought && all.iter().any(|(record, _)| is_here(record)) {
             all.retain(|(record, _)| is_here(record));
         }
-        for (record, offer) in &all {
-            let version = newest.entry(record.layer).or_default();
-            *version = offer.version.max(*version);
-        }
-        let current = all.into_iter().filter(|(record, offer)| newest.get(&record.layer) == Some(&offer.version));
-        let candidate = |(record, _): (&Record, &Offer)| Candidate {
+        let candidate = |(record, offer): (&Record, &Offer)| Candidate {
             node: record.node.clone(),
             layer: record.layer,
             labels: record.labels.clone(),
             slots: record.slots,
+            version: offer.version,
         };
-        current.map(candidate).collect()
+        all.into_iter().map(candidate).collect()
     }
 
     pub fn goes_over(&mut self, request: &str, protocol: Protocol) {
