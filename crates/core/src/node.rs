@@ -25,6 +25,9 @@ pub struct RunsView {
     /// Tasks that it takes at once, and has.
     pub slots: u32,
     pub in_flight: u32,
+    /// What was said by it, or in its name, and refused since the manager that answers began: stolen ids, bad signatures, floods.
+    #[serde(default)]
+    pub refused: u64,
     pub first_at: Timestamp,
     pub last_at: Timestamp,
     /// Where messages wait for it while it is away; none where nobody keeps them.
@@ -127,6 +130,9 @@ pub struct AmqpPlace {
     /// Without credentials.
     pub url: String,
     pub user: String,
+    /// The exchange on which it speaks, as itself; none: `amq.topic`, of a manager of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<String>,
 }
 
 /// A node changes its password: what a manager keeps of it, signed with its key. `PUT /v1/node-keys/{node}/password`.

@@ -104,9 +104,9 @@ impl MqttWay {
     fn voice(&self, speaker: &Speaker) -> Voice {
         let known = speaker.who.strip_prefix("device ").and_then(|name| {
             let (node, may_request) = self.devices.read().get(name)?.clone();
-            Some(Voice { proof: Proof::User(name.into()), node: Some(node), may_request })
+            Some(Voice::of_device(name.into(), node, may_request))
         });
-        known.unwrap_or(Voice { proof: Proof::Nothing, node: None, may_request: false })
+        known.unwrap_or_else(Voice::nobody)
     }
 
     /// Less waits for it than may: then it is all of them together that have no room.

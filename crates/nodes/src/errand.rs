@@ -12,7 +12,7 @@ use crate::Layer;
 use crate::names::{ActionName, NodeId};
 use crate::preference::Protocol;
 use crate::routing::{Ended, Place};
-use crate::wire::TaskRequest;
+use crate::wire::{Parameters, TaskRequest};
 
 /// A task for some node.
 #[derive(Clone, Debug)]
@@ -86,6 +86,11 @@ pub trait Reach: Send + Sync {
 
     /// Every action that somebody has, also somebody who is away.
     fn catalogue(&self) -> BTreeSet<ActionName>;
+
+    /// What those who have an action declare of it: how long a try may take, and how many more there are. None: nothing.
+    fn parameters(&self, _action: &ActionName) -> Option<Parameters> {
+        None
+    }
 }
 
 /// Has tasks, and takes what comes back.

@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 
 use crate::preference::Protocol;
 use crate::registry::Record;
-use crate::switchboard::{Said, Switchboard, Voice};
+use crate::switchboard::{Said, Standing, Switchboard, Voice};
 use crate::way::{NotGiven, Parcel, Way};
 use crate::wire::MESSAGE_BYTES_MAX;
 use crate::wire::places::Kind;
@@ -165,7 +165,9 @@ async fn post(request: reqwest::RequestBuilder) -> Result<Option<Vec<u8>>, Strin
 }
 
 async fn hear(board: &Switchboard, node: &Record, answer: &[u8]) {
-    let voice = Voice { proof: node.proof.clone(), node: Some(node.node.clone()), may_request: false };
+    // Whom we asked.
+    let (proof, its_own, standing) = (node.proof.clone(), node.node.clone(), Standing::Plain);
+    let voice = Voice { proof, node: Some(its_own), may_request: false, standing };
     let Some(_turn) = board.turn().await else { return };
     let said = Said { kind: Kind::Result, place: "answer", over: Protocol::Http, bytes: answer, voice };
     // Lost, it is late, and the task is tried again.

@@ -4,9 +4,13 @@
 //! What is declared is in [`topology`]. Queues that workers and clients declare as well have no arguments, or theirs
 //! would be refused: what lies in them is bounded by what is put there ([`post`]).
 //!
+//! A channel that RabbitMQ ends is opened anew ([`channels`]); a queue of ours that somebody deletes is noticed by whoever reads
+//! from it, and then everything is begun anew.
+//!
 //! A user that may not use `amq.topic` is refused each time it tries. So tries become rare, up to one a minute, and what it
 //! lacks is said once, with the command that grants it.
 
+mod channels;
 mod hearing;
 mod post;
 mod topology;
@@ -16,9 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt;
+use channels::{Channels, Purpose};
+use futures_util::{StreamExt, stream};
 use lapin::Connection;
-use lapin::options::ConfirmSelectOptions;
 use mutirao_broker::Rabbit;
 use mutirao_broker::rabbit::lacking_permission;
 use mutirao_broker::rabbit::management::Management;
@@ -33,7 +37,7 @@ use crate::way::{NotGiven, Outstanding, Parcel, Waits, Way};
 use crate::wire::MESSAGE_BYTES_MAX;
 use crate::wire::places::{Places, TOPIC_EXCHANGE};
 pub use post::Bounds;
-use post::{BEAT_LASTS, CONFIRM_MAX, Channels, Letter, MustArrive, Post};
+use post::{BEAT_LASTS, CONFIRM_MAX, Letter, MustArrive, Post};
 
 /// After a connection that was lost; twice as long after each further one that could not be had.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
@@ -124,25 +128,30 @@ async fn attached(board: &Switchboard, rabbit: &Rabbit, post: &Arc<Post>, clock:
         Err(error) => return in_vain(error.to_string()),
     };
     let places = board.places();
+    let channels = Channels::new(connection, places.clone(), clock.clone());
     let listening = async {
-        let sending = connection.create_channel().await?;
-        sending.confirm_select(ConfirmSelectOptions::default()).await?;
-        topology::declare(&sending, places).await?;
-        let ears = topology::listen(&connection, places).await?;
-        let tidying = connection.create_channel().await?;
-        post.attach(Some(Channels { sending, tidying }));
-        Ok::<_, lapin::Error>(ears)
+        // Declares what is listened to.
+        channels.get(Purpose::Sending).await?;
+        let ears = topology::listen(channels.connection(), places).await.map_err(|error| explain(&error, places))?;
+        post.attach(Some(channels.clone()));
+        Ok::<_, String>(ears)
     };
     let ears = match clock.timeout(CONFIRM_MAX * 2, listening).await {
         Ok(Ok(ears)) => ears,
-        Ok(Err(error)) => return in_vain(explain(&error, places)),
+        Ok(Err(why)) => return in_vain(why),
         Err(_) => return in_vain("RabbitMQ does not answer".into()),
     };
-    let mut deliveries = futures_util::stream::select_all(ears);
-    while let Some(delivery) = deliveries.next().await {
-        let delivery = match delivery {
-            Ok(delivery) => delivery,
-            Err(error) => return Parted { why: explain(&error, places), attached: true },
+    // One that ends leaves us deaf to what it heard, though the others go on.
+    let ears = ears.into_iter().map(|ear| ear.map(Some).chain(stream::iter([None])));
+    let mut deliveries = stream::select_all(ears);
+    while let Some(heard) = deliveries.next().await {
+        let delivery = match heard {
+            Some(Ok(delivery)) => delivery,
+            Some(Err(error)) => return Parted { why: explain(&error, places), attached: true },
+            None => {
+                let why = "a queue of ours was deleted, or may be read no more".into();
+                return Parted { why, attached: true };
+            }
         };
         let (board, post) = (board.clone(), post.clone());
         let turn = board.turn().await;
@@ -188,6 +197,7 @@ impl Way for AmqpWay {
             text: parcel.text,
             must: MustArrive::Yes,
             lasts: parcel.wanted_for.min(post.bounds.age),
+            on: Purpose::Sending,
         };
         post.send(letter).await.map_err(|why| NotGiven::Unreachable(format!("by AMQP: {why}")))
     }
@@ -195,7 +205,8 @@ impl Way for AmqpWay {
     async fn beat(&self, text: &str) {
         let beats = self.0.places.beats();
         for (exchange, key) in [(beats.as_str(), ""), (TOPIC_EXCHANGE, beats.as_str())] {
-            let letter = Letter { exchange, key, headers: None, text, must: MustArrive::No, lasts: BEAT_LASTS };
+            let (must, lasts, on) = (MustArrive::No, BEAT_LASTS, Purpose::Telling);
+            let letter = Letter { exchange, key, headers: None, text, must, lasts, on };
             if let Err(why) = self.0.send(letter).await {
                 tracing::debug!(why, exchange, "a beat was not told");
             }
@@ -205,13 +216,14 @@ impl Way for AmqpWay {
     async fn answer(&self, text: &str) -> Result<(), Problem> {
         let (post, finals) = (&self.0, self.0.places.finals());
         let lasts = post.bounds.answers_age;
-        let to_queue = Letter { exchange: &finals, key: &finals, headers: None, text, must: MustArrive::Yes, lasts };
-        let told = post.send(to_queue).await;
-        told.map_err(|why| Problem::unavailable(format!("the answer could not be put on {finals}: {why}")))?;
+        let letter = |exchange, must, on| Letter { exchange, key: &finals, headers: None, text, must, lasts, on };
+        if let Err(why) = post.send(letter(&finals, MustArrive::Yes, Purpose::Sending)).await {
+            // Its queue may have been deleted, and is there at the next try.
+            post.declare().await;
+            return Err(Problem::unavailable(format!("the answer could not be put on {finals}: {why}")));
+        }
         // For whoever listens on the topic; the queue has it already.
-        let to_topic =
-            Letter { exchange: TOPIC_EXCHANGE, key: &finals, headers: None, text, must: MustArrive::No, lasts };
-        let _ = post.send(to_topic).await;
+        let _ = post.send(letter(TOPIC_EXCHANGE, MustArrive::No, Purpose::Telling)).await;
         post.answered();
         Ok(())
     }
@@ -240,6 +252,7 @@ impl Way for PluginWay {
             text: parcel.text,
             must: MustArrive::Yes,
             lasts: parcel.wanted_for.min(post.bounds.age),
+            on: Purpose::Sending,
         };
         post.send(letter).await.map_err(|why| NotGiven::Unreachable(format!("by RabbitMQ's MQTT: {why}")))
     }
@@ -252,7 +265,7 @@ impl Way for PluginWay {
     }
 
     fn waiting(&self, node: &Record, presence: Presence, out: Outstanding) -> Option<Waits> {
-        let its_way = node.heard_over.contains(&Protocol::Mqtt) && hearing::came_here(&node.proof);
+        let its_way = node.heard_over.contains(&Protocol::Mqtt) && node.proof.is_of_broker();
         its_way.then(|| self.0.waits(node, presence, out))
     }
 }

@@ -4,7 +4,8 @@
 //! - A registration like the last one of its node within [`Rules::dedupe`], and not forced, changes nothing; it is
 //!   answered all the same, since the answer to the first may have been lost.
 //! - Whoever first registered an id has it: by its key or its user's name. Another who claims it is refused and counted.
-//!   A node that could show nothing is marked, let in only where that is allowed, and yields its id to one that can.
+//!   A node that could show nothing is marked, let in only where that is allowed, and yields its id to one that can; so does one
+//!   that RabbitMQ let in and that does not say as whom, to one whose credentials are for that id.
 //! - A node that is silent for longer than healthy ones are is away: it gets nothing, and is kept for [`Rules::forget`], so
 //!   that one that comes back after days is the same node.
 //! - After a restart nobody is registered yet, as the document's table has it: a manager that went down is one that nobody is
@@ -43,6 +44,8 @@ struct Node {
     heard_at: Mono,
     presence: Presence,
     bucket: Bucket,
+    /// What was said by it, or in its name, and refused.
+    refused: u64,
 }
 
 /// By the clock on the wall, as far as what was written down tells.
@@ -78,7 +81,8 @@ impl Registry {
             // Whoever is unconfirmed is given the time to be heard, for we were not there to hear it.
             let heard_at = if presence == Presence::Away { Mono(now.mono.0.saturating_sub(ago)) } else { now.mono };
             let bucket = Bucket::full(self.rules.burst, Duration::from_secs(1), now.mono);
-            let node = Node { record, fingerprint: None, fingerprint_at: now.mono, heard_at, presence, bucket };
+            let node =
+                Node { refused: 0, record, fingerprint: None, fingerprint_at: now.mono, heard_at, presence, bucket };
             self.nodes.insert(node.record.node.clone(), node);
         }
     }
@@ -102,11 +106,13 @@ impl Registry {
             return self.welcome(said, fingerprint, proof, over, now);
         };
         // A thief must not use up what its victim may say, so this comes first.
-        let may_speak = node.record.proof == proof || node.record.proof == Proof::Nothing;
+        let may_speak = node.record.proof == proof || node.record.proof.yields_to(&proof);
         if !may_speak {
+            node.refused += 1;
             return Err(Refused::Stolen);
         }
         if !node.bucket.take(now.mono) {
+            node.refused += 1;
             return Err(Refused::Flood);
         }
         node.heard_at = now.mono;
@@ -179,6 +185,7 @@ impl Registry {
             heard_at: now.mono,
             presence: Presence::Registered,
             bucket,
+            refused: 0,
             record,
         };
         self.nodes.insert(node.record.node.clone(), node);
@@ -188,6 +195,18 @@ impl Registry {
     /// Counts what was refused here, or before it could come here.
     pub fn refuse(&mut self, refused: Refused) {
         *self.refusals.entry(refused).or_default() += 1;
+    }
+
+    /// Something was said by it, or in its name, that was refused before it came here.
+    pub fn blame(&mut self, id: &NodeId) {
+        if let Some(node) = self.nodes.get_mut(id) {
+            node.refused += 1;
+        }
+    }
+
+    /// So often, since this manager began.
+    pub fn blamed(&self, id: &NodeId) -> u64 {
+        self.nodes.get(id).map_or(0, |node| node.refused)
     }
 
     pub fn refusals(&self, refused: Refused) -> u64 {
@@ -230,7 +249,7 @@ impl Registry {
     pub fn host(&mut self, record: Record, now: Mono) {
         let bucket = Bucket::full(self.rules.burst, Duration::from_secs(1), now);
         let (fingerprint, presence) = (None, Presence::Registered);
-        let node = Node { record, fingerprint, fingerprint_at: now, heard_at: now, presence, bucket };
+        let node = Node { record, fingerprint, fingerprint_at: now, heard_at: now, presence, bucket, refused: 0 };
         self.nodes.insert(node.record.node.clone(), node);
     }
 
@@ -243,10 +262,10 @@ impl Registry {
                 continue;
             }
             let heard_at = Mono(now.mono.0.saturating_sub(ago));
-            let id = record.node.clone();
+            let (id, refused) = (record.node.clone(), self.blamed(&record.node));
             self.host(record, now.mono);
             if let Some(node) = self.nodes.get_mut(&id) {
-                node.heard_at = heard_at;
+                (node.heard_at, node.refused) = (heard_at, refused);
             }
         }
     }

@@ -133,8 +133,10 @@ pub trait NodeStore: Send + Sync + 'static {
 
 /// A row that another version wrote and this one cannot read costs that node a registration, not the manager its start.
 fn read_record(text: &str) -> Option<Record> {
-    let read = mutirao_core::tolerant::read(text.as_bytes());
-    read.inspect_err(|error| tracing::warn!(%error, "the record of a node cannot be read and is passed over")).ok()
+    let read: Result<Record, _> = mutirao_core::tolerant::read(text.as_bytes());
+    let read =
+        read.inspect_err(|error| tracing::warn!(%error, "the record of a node cannot be read and is passed over"));
+    read.ok().map(|record| Record { proof: record.proof.as_now(), ..record })
 }
 
 fn written(record: &Record) -> String {

@@ -36,7 +36,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use hearing::{Heard, Said, Voice};
+pub use hearing::{Heard, Said, Standing, Voice};
 pub use people::NodeInfo;
 
 use crate::errand::{Errand, Gone, NotSent, Reach, Returned, Taker};
@@ -92,6 +92,7 @@ pub(crate) struct Inner {
     users: OnceLock<Arc<dyn Users>>,
     bin: bin::Bin,
     trouble: Trouble,
+    keys: keys::Keyring,
     hearing: Arc<Semaphore>,
     stopping: CancellationToken,
     tasks: TaskTracker,
@@ -121,6 +122,7 @@ impl Switchboard {
             users: OnceLock::new(),
             bin: bin::Bin::default(),
             trouble: Trouble::default(),
+            keys: keys::Keyring::default(),
             hearing: Arc::new(Semaphore::new(hearing::AT_ONCE)),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),

@@ -12,7 +12,7 @@ use crate::switchboard::NodeInfo;
 
 impl From<NodeInfo> for NodeView {
     fn from(info: NodeInfo) -> Self {
-        let NodeInfo { record, presence, in_flight, health, waits } = info;
+        let NodeInfo { record, presence, in_flight, refused, health, waits } = info;
         let standing = |(offer, health): (crate::Offer, Health)| ActionStanding {
             action: offer.to_string(),
             health: health.as_str().to_owned(),
@@ -40,6 +40,7 @@ impl From<NodeInfo> for NodeView {
             proof,
             slots: record.slots,
             in_flight,
+            refused,
             first_at: record.first_at,
             last_at: record.last_at,
             waiting,

@@ -67,6 +67,9 @@ pub trait Users: Send + Sync + 'static {
 
     /// It is cut off, and does not come in again.
     async fn dismiss(&self, node: &NodeId) -> Result<(), String>;
+
+    /// Those that can come in.
+    async fn admitted(&self) -> Result<Vec<NodeId>, String>;
 }
 
 /// What waits for a node, and how much may.

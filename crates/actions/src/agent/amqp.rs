@@ -1,6 +1,9 @@
 //! A node that speaks AMQP: it declares its own queue, durable and bound by its id, and hears beats and acknowledgements on the
 //! topic exchange. Results are persistent and confirmed. One that has a user of its own there finds its queue made, and may do
-//! no more than take from it, hear those, and speak as itself.
+//! no more than take from it, hear those, and speak as itself, where its manager said ([`Own`]).
+//!
+//! A server ends a channel on which something was asked that may not be. What is said, and what actions publish, have one each;
+//! one that was ended is opened anew, on the same connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +23,7 @@ use mutirao_core::{Clock, Dice};
 use mutirao_nodes::wire::places::{Kind, MATCH_ALL, NODE_HEADER, PREFETCH, Places, TOPIC_EXCHANGE};
 use mutirao_nodes::{Namespace, NodeId};
 use mutirao_tls::Trust;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::{Heard, Line};
 use crate::builtin::Publish;
@@ -39,44 +42,71 @@ pub struct Options {
     pub trust: Trust,
     pub namespace: Namespace,
     pub node: NodeId,
-    /// The user that it has there for itself alone: its queue was made for it, and it says who it is.
-    pub own_user: Option<String>,
+    pub own: Option<Own>,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<Dice>,
 }
 
+/// What a node has there for itself alone: its queue was made for it, and it says who it is.
+#[derive(Clone, Debug)]
+pub struct Own {
+    pub user: String,
+    /// Where it speaks.
+    pub exchange: String,
+}
+
 pub struct Amqp {
     places: Places,
-    own_user: Option<String>,
-    /// To publish on, while there is a connection.
-    channel: watch::Receiver<Option<Channel>>,
+    own: Option<Own>,
+    /// While there is a connection.
+    channels: watch::Receiver<Option<Channels>>,
+    /// One of them was found to be ended.
+    ended: Arc<Notify>,
     clock: Arc<dyn Clock>,
+}
+
+/// To publish on.
+#[derive(Clone)]
+struct Channels {
+    saying: Channel,
+    publishing: Channel,
 }
 
 impl Amqp {
     /// Connects, and goes on connecting for as long as somebody listens.
     pub fn start(options: Options) -> (Self, mpsc::Receiver<Heard>) {
         let (tell, heard) = mpsc::channel(HEARD_MAX);
-        let (opened, channel) = watch::channel(None);
-        let (places, clock, own_user) =
-            (Places(options.namespace.clone()), options.clock.clone(), options.own_user.clone());
-        tokio::spawn(stay(options, opened, tell));
-        (Self { places, own_user, channel, clock }, heard)
+        let (opened, channels) = watch::channel(None);
+        let (places, clock, own) = (Places(options.namespace.clone()), options.clock.clone(), options.own.clone());
+        let ended = Arc::new(Notify::new());
+        tokio::spawn(stay(options, opened, ended.clone(), tell));
+        (Self { places, own, channels, ended, clock }, heard)
     }
 
+    /// What nodes say to managers.
     async fn say(&self, key: &str, text: String) -> Result<(), String> {
-        let Some(channel) = self.channel.borrow().clone() else { return Err("there is no connection".into()) };
+        let exchange = self.own.as_ref().map_or(TOPIC_EXCHANGE, |own| &own.exchange);
+        let channel = self.channels.borrow().as_ref().map(|channels| channels.saying.clone());
+        self.put(channel, exchange, key, text).await
+    }
+
+    async fn put(&self, channel: Option<Channel>, exchange: &str, key: &str, text: String) -> Result<(), String> {
+        let channel = channel.ok_or("there is no connection")?;
         let mut properties =
             BasicProperties::default().with_delivery_mode(PERSISTENT).with_content_type("application/json".into());
-        if let Some(user) = &self.own_user {
-            properties = properties.with_user_id(user.as_str().into());
+        if let Some(own) = &self.own {
+            properties = properties.with_user_id(own.user.as_str().into());
         }
         let said = async {
             let options = BasicPublishOptions::default();
-            let sent = channel.basic_publish(TOPIC_EXCHANGE.into(), key.into(), options, text.as_bytes(), properties);
+            let sent = channel.basic_publish(exchange.into(), key.into(), options, text.as_bytes(), properties);
             sent.await?.await
         };
-        match self.clock.timeout(CONFIRM_MAX, said).await {
+        let said = self.clock.timeout(CONFIRM_MAX, said).await;
+        if !channel.status().connected() {
+            self.ended.notify_one();
+        }
+        match said {
             Ok(Ok(Confirmation::Ack(None))) => Ok(()),
             Ok(Ok(_)) => Err("the server did not take it".into()),
             Ok(Err(error)) => Err(error.to_string()),
@@ -99,11 +129,17 @@ impl Line for Amqp {
 #[async_trait]
 impl Publish for Amqp {
     async fn publish(&self, to: &str, text: String) -> Result<(), String> {
-        self.say(to, text).await
+        let channel = self.channels.borrow().as_ref().map(|channels| channels.publishing.clone());
+        self.put(channel, TOPIC_EXCHANGE, to, text).await
     }
 }
 
-async fn stay(options: Options, opened: watch::Sender<Option<Channel>>, tell: mpsc::Sender<Heard>) {
+async fn stay(
+    options: Options,
+    opened: watch::Sender<Option<Channels>>,
+    ended: Arc<Notify>,
+    tell: mpsc::Sender<Heard>,
+) {
     let mut pause = PAUSE_MIN;
     loop {
         let (clock, dice) = (options.clock.clone(), options.dice.clone());
@@ -111,9 +147,9 @@ async fn stay(options: Options, opened: watch::Sender<Option<Channel>>, tell: mp
             Ok(connection) => match Session::open(connection, &options).await {
                 Ok(session) => {
                     pause = PAUSE_MIN;
-                    opened.send_replace(Some(session.saying.clone()));
-                    if tell.send(Heard::Connected).await.is_err() || session.listen(&tell).await == Over::NobodyListens
-                    {
+                    opened.send_replace(Some(session.channels.clone()));
+                    let listening = session.listen(&opened, &ended, &tell, &*options.clock);
+                    if tell.send(Heard::Connected).await.is_err() || listening.await == Over::NobodyListens {
                         return;
                     }
                     opened.send_replace(None);
@@ -140,9 +176,9 @@ enum Over {
 }
 
 struct Session {
-    /// Kept: it closes when it is dropped.
-    _connection: Connection,
-    saying: Channel,
+    /// It closes when it is dropped.
+    connection: Connection,
+    channels: Channels,
     messages: Consumer,
     news: Consumer,
     places: Places,
@@ -151,13 +187,12 @@ struct Session {
 impl Session {
     async fn open(connection: Connection, options: &Options) -> lapin::Result<Self> {
         let places = Places(options.namespace.clone());
-        let saying = connection.create_channel().await?;
-        saying.confirm_select(ConfirmSelectOptions::default()).await?;
+        let channels = Channels { saying: to_publish(&connection).await?, publishing: to_publish(&connection).await? };
         let hearing = connection.create_channel().await?;
         hearing.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
         let (none, bound) = (FieldTable::default, QueueBindOptions::default);
         let own = places.unicast_queue(&options.node);
-        if options.own_user.is_none() {
+        if options.own.is_none() {
             let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
             hearing.exchange_declare(places.unicast().into(), ExchangeKind::Headers, durable, none()).await?;
             let durable = QueueDeclareOptions { durable: true, ..Default::default() };
@@ -176,10 +211,26 @@ impl Session {
         let no_ack = BasicConsumeOptions { no_ack: true, ..Default::default() };
         let messages = hearing.basic_consume(own.as_str().into(), "".into(), consume(), none()).await?;
         let news = hearing.basic_consume(news, "".into(), no_ack, none()).await?;
-        Ok(Self { _connection: connection, saying, messages, news, places })
+        Ok(Self { connection, channels, messages, news, places })
     }
 
-    async fn listen(mut self, tell: &mpsc::Sender<Heard>) -> Over {
+    /// In place of those that the server ended.
+    async fn open_again(&mut self) -> lapin::Result<()> {
+        for channel in [&mut self.channels.saying, &mut self.channels.publishing] {
+            if !channel.status().connected() {
+                *channel = to_publish(&self.connection).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn listen(
+        mut self,
+        opened: &watch::Sender<Option<Channels>>,
+        ended: &Notify,
+        tell: &mpsc::Sender<Heard>,
+        clock: &dyn Clock,
+    ) -> Over {
         loop {
             let heard = tokio::select! {
                 delivery = self.messages.next() => match delivery {
@@ -194,6 +245,13 @@ impl Session {
                     },
                     _ => return Over::Broke,
                 },
+                () = ended.notified() => {
+                    if !matches!(clock.timeout(CONFIRM_MAX, self.open_again()).await, Ok(Ok(()))) {
+                        return Over::Broke;
+                    }
+                    opened.send_replace(Some(self.channels.clone()));
+                    None
+                }
                 () = tell.closed() => return Over::NobodyListens,
             };
             if let Some(heard) = heard
@@ -203,6 +261,12 @@ impl Session {
             }
         }
     }
+}
+
+async fn to_publish(connection: &Connection) -> lapin::Result<Channel> {
+    let channel = connection.create_channel().await?;
+    channel.confirm_select(ConfirmSelectOptions::default()).await?;
+    Ok(channel)
 }
 
 fn message(delivery: Delivery) -> Heard {

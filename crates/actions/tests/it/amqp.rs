@@ -8,19 +8,20 @@ use lapin::options::{
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Consumer};
-use mutirao_actions::agent::Agent;
 use mutirao_actions::agent::amqp::{Amqp, Options};
 use mutirao_actions::agent::spool::Spool;
+use mutirao_actions::agent::{Agent, Heard, Line};
+use mutirao_actions::builtin::Publish;
 use mutirao_core::{Dice, SystemClock};
 use mutirao_nodes::Namespace;
 use mutirao_nodes::wire::{Ack, Register, Word, written};
-use mutirao_testkit::services;
+use mutirao_testkit::services::{self, Service};
 use mutirao_tls::Trust;
 use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::agent::{me, message, read_result};
-use crate::stage::Stage;
+use crate::stage::{Stage, eventually};
 
 const TOPIC: &str = "amq.topic";
 
@@ -68,7 +69,7 @@ async fn a_node_declares_its_queue_registers_and_answers_on_the_topic_exchange()
         trust: Trust::nobody(),
         namespace: namespace.clone(),
         node: node.clone(),
-        own_user: None,
+        own: None,
         clock: clock.clone(),
         dice: dice.clone(),
     });
@@ -97,4 +98,41 @@ async fn a_node_declares_its_queue_registers_and_answers_on_the_topic_exchange()
     let queue = format!("{namespace}.node.unicast.{node}");
     channel.queue_delete(queue.into(), Default::default()).await.unwrap();
     channel.exchange_delete(unicast.into(), Default::default()).await.unwrap();
+}
+
+/// What may not be published ends the channel on which it was tried, and none of what is asked afterwards may be lost for that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_channel_that_the_server_ends_is_opened_anew_for_what_is_said_next() {
+    if services::shared("MUTIRAO_TEST_AMQP").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = Service::rabbitmq(folder.path()).unwrap();
+    for args in [
+        &["add_user", "limited", "secret"][..],
+        &["set_permissions", "limited", ".*", ".*", ".*"],
+        &["set_topic_permissions", "limited", "amq.topic", "^allowed\\..*", ".*"],
+    ] {
+        server.rabbitmqctl(args).unwrap();
+    }
+    let (clock, dice) = (SystemClock::shared(), Arc::new(Dice::seeded(3)));
+    let (line, mut heard) = Amqp::start(Options {
+        url: server.url().replace("guest:guest", "limited:secret"),
+        trust: Trust::nobody(),
+        namespace: Namespace::default(),
+        node: "n1".parse().unwrap(),
+        own: None,
+        clock,
+        dice,
+    });
+    assert!(matches!(heard.recv().await, Some(Heard::Connected)));
+    for _ in 0..3 {
+        assert!(line.publish("forbidden.key", "1".into()).await.is_err());
+        eventually("what may be published is", async || line.publish("allowed.key", "1".into()).await.is_ok()).await;
+    }
+    // Nor does a result that may not be given keep others from being so.
+    assert!(line.result("1".into()).await.is_err());
+    server.rabbitmqctl(&["set_topic_permissions", "limited", "amq.topic", ".*", ".*"]).unwrap();
+    eventually("results are given", async || line.result("1".into()).await.is_ok()).await;
+    assert!(heard.try_recv().is_err(), "it was connected all the while");
 }

@@ -184,11 +184,15 @@ impl Management {
 
     /// Workers that have a user here: in our vhost only, since others on the same server may have workers as well.
     pub async fn admitted(&self) -> Result<Vec<WorkerId>, ManagementError> {
+        Ok(self.users().await?.iter().filter_map(|user| self.names.worker_of(user)).collect())
+    }
+
+    async fn users(&self) -> Result<Vec<String>, ManagementError> {
         let vhost = self.broker.vhost.as_str();
         let request = self.request(Method::GET, &["vhosts", vhost, "permissions"]);
         let answer = self.send(request, "list the users of a vhost").await?;
         let permissions: Vec<Permission> = answer.json().await.map_err(|error| self.something_else(&error))?;
-        Ok(permissions.iter().filter_map(|permission| self.names.worker_of(&permission.user)).collect())
+        Ok(permissions.into_iter().map(|permission| permission.user).collect())
     }
 
     fn permissions(&self, duty: &Duty) -> Value {

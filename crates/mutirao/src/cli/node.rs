@@ -181,6 +181,7 @@ fn show_runner(node: &NodeView, runs: &RunsView, now: Timestamp) -> String {
         ("endpoint", or_dash((!runs.endpoint.is_empty()).then(|| runs.endpoint.clone()))),
         ("tasks", format!("{} of {}", runs.in_flight, runs.slots)),
         ("waiting", or_dash(waiting)),
+        ("refused", format!("{} since the manager began", runs.refused)),
         ("first seen", ago(runs.first_at, now)),
         ("last heard", ago(runs.last_at, now)),
     ]);

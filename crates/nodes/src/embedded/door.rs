@@ -10,8 +10,9 @@ use async_trait::async_trait;
 use mutirao_mqtt::{Gate, Guest, Knock, Refusal, Rights, Standing, TopicFilter};
 use parking_lot::RwLock;
 
+use crate::meters;
 use crate::names::NodeId;
-use crate::registry::Strangers;
+use crate::registry::{Refused, Strangers};
 use crate::store::SharedNodes;
 use crate::wire::places::Places;
 
@@ -93,7 +94,10 @@ impl Gate for Doorkeeper {
             self.devices.write().remove(user.as_str());
         }
         let password = knock.password.as_deref().unwrap_or_default();
-        let device = device.filter(|device| device.is_opened_by(password)).ok_or(Refusal::BadCredentials)?;
+        let Some(device) = device.filter(|device| device.is_opened_by(password)) else {
+            meters::refused(Refused::BadPassword);
+            return Err(Refusal::BadCredentials);
+        };
         let rights = self.topics.rights(Some(&device.node), device.may_request);
         self.devices.write().insert(device.name.as_str().into(), (device.node, device.may_request));
         let standing = Standing::Known;

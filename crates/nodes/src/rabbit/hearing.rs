@@ -7,10 +7,12 @@ use lapin::options::{BasicAckOptions, BasicNackOptions};
 use mutirao_broker::rabbit::management::nodes::node_of;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::channels::Purpose;
 use super::post::{ACK_LASTS, Letter, MustArrive, Post};
+use crate::names::NodeId;
 use crate::preference::Protocol;
 use crate::registry::Proof;
-use crate::switchboard::{Heard, Said, Switchboard, Voice};
+use crate::switchboard::{Heard, Said, Standing, Switchboard, Voice};
 use crate::wire;
 use crate::wire::places::TOPIC_EXCHANGE;
 
@@ -18,8 +20,6 @@ use crate::wire::places::TOPIC_EXCHANGE;
 const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
 /// RabbitMQ's MQTT plugin marks what came that way.
 const BY_MQTT: &str = "x-mqtt-publish-qos";
-/// Everybody who says nothing of who it is: RabbitMQ let it in, as one of the users of this vhost.
-const SOMEBODY: &str = "somebody of the broker";
 
 pub async fn take(delivery: &Delivery, board: &Switchboard, post: &Post, turn: Option<OwnedSemaphorePermit>) {
     let (exchange, key) = (delivery.exchange.as_str(), delivery.routing_key.as_str());
@@ -30,7 +30,8 @@ pub async fn take(delivery: &Delivery, board: &Switchboard, post: &Post, turn: O
     let by_mqtt = headers.is_some_and(|headers| headers.inner().keys().any(|key| key.as_str() == BY_MQTT));
     let over = if by_mqtt { Protocol::Mqtt } else { Protocol::Amqp };
     // RabbitMQ vouches for it: it refuses messages that name another user than their connection's.
-    let voice = voice(delivery.properties.user_id().as_ref().map(|user| user.as_str()));
+    let user = delivery.properties.user_id().as_ref().map(|user| user.as_str());
+    let voice = voice(user, exchange == board.places().vouched());
     match board.hear(Said { kind, place: key, over, bytes: &delivery.data, voice }).await {
         Ok(heard) => {
             if let Heard::Registered(ack) = heard {
@@ -45,6 +46,7 @@ pub async fn take(delivery: &Delivery, board: &Switchboard, post: &Post, turn: O
                         text: &text,
                         must,
                         lasts: ACK_LASTS,
+                        on: Purpose::Telling,
                     })
                     .await;
             }
@@ -60,20 +62,21 @@ pub async fn take(delivery: &Delivery, board: &Switchboard, post: &Post, turn: O
     }
 }
 
-fn voice(user: Option<&str>) -> Voice {
-    // One that has a user of its own, made for its key, speaks for itself and nobody else.
-    let node = user.and_then(node_of).and_then(|node| node.parse().ok());
-    let may_request = node.is_none();
-    Voice {
-        proof: Proof::User(user.map_or_else(|| SOMEBODY.into(), |user| format!("broker {user}"))),
-        node,
-        may_request,
-    }
-}
-
-/// Whether a node came in by RabbitMQ.
-pub fn came_here(proof: &Proof) -> bool {
-    matches!(proof, Proof::User(user) if user == SOMEBODY || user.starts_with("broker "))
+/// `must_say`: it came where only those speak who have a user of their own.
+fn voice(user: Option<&str>, must_say: bool) -> Voice {
+    // One that has a user of its own, made for its key, speaks for itself and nobody else, as by any other way.
+    let node: Option<NodeId> = user.and_then(node_of).and_then(|node| node.parse().ok());
+    let standing = match &node {
+        Some(_) => Standing::ByKey,
+        None if must_say => Standing::Unnamed,
+        None => Standing::Plain,
+    };
+    let proof = match (&node, user) {
+        (Some(node), _) => Proof::User(node.to_string()),
+        (None, Some(user)) => Proof::of_broker(user),
+        (None, None) => Proof::somebody(),
+    };
+    Voice { proof, may_request: node.is_none(), node, standing }
 }
 
 /// On a channel that was lost meanwhile it settles nothing, and comes again.
@@ -89,10 +92,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_that_was_made_for_a_node_speaks_for_that_node_only() {
-        let of = |user: &str| voice(Some(user)).node.map(|node| node.to_string());
-        assert_eq!(of("mutirao.node.gate-7").as_deref(), Some("gate-7"));
-        assert_eq!((of("guest"), of("mutirao.worker.w1"), of("node.gate-7")), (None, None, None));
-        assert!(!voice(Some("mutirao.node.gate-7")).may_request && voice(None).may_request);
+    fn a_user_that_was_made_for_a_node_is_that_node_and_nobody_else_is() {
+        let of = |user: &str| voice(Some(user), false);
+        let gate = of("mutirao.node.gate-7");
+        assert_eq!((gate.node.as_ref().map(NodeId::as_str), gate.standing), (Some("gate-7"), Standing::ByKey));
+        assert_eq!(gate.proof, Proof::User("gate-7".into()), "as by MQTT and HTTP");
+        for other in ["guest", "mutirao.worker.w1", "node.gate-7", "mutirao.node.", "mutirao.node.a/b"] {
+            assert_eq!((of(other).node, of(other).standing), (None, Standing::Plain), "{other}");
+        }
+        assert!(!gate.may_request && voice(None, false).may_request);
+        assert_eq!(voice(None, true).standing, Standing::Unnamed);
+        assert_eq!(voice(Some("guest"), true).standing, Standing::Unnamed);
     }
 }

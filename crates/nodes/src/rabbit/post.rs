@@ -18,7 +18,8 @@ use lapin::{BasicProperties, Channel, Confirmation};
 use mutirao_core::clock::{Clock, ClockExt};
 use parking_lot::Mutex;
 
-use super::explain;
+use super::channels::{Channels, Purpose};
+use super::{explain, topology};
 use crate::names::NodeId;
 use crate::wire::places::{NODE_HEADER, Places};
 
@@ -52,16 +53,8 @@ impl Default for Bounds {
     }
 }
 
-/// The channels of one connection.
-#[derive(Clone)]
-pub struct Channels {
-    pub sending: Channel,
-    /// For looking at the queue of answers: one that is not there ends the channel.
-    pub tidying: Channel,
-}
-
 pub struct Post {
-    channels: Mutex<Option<Channels>>,
+    channels: Mutex<Option<Arc<Channels>>>,
     pub clock: Arc<dyn Clock>,
     pub places: Places,
     pub bounds: Bounds,
@@ -82,6 +75,15 @@ pub struct Letter<'a> {
     pub text: &'a str,
     pub must: MustArrive,
     pub lasts: Duration,
+    /// Over which channel.
+    pub on: Purpose,
+}
+
+/// Why it did not leave.
+enum Stayed {
+    /// The channel was ended under it: it may leave by the next.
+    Ended(String),
+    For(String),
 }
 
 impl Post {
@@ -90,34 +92,61 @@ impl Post {
         Self { channels: Mutex::default(), clock, places, bounds, answered, tidying }
     }
 
-    pub fn attach(&self, channels: Option<Channels>) {
+    pub fn attach(&self, channels: Option<Arc<Channels>>) {
         *self.channels.lock() = channels;
+    }
+
+    pub async fn channel(&self, purpose: Purpose) -> Result<Channel, String> {
+        let channels = self.channels.lock().clone();
+        channels.ok_or("RabbitMQ is away")?.get(purpose).await
     }
 
     /// Confirmed, and where it must arrive, in some queue.
     pub async fn send(&self, letter: Letter<'_>) -> Result<(), String> {
-        let Letter { exchange, key, headers, text, must, lasts } = letter;
-        let channel = self.channels.lock().as_ref().map(|channels| channels.sending.clone());
-        let channel = channel.ok_or("RabbitMQ is away")?;
+        match self.send_once(&letter).await {
+            Err(Stayed::Ended(_)) => {}
+            sent => return sent.map_err(Stayed::why),
+        }
+        // Whatever ended it, this one may have had no part in that.
+        self.send_once(&letter).await.map_err(Stayed::why)
+    }
+
+    async fn send_once(&self, letter: &Letter<'_>) -> Result<(), Stayed> {
+        let Letter { exchange, key, headers, text, must, lasts, on } = letter;
+        let channel = self.channel(*on).await.map_err(Stayed::For)?;
         let mandatory = matches!(must, MustArrive::Yes);
         let options = BasicPublishOptions { mandatory, ..BasicPublishOptions::default() };
         let mut properties = BasicProperties::default()
             .with_delivery_mode(PERSISTENT)
             .with_content_type("application/json".into())
-            .with_expiration(expiration(lasts).into());
+            .with_expiration(expiration(*lasts).into());
         if let Some(headers) = headers {
-            properties = properties.with_headers(headers);
+            properties = properties.with_headers(headers.clone());
         }
         let sending = async {
-            let sent = channel.basic_publish(exchange.into(), key.into(), options, text.as_bytes(), properties);
+            let sent = channel.basic_publish((*exchange).into(), (*key).into(), options, text.as_bytes(), properties);
             sent.await?.await
         };
         match self.clock.timeout(CONFIRM_MAX, sending).await {
             Ok(Ok(Confirmation::Ack(None) | Confirmation::NotRequested)) => Ok(()),
-            Ok(Ok(Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_)))) => Err("no queue there is its own".into()),
-            Ok(Ok(Confirmation::Nack(None))) => Err("RabbitMQ did not take it".into()),
-            Ok(Err(error)) => Err(explain(&error, &self.places)),
-            Err(_) => Err("RabbitMQ does not confirm".into()),
+            Ok(Ok(Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_)))) => {
+                Err(Stayed::For("no queue there is its own".into()))
+            }
+            Ok(Ok(Confirmation::Nack(None))) => Err(Stayed::For("RabbitMQ did not take it".into())),
+            Ok(Err(error)) if !channel.status().connected() => Err(Stayed::Ended(explain(&error, &self.places))),
+            Ok(Err(error)) => Err(Stayed::For(explain(&error, &self.places))),
+            Err(_) => Err(Stayed::For("RabbitMQ does not confirm".into())),
+        }
+    }
+
+    /// Whatever somebody deleted is there again, as far as it is ours to declare.
+    pub async fn declare(&self) {
+        let declaring = async {
+            let channel = self.channel(Purpose::Making).await?;
+            topology::declare(&channel, &self.places).await.map_err(|error| explain(&error, &self.places))
+        };
+        if let Ok(Err(why)) = self.clock.timeout(CONFIRM_MAX, declaring).await {
+            tracing::debug!(why, "what nodes and clients expect at RabbitMQ could not be declared again");
         }
     }
 
@@ -140,9 +169,7 @@ impl Post {
     }
 
     async fn tidy(&self) -> lapin::Result<u32> {
-        let Some(channel) = self.channels.lock().as_ref().map(|channels| channels.tidying.clone()) else {
-            return Ok(0);
-        };
+        let Ok(channel) = self.channel(Purpose::Tidying).await else { return Ok(0) };
         let finals = self.places.finals();
         let looking = QueueDeclareOptions { passive: true, ..Default::default() };
         let queue = channel.queue_declare(finals.as_str().into(), looking, FieldTable::default()).await?;
@@ -155,15 +182,18 @@ impl Post {
         Ok(many)
     }
 
-    /// To make queues on.
-    pub fn making(&self) -> Option<Channel> {
-        self.channels.lock().as_ref().map(|channels| channels.tidying.clone())
-    }
-
     pub fn unicast(node: &NodeId) -> FieldTable {
         let mut headers = FieldTable::default();
         headers.insert(NODE_HEADER.into(), AMQPValue::LongString(node.as_str().into()));
         headers
+    }
+}
+
+impl Stayed {
+    fn why(self) -> String {
+        match self {
+            Self::Ended(why) | Self::For(why) => why,
+        }
     }
 }
 

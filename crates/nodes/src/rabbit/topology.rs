@@ -7,6 +7,7 @@
 //! | `<ns>.nodes.register` | key on `amq.topic`; a queue of each manager | every manager |
 //! | `<ns>.task.handler.saida` | queue, exchange and key of results | one of the managers |
 //! | `<ns>.process.request.entrada` | queue, exchange and key of requests | one of the managers |
+//! | `<ns>.nodes.vouched` | exchange of registrations and results of nodes that have a user of their own | as the two above |
 //! | `<ns>.task.final.saida` | queue and exchange of answers | clients |
 
 use lapin::options::{
@@ -25,6 +26,7 @@ const CREDIT: u16 = 64;
 pub async fn declare(channel: &Channel, places: &Places) -> Result<()> {
     exchange(channel, &places.beats(), ExchangeKind::Fanout).await?;
     exchange(channel, &places.unicast(), ExchangeKind::Headers).await?;
+    exchange(channel, &places.vouched(), ExchangeKind::Topic).await?;
     for place in [places.results(), places.requests(), places.finals()] {
         exchange(channel, &place, ExchangeKind::Topic).await?;
         queue(channel, &place, QueueDeclareOptions { durable: true, ..Default::default() }).await?;
@@ -37,7 +39,7 @@ pub async fn declare(channel: &Channel, places: &Places) -> Result<()> {
     ] {
         bind(channel, &place, TOPIC_EXCHANGE, &key).await?;
     }
-    Ok(())
+    bind(channel, &places.results(), &places.vouched(), &places.results()).await
 }
 
 /// What is heard: registrations by each manager, results and requests by one of them.
@@ -49,7 +51,9 @@ pub async fn listen(connection: &Connection, places: &Places) -> Result<Vec<Cons
     let own = format!("{}.{:016x}", places.register(), u64::from_be_bytes(own));
     let options = QueueDeclareOptions { exclusive: true, auto_delete: true, ..Default::default() };
     queue(&channel, &own, options).await?;
-    bind(&channel, &own, TOPIC_EXCHANGE, &places.register()).await?;
+    for exchange in [TOPIC_EXCHANGE, &places.vouched()] {
+        bind(&channel, &own, exchange, &places.register()).await?;
+    }
     let mut ears = Vec::new();
     for name in [own, places.results(), places.requests()] {
         let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use mutirao_broker::rabbit::management::nodes::node_of;
 use mutirao_core::{Mono, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -66,6 +67,46 @@ pub enum Proof {
     Nothing,
 }
 
+/// Everybody who says nothing of who it is: RabbitMQ let it in, as one of the users of this vhost.
+const SOMEBODY: &str = "somebody of the broker";
+/// A user of RabbitMQ, who may be any node. No device has a space in its name.
+const BROKER: &str = "broker ";
+
+impl Proof {
+    pub fn somebody() -> Self {
+        Self::User(SOMEBODY.into())
+    }
+
+    /// A node that has a user of its own at RabbitMQ was once told apart from the device of its name.
+    pub fn as_now(self) -> Self {
+        let user = match &self {
+            Self::User(user) => user.strip_prefix(BROKER).and_then(node_of),
+            _ => None,
+        };
+        user.map(|node| Self::User(node.to_owned())).unwrap_or(self)
+    }
+
+    pub fn of_broker(user: &str) -> Self {
+        Self::User(format!("{BROKER}{user}"))
+    }
+
+    /// Whether who shows it came in by RabbitMQ, under a name of RabbitMQ's.
+    pub fn is_of_broker(&self) -> bool {
+        matches!(self, Self::User(user) if user == SOMEBODY || user.starts_with(BROKER))
+    }
+
+    /// Whether it is bound to one id. Whoever shows anything else may claim as many ids as it likes.
+    pub fn is_bound(&self) -> bool {
+        *self != Self::Nothing && !self.is_of_broker()
+    }
+
+    /// Whether whoever came in by this has to leave its id to one who shows that.
+    pub fn yields_to(&self, other: &Self) -> bool {
+        let shows_nothing_of_its_own = *self == Self::Nothing || *self == Self::somebody();
+        shows_nothing_of_its_own && (other.is_bound() || *self == Self::Nothing)
+    }
+}
+
 /// Both clocks: wall time is for people, the other for decisions.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
@@ -87,6 +128,12 @@ pub enum Refused {
     Flood,
     /// There are as many nodes as may be.
     Full,
+    /// A user of RabbitMQ that was made for a node does not say that it is that one.
+    Unnamed,
+    /// Its key was taken from it.
+    Removed,
+    /// A device's password, or a node's one-time token.
+    BadPassword,
     /// A result of a task that another node was given.
     Forged,
     /// It asked for a Task, and may not.
@@ -94,7 +141,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Unreadable,
         Self::WrongLayer,
         Self::Stolen,
@@ -102,6 +149,9 @@ impl Refused {
         Self::Stranger,
         Self::Flood,
         Self::Full,
+        Self::Unnamed,
+        Self::Removed,
+        Self::BadPassword,
         Self::Forged,
         Self::Asker,
     ];
@@ -115,6 +165,9 @@ impl Refused {
             Self::Stranger => "stranger",
             Self::Flood => "flood",
             Self::Full => "full",
+            Self::Unnamed => "unnamed",
+            Self::Removed => "removed",
+            Self::BadPassword => "bad_password",
             Self::Forged => "forged",
             Self::Asker => "asker",
         }
@@ -132,6 +185,11 @@ impl std::fmt::Display for Refused {
             Self::Stranger => "it showed no credentials; mqtt.allow_anonymous would let it in",
             Self::Flood => "too many registrations; it is heard again in a while",
             Self::Full => "there are as many nodes as may be",
+            Self::Unnamed => {
+                "it has a user of its own at RabbitMQ and does not name it: the property user_id is missing"
+            }
+            Self::Removed => "the key by which it came in was taken from it",
+            Self::BadPassword => "its password, or its one-time token, is wrong",
             Self::Forged => "it answers for a task that another node was given",
             Self::Asker => "it may not ask for tasks; `mutirao device add --requests` makes one that may",
         })

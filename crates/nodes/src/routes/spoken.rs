@@ -15,7 +15,6 @@ use mutirao_core::Problem;
 use mutirao_surface::Rejection;
 
 use crate::preference::Protocol;
-use crate::registry::Proof;
 use crate::switchboard::{Heard, Said, Switchboard, Voice};
 use crate::wire::MESSAGE_BYTES_MAX;
 
@@ -53,7 +52,7 @@ async fn say(State(board): State<Switchboard>, headers: HeaderMap, request: Requ
 async fn voice(board: &Switchboard, headers: &HeaderMap) -> Result<Voice, Problem> {
     let wrong = || Problem::unauthenticated("the device's name or password is wrong");
     let Some(shown) = headers.get(header::AUTHORIZATION) else {
-        return Ok(Voice { proof: Proof::Nothing, node: None, may_request: false });
+        return Ok(Voice::nobody());
     };
     let basic = shown.to_str().ok().and_then(|text| text.strip_prefix("Basic ")).ok_or_else(wrong)?;
     let pair = STANDARD.decode(basic.trim()).map_err(|_| wrong())?;
@@ -61,5 +60,5 @@ async fn voice(board: &Switchboard, headers: &HeaderMap) -> Result<Voice, Proble
     let at = pair.iter().rposition(|byte| *byte == b':').ok_or_else(wrong)?;
     let name = std::str::from_utf8(&pair[..at]).map_err(|_| wrong())?;
     let device = board.device_of(name, &pair[at + 1..]).await?.ok_or_else(wrong)?;
-    Ok(Voice { proof: Proof::User(device.name), node: Some(device.node), may_request: device.may_request })
+    Ok(Voice::of_device(device.name, device.node, device.may_request))
 }

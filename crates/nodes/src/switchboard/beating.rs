@@ -17,6 +17,7 @@ use crate::wire;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// When a node was last heard of may be this old in the store.
 const WRITE_EVERY: Duration = Duration::from_secs(30);
+const LEFTOVERS_EVERY: Duration = Duration::from_secs(60);
 const LEARN_EVERY: Duration = Duration::from_secs(5);
 /// Clocks of managers differ, and writes take a while.
 const LEARN_OVERLAP_MS: i64 = 30_000;
@@ -26,8 +27,7 @@ const STOOD_STILL: Duration = Duration::from_secs(5);
 pub async fn run(board: Switchboard) {
     let inner = &*board.0;
     let mut pulse = Pulse::starting(inner.pace, inner.clock.monotonic());
-    let (mut swept, mut written, mut learnt) =
-        (inner.clock.monotonic(), inner.clock.monotonic(), inner.clock.monotonic());
+    let [mut swept, mut written, mut learnt, mut tidied] = [inner.clock.monotonic(); 4];
     let mut learnt_until = inner.clock.now();
     loop {
         let next = pulse.wake_at().min(swept.plus(SWEEP_EVERY));
@@ -53,6 +53,12 @@ pub async fn run(board: Switchboard) {
         if inner.others.is_some() && now.since(learnt) >= LEARN_EVERY {
             learnt = now;
             inner.learn(&mut learnt_until).await;
+        }
+        if now.since(tidied) >= LEFTOVERS_EVERY {
+            tidied = now;
+            let board = board.clone();
+            // A broker may take its time to answer.
+            inner.tasks.spawn(async move { board.0.dismiss_leftovers().await });
         }
         if now.since(written) >= WRITE_EVERY {
             written = now;

@@ -10,7 +10,7 @@ use crate::errand::{End, Returned};
 use crate::meters;
 use crate::names::NodeId;
 use crate::preference::Protocol;
-use crate::registry::{self, Proof, Refused};
+use crate::registry::{self, Proof, Record, Refused};
 use crate::store::Tossed;
 use crate::wire::places::Kind;
 use crate::wire::{self, Ack, Message, Register, Rubbish, TaskRequest, Word};
@@ -25,9 +25,29 @@ pub struct Voice {
     /// The only node that it may speak for.
     pub node: Option<NodeId>,
     pub may_request: bool,
+    pub standing: Standing,
+}
+
+/// What has to hold of a speaker before it is listened to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Plain,
+    /// It came in by its key, and may have lost it since: its broker does not ask us with each word.
+    ByKey,
+    /// It did not say who it is, where it has to.
+    Unnamed,
 }
 
 impl Voice {
+    pub fn nobody() -> Self {
+        Self { proof: Proof::Nothing, node: None, may_request: false, standing: Standing::Plain }
+    }
+
+    /// One that showed its password.
+    pub fn of_device(name: String, node: NodeId, may_request: bool) -> Self {
+        Self { proof: Proof::User(name), node: Some(node), may_request, standing: Standing::Plain }
+    }
+
     fn name(&self) -> String {
         match &self.proof {
             Proof::Key(key) => format!("key {key}"),
@@ -67,13 +87,7 @@ impl Switchboard {
     /// A failure is worth another try: it is not to be acknowledged.
     pub async fn hear(&self, said: Said<'_>) -> Result<Heard, Problem> {
         let inner = &self.0;
-        let result = match said.kind {
-            Kind::Register => inner.hear_register(&said).await,
-            Kind::Result => inner.hear_result(&said).await,
-            Kind::Request => inner.hear_request(&said).await,
-            _ => Err(No::Never(Refused::Unreadable, "nobody says that to a manager".into())),
-        };
-        match result {
+        match inner.hear(&said).await {
             Ok(heard) => Ok(heard),
             Err(No::Later(problem)) => Err(problem),
             Err(No::Never(refused, why)) => {
@@ -111,11 +125,38 @@ fn refused_or_later(problem: Problem) -> No {
 }
 
 impl Inner {
+    async fn hear(&self, said: &Said<'_>) -> Result<Heard, No> {
+        match (said.voice.standing, &said.voice.node) {
+            (Standing::Unnamed, _) => return Err(Refused::Unnamed.into()),
+            (Standing::ByKey, Some(node)) if !self.has_key(node).await? => return Err(Refused::Removed.into()),
+            _ => {}
+        }
+        match said.kind {
+            Kind::Register => self.hear_register(said).await,
+            Kind::Result => self.hear_result(said).await,
+            Kind::Request => self.hear_request(said).await,
+            _ => Err(No::Never(Refused::Unreadable, "nobody says that to a manager".into())),
+        }
+    }
+
+    async fn has_key(&self, node: &NodeId) -> Result<bool, No> {
+        self.keys
+            .has(node, &self.store, self.clock.monotonic())
+            .await
+            .map_err(|error| No::Later(Problem::unavailable(error.to_string())))
+    }
+
     async fn hear_register(&self, said: &Said<'_>) -> Result<Heard, No> {
         let register = Register::read(said.bytes)?;
         let node = register.node.clone();
         if said.voice.node.as_ref().is_some_and(|own| *own != node) {
-            return Err(Refused::Stolen.into());
+            return Err(self.stolen(&node));
+        }
+        // Whoever has a key shows it, or is another. Those that are known were asked when they came.
+        let is_known = |record: &Record| record.proof == said.voice.proof;
+        let known = self.state.lock().registry.node(&node).is_some_and(|(record, _)| is_known(record));
+        if !known && said.voice.node.is_none() && self.has_key(&node).await? {
+            return Err(self.stolen(&node));
         }
         let (heard, record) = {
             let mut state = self.state.lock();
@@ -149,6 +190,12 @@ impl Inner {
         };
         meters::registered();
         Ok(Heard::Registered(ack))
+    }
+
+    /// Counted with the one whose id it is.
+    fn stolen(&self, node: &NodeId) -> No {
+        self.state.lock().registry.blame(node);
+        Refused::Stolen.into()
     }
 
     async fn hear_result(&self, said: &Said<'_>) -> Result<Heard, No> {
@@ -188,6 +235,9 @@ impl Inner {
     fn toss(&self, said: &Said<'_>, refused: Refused, why: &str) {
         meters::refused(refused);
         meters::rubbish();
+        if let Some(node) = &said.voice.node {
+            self.state.lock().registry.blame(node);
+        }
         let body = &said.bytes[..said.bytes.len().min(super::bin::BODY_BYTES_MAX)];
         let tossed = Tossed {
             at: self.clock.now(),

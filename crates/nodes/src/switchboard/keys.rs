@@ -1,14 +1,63 @@
 //! Nodes that come in by a key of their own ([`crate::keys`]).
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use mutirao_core::auth::Principal;
 use mutirao_core::node::{AmqpPlace, NodeEnrol, NodeInvited, NodeKeyView, NodePassword};
-use mutirao_core::{Problem, Timestamp};
+use mutirao_core::{Mono, Problem, Timestamp};
+use mutirao_store::StoreError;
+use parking_lot::Mutex;
 
-use super::Switchboard;
 use super::people::refused;
+use super::{Inner, Switchboard};
 use crate::keys::{self, Enrolling, INVITED_FOR_MS, Invitation};
+use crate::meters;
 use crate::names::NodeId;
-use crate::store::By;
+use crate::registry::Refused;
+use crate::store::{By, SharedNodes, Tossed};
+
+/// A word that was missed is found in the store within this, and so is a key that was taken away.
+const BELIEVED: Duration = Duration::from_secs(5);
+const BELIEVED_MAX: usize = 10_000;
+
+/// Nodes that had a key when it was last looked. A broker lets their users speak without asking us.
+#[derive(Default)]
+pub struct Keyring(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    seen_at: HashMap<NodeId, Mono>,
+    /// What was being looked up while somebody was removed may be outdated.
+    removals: u64,
+}
+
+impl Keyring {
+    pub async fn has(&self, node: &NodeId, store: &SharedNodes, now: Mono) -> Result<bool, StoreError> {
+        let removals = {
+            let known = self.0.lock();
+            if known.seen_at.get(node).is_some_and(|at| now.since(*at) < BELIEVED) {
+                return Ok(true);
+            }
+            known.removals
+        };
+        let has = store.node_key(node).await?.is_some();
+        let mut known = self.0.lock();
+        if has && known.removals == removals {
+            if known.seen_at.len() >= BELIEVED_MAX {
+                known.seen_at.clear();
+            }
+            known.seen_at.insert(node.clone(), now);
+        }
+        Ok(has)
+    }
+
+    pub fn forget(&self, device: &str) {
+        let mut known = self.0.lock();
+        known.removals += 1;
+        known.seen_at.retain(|node, _| node.as_str() != device);
+    }
+}
 
 impl Switchboard {
     /// A one-time token with which a node of this id gives its key.
@@ -36,7 +85,10 @@ impl Switchboard {
         let by = By { who: "the node itself".into(), at: self.0.clock.now() };
         match self.0.store.enrol(invitation, key, by).await.map_err(refused)? {
             Enrolling::LetIn(node) => Ok(NodeKeyView { node: node.to_string(), changes: 0, amqp: None }),
-            Enrolling::Worthless => Err(worthless()),
+            Enrolling::Worthless => {
+                meters::refused(Refused::BadPassword);
+                Err(worthless())
+            }
             Enrolling::Taken(node) => Err(taken(&node)),
         }
     }
@@ -52,7 +104,10 @@ impl Switchboard {
     pub async fn change_password(&self, node: &NodeId, said: &NodePassword) -> Result<NodeKeyView, Problem> {
         let key = self.0.store.node_key(node).await.map_err(refused)?.ok_or_else(|| unknown(node))?;
         let wrong = || Problem::unauthenticated("this was not signed with the node's key");
-        let digest = keys::read_password(node, &key.public, said).ok_or_else(wrong)?;
+        let Some(digest) = keys::read_password(node, &key.public, said) else {
+            self.0.badly_signed(node);
+            return Err(wrong());
+        };
         if !self.0.store.change_password(node, said.change, digest).await.map_err(refused)? {
             return Err(Problem::conflict("this change was made already, or one before it was not"));
         }
@@ -70,12 +125,43 @@ impl Switchboard {
         users.admit(node, hash).await.map_err(Problem::unavailable)
     }
 
-    /// Its user at a broker goes with the device. Where that cannot be done now, its key is gone all the same.
+    /// Its user at a broker goes with the device. Where that cannot be done now, its key is gone all the same, and what it
+    /// says is refused.
     pub(super) async fn dismiss(&self, node: &NodeId) {
         if let Some(users) = self.0.users.get()
             && let Err(why) = users.dismiss(node).await
         {
-            tracing::warn!(%node, why, "a node's user at RabbitMQ could not be removed; remove it with rabbitmqctl delete_user");
+            tracing::warn!(%node, why, "a node's user at RabbitMQ could not be removed; it is tried again, and heard no more");
+        }
+    }
+}
+
+impl Inner {
+    /// Counted with the node whose key it was not, and kept to be looked at.
+    fn badly_signed(&self, node: &NodeId) {
+        let why = Refused::BadSignature;
+        meters::refused(why);
+        let now = self.now();
+        self.state.lock().registry.blame(node);
+        let (place, who) = ("http node-keys".into(), format!("somebody who says it is {node}"));
+        let tossed = Tossed { at: now.wall, place, who, reason: why.to_string(), body: Vec::new() };
+        self.bin.toss(tossed, now.mono);
+    }
+
+    /// Users of nodes whose key was taken while their broker could not be told.
+    pub(super) async fn dismiss_leftovers(&self) {
+        let Some(users) = self.users.get() else { return };
+        let admitted = match users.admitted().await {
+            Ok(admitted) => admitted,
+            Err(why) => return tracing::debug!(why, "which nodes have users at RabbitMQ could not be seen"),
+        };
+        for node in admitted {
+            if let Ok(None) = self.store.node_key(&node).await {
+                match users.dismiss(&node).await {
+                    Ok(()) => tracing::info!(%node, "a user of a node that was removed is gone from RabbitMQ"),
+                    Err(why) => tracing::debug!(%node, why, "a node's user at RabbitMQ could not be removed yet"),
+                }
+            }
         }
     }
 }

@@ -6,8 +6,9 @@ use mutirao_core::{Problem, Timestamp};
 use super::Switchboard;
 use crate::breaker::Health;
 use crate::device::{self, Device, Digest};
+use crate::meters;
 use crate::names::{NodeId, Offer};
-use crate::registry::{Presence, Record};
+use crate::registry::{Presence, Record, Refused};
 use crate::store::{By, Removal, Removed, Tossed};
 use crate::way::{Outstanding, Waits};
 
@@ -17,6 +18,8 @@ pub struct NodeInfo {
     pub record: Record,
     pub presence: Presence,
     pub in_flight: u32,
+    /// What was said by it, or in its name, and refused since this manager began.
+    pub refused: u64,
     /// How it does at each of its actions.
     pub health: Vec<(Offer, Health)>,
     pub waits: Option<Waits>,
@@ -44,15 +47,15 @@ impl Switchboard {
 
     fn info(&self, node: &NodeId, out: Outstanding) -> Option<NodeInfo> {
         let now = self.0.clock.monotonic();
-        let (record, presence, in_flight, health) = {
+        let (record, presence, in_flight, refused, health) = {
             let state = self.0.state.lock();
             let (record, presence) = state.registry.node(node)?;
             let health = |offer: &Offer| (offer.clone(), state.router.health(node, &offer.action, now));
             let health = record.offers.iter().map(health).collect();
-            (record.clone(), presence, state.router.in_flight(node), health)
+            (record.clone(), presence, state.router.in_flight(node), state.registry.blamed(node), health)
         };
         let waits = self.0.ways().iter().find_map(|way| way.waiting(&record, presence, out));
-        Some(NodeInfo { record, presence, in_flight, health, waits })
+        Some(NodeInfo { record, presence, in_flight, refused, health, waits })
     }
 
     /// Takes a node out, at every manager. What it had is lost; it may register again, under whatever it can show then.
@@ -103,7 +106,11 @@ impl Switchboard {
     /// The device that a name and its password open.
     pub async fn device_of(&self, name: &str, password: &[u8]) -> Result<Option<Device>, Problem> {
         let device = self.0.store.device(name).await.map_err(refused)?;
-        Ok(device.filter(|device| device.is_opened_by(password)))
+        let opened = device.filter(|device| device.is_opened_by(password));
+        if opened.is_none() {
+            meters::refused(Refused::BadPassword);
+        }
+        Ok(opened)
     }
 
     pub async fn devices(&self, after: &str, rows: u32) -> Result<Vec<Device>, Problem> {

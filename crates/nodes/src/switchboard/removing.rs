@@ -90,6 +90,7 @@ impl Inner {
         let nodes = match &removal.what {
             Removed::Node(node) => vec![node.clone()],
             Removed::Device(name) => {
+                self.keys.forget(name);
                 if self.is_news(name, at) {
                     self.ways().iter().for_each(|way| way.expel(name));
                 }

@@ -62,6 +62,11 @@ impl Places {
         format!("{}.task.final.saida", self.0)
     }
 
+    /// The exchange of nodes that have a user of their own at RabbitMQ: whatever comes by it names that user.
+    pub fn vouched(&self) -> String {
+        format!("{}.nodes.vouched", self.0)
+    }
+
     /// Of beats: the fanout exchange, and the key and topic.
     pub fn beats(&self) -> String {
         format!("{}.manager.available", self.0)

@@ -20,7 +20,7 @@ use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::pulse::Pace;
 use mutirao_nodes::rabbit::{Bounds, RabbitWays};
 use mutirao_nodes::registry::Strangers;
-use mutirao_nodes::routing::{Place, Rules};
+use mutirao_nodes::routing::{Ended, Place, Rules};
 use mutirao_nodes::store;
 use mutirao_nodes::switchboard::{Parts, Switchboard};
 use mutirao_store::{Database, Sqlite};
@@ -118,7 +118,8 @@ impl Yard {
 
     async fn close(self) {
         let places = ["manager.available", "node.unicast", "task.handler.saida", "process.request.entrada"];
-        let names: Vec<String> = places.iter().chain(&["task.final.saida"]).map(|rest| self.name(rest)).collect();
+        let more = ["task.final.saida", "nodes.vouched"];
+        let names: Vec<String> = places.iter().chain(&more).map(|rest| self.name(rest)).collect();
         self.ways.stop().await;
         self.board.stop().await;
         for name in names {
@@ -285,6 +286,43 @@ async fn a_node_without_a_queue_is_not_reached_and_says_so() {
     .await;
     let why = yard.board.send(yard.errand("r1", "haunt")).await.unwrap_err().to_string();
     assert!(why.contains("ghost could not be reached") && why.contains("no queue"), "{why}");
+    yard.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_channel_that_the_server_ends_and_a_queue_that_somebody_deletes_mute_nobody() {
+    let Some(server) = shared(AMQP_VARIABLE) else { return };
+    let namespace = format!("t{:x}", Dice::from_os().u64());
+    let yard = Yard::at(&server, &namespace).await;
+    let queue = yard.worker_queue("w1").await;
+    yard.register("w1", "sum").await;
+    yard.board.send(yard.errand("r1", "sum")).await.unwrap();
+    // What is published to an exchange that is not there ends its channel.
+    yard.channel.exchange_delete(yard.name("node.unicast").into(), Default::default()).await.unwrap();
+    let why = yard.board.send(yard.errand("r2", "sum")).await.unwrap_err().to_string();
+    assert!(why.contains("could not be reached"), "{why}");
+    yard.board.ended("r1", Ended::Well);
+    yard.worker_queue("w1").await;
+    eventually("it is sent again", LONG, async || yard.board.send(yard.errand("r3", "sum")).await.is_ok()).await;
+    let mut inbox = yard.consume(&queue).await;
+    assert_eq!(
+        [next(&mut inbox).await["requestID"].clone(), next(&mut inbox).await["requestID"].clone()],
+        ["r1", "r3"]
+    );
+
+    // Whoever read from it hears nothing more, and the connection goes on.
+    let results = yard.name("task.handler.saida");
+    yard.channel.queue_delete(results.as_str().into(), Default::default()).await.unwrap();
+    eventually("results are heard again", LONG, async || {
+        yard.publish("amq.topic", &results, result("r3")).await;
+        !yard.desk.returned.lock().is_empty()
+    })
+    .await;
+    let finals = yard.name("task.final.saida");
+    yard.channel.queue_delete(finals.as_str().into(), Default::default()).await.unwrap();
+    eventually("answers are kept again", LONG, async || yard.board.answer(r#"{"id":"t1"}"#.into()).await.is_ok()).await;
+    assert_eq!(next(&mut yard.consume(&finals).await).await["id"], "t1");
+    let _ = yard.channel.queue_delete(queue.as_str().into(), Default::default()).await;
     yard.close().await;
 }
 

@@ -5,12 +5,15 @@
 //! |---|---|
 //! | take what is meant for it | read `mutirao.node.unicast.n`, which its manager made and bound: to bind it itself, it would have to be let near everybody's messages |
 //! | hear beats and acknowledgements | queues that the server names, for itself; read `amq.topic`, of its keys these two |
-//! | register, and give results | write `amq.topic`, of its keys these two, as itself: RabbitMQ vouches for the user of each message |
+//! | register, and give results | write an exchange that is for those who have a user of their own, of its keys these two |
+//!
+//! RabbitMQ vouches for the user that a message names, and cannot be told to demand one. Managers do, of all that comes by that
+//! exchange, and nothing else lets such a user speak.
 
 use reqwest::Method;
 use serde_json::json;
 
-use super::{CHANNELS_MAX, CONNECTIONS_MAX, Management, ManagementError};
+use super::{CHANNELS_MAX, CONNECTIONS_MAX, Management, ManagementError, NOTHING};
 use crate::rabbit::dial::written;
 use crate::rabbit::names::{PREFIX_DEFAULT, escaped};
 
@@ -33,27 +36,40 @@ pub fn node_of(user: &str) -> Option<&str> {
 }
 
 impl Management {
-    /// A node can come in from now on, with the password of this hash and no other. Its queue must be there.
-    pub async fn admit_node(&self, namespace: &str, node: &str, hash: &str) -> Result<NodePlace, ManagementError> {
+    /// A node can come in from now on, with the password of this hash and no other. Its queue must be there, and the exchange
+    /// on which it `speaks`.
+    pub async fn admit_node(
+        &self,
+        namespace: &str,
+        node: &str,
+        hash: &str,
+        speaks: &str,
+    ) -> Result<NodePlace, ManagementError> {
         let (user, vhost) = (self.names.whole(&format!("{NODE}{node}")), self.broker.vhost.as_str());
         let hashed =
             json!({ "password_hash": hash, "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": "" });
         let name = |rest: &str| escaped(&format!("{namespace}.{rest}"));
-        let topics = json!({
+        let hears = json!({
             "exchange": TOPIC,
-            "write": format!("^({}|{})$", name("nodes.register"), name("task.handler.saida")),
+            "write": NOTHING,
             "read": format!("^({}|{})$", name("nodes.actions-list"), name("manager.available")),
         });
-        let topic = escaped(TOPIC);
+        let says = json!({
+            "exchange": speaks,
+            "write": format!("^({}|{})$", name("nodes.register"), name("task.handler.saida")),
+            "read": NOTHING,
+        });
+        let (topic, speaks) = (escaped(TOPIC), escaped(speaks));
         let permissions = json!({
             "configure": format!("^{NAMED_BY_SERVER}$"),
-            "write": format!("^({NAMED_BY_SERVER}|{topic})$"),
+            "write": format!("^({NAMED_BY_SERVER}|{speaks})$"),
             "read": format!("^({NAMED_BY_SERVER}|{topic}|{})$", name(&format!("node.unicast.{node}"))),
         });
         self.put(&["users", &user], hashed).await?;
         self.put(&["user-limits", &user, "max-connections"], json!({ "value": CONNECTIONS_MAX })).await?;
         self.put(&["user-limits", &user, "max-channels"], json!({ "value": CHANNELS_MAX })).await?;
-        self.put(&["topic-permissions", vhost, &user], topics).await?;
+        self.put(&["topic-permissions", vhost, &user], hears).await?;
+        self.put(&["topic-permissions", vhost, &user], says).await?;
         self.put(&["permissions", vhost, &user], permissions).await?;
         Ok(NodePlace { url: self.place(), user })
     }
@@ -66,6 +82,12 @@ impl Management {
             Err(ManagementError::Said { why, .. }) if why.starts_with("404") => Ok(()),
             sent => sent.map(drop),
         }
+    }
+
+    /// Nodes that have a user here, in our vhost.
+    pub async fn admitted_nodes(&self) -> Result<Vec<String>, ManagementError> {
+        let users = self.users().await?;
+        Ok(users.iter().filter_map(|user| node_of(user)).map(str::to_owned).collect())
     }
 
     /// The broker's address without anybody's credentials.

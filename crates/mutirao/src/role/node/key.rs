@@ -68,7 +68,9 @@ impl<'a> Parts<'a> {
         loop {
             match self.change(&client, &key, token.as_deref(), &password).await {
                 Ok(None) => return Ok(Some(Login { user: self.node.to_string(), password, amqp: None })),
-                Ok(Some(AmqpPlace { url, user })) => return Ok(Some(Login { user, password, amqp: Some(url) })),
+                Ok(Some(place)) => {
+                    return Ok(Some(Login { user: place.user.clone(), password, amqp: Some(place) }));
+                }
                 Err(error) if matches!(error.status(), Some(401 | 404 | 422)) => return Err(self.not_let_in(&error)),
                 Err(error) if !told => {
                     tracing::warn!("the manager takes no password of this node yet: {error}; it is tried again");

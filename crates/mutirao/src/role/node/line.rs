@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mutirao_actions::agent::amqp::{self, Amqp};
+use mutirao_actions::agent::amqp::{self, Amqp, Own};
 use mutirao_actions::agent::http::{self, Http};
 use mutirao_actions::agent::mqtt::{self, Mqtt};
 use mutirao_actions::agent::{Heard, Line, Me};
 use mutirao_actions::builtin::Publish;
+use mutirao_core::node::AmqpPlace;
 use mutirao_core::{Clock, Dice};
 use mutirao_mqtt::Options;
+use mutirao_nodes::wire::places::TOPIC_EXCHANGE;
 use tokio::sync::mpsc;
 
 use super::{NodeArgs, Transport};
@@ -37,29 +39,31 @@ pub struct Opened {
 pub struct Login {
     pub user: String,
     pub password: String,
-    /// By AMQP: where, without credentials.
-    pub amqp: Option<String>,
+    /// By AMQP: where.
+    pub amqp: Option<AmqpPlace>,
 }
 
 /// How it comes in by AMQP.
 struct AmqpWay {
     url: String,
-    own_user: Option<String>,
+    own: Option<Own>,
 }
 
 impl AmqpWay {
     /// As people wrote it, credentials and all.
     fn told(url: String) -> Result<Self, Failure> {
         mutirao_broker::rabbit::check_url(&url).map_err(|why| Failure::usage(format!("--server: {why}")))?;
-        Ok(Self { url, own_user: None })
+        Ok(Self { url, own: None })
     }
 
     /// As its manager said. Ids of nodes may have colons in them, which an address takes for something else.
-    fn own(url: &str, user: &str, password: &str) -> Result<Self, Failure> {
+    fn own(place: &AmqpPlace, password: &str) -> Result<Self, Failure> {
+        let AmqpPlace { url, user, exchange } = place;
         let how = || Failure::failed(format!("the manager says that RabbitMQ is at {url}, which cannot be read"));
         let (scheme, place) = url.split_once("://").ok_or_else(how)?;
         let url = format!("{scheme}://{}:{password}@{place}", user.replace(':', "%3A"));
-        Ok(Self { url, own_user: Some(user.to_owned()) })
+        let exchange = exchange.clone().unwrap_or_else(|| TOPIC_EXCHANGE.into());
+        Ok(Self { url, own: Some(Own { user: user.clone(), exchange }) })
     }
 }
 
@@ -86,16 +90,16 @@ pub async fn open(
         }
         Transport::Amqp => {
             let place = match login {
-                Some(Login { user, password, amqp: Some(url) }) => AmqpWay::own(&url, &user, &password)?,
+                Some(Login { password, amqp: Some(place), .. }) => AmqpWay::own(&place, &password)?,
                 _ => AmqpWay::told(args.server.clone().unwrap_or_else(|| AMQP_SERVER.into()))?,
             };
             let (namespace, node) = (me.namespace.clone(), me.node.clone());
-            let AmqpWay { url, own_user } = place;
+            let AmqpWay { url, own } = place;
             let trust = tls::trust(settings, &url, None)?;
             let (clock, dice) = (clock.clone(), dice.clone());
             // Who has a user of its own may publish nothing but what nodes say.
-            let may_publish = own_user.is_none();
-            let (line, heard) = Amqp::start(amqp::Options { url, trust, namespace, node, own_user, clock, dice });
+            let may_publish = own.is_none();
+            let (line, heard) = Amqp::start(amqp::Options { url, trust, namespace, node, own, clock, dice });
             let line = Arc::new(line);
             let publish = may_publish.then(|| line.clone() as Arc<dyn Publish>);
             Ok(Opened { line, publish, endpoint: String::new(), heard })
