@@ -4,6 +4,7 @@
 //! Made by [`definition::check`](crate::definition::check); [`view`] shows it.
 
 pub mod fusion;
+pub mod plan;
 pub mod view;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::schema::{Kind, Schema};
 use crate::window::Grouping;
 
 pub use fusion::Stage;
+pub use plan::{Plan, Planned, Spoken, plan};
 
 /// What a generator's expressions may speak of: the number of the event, its time, and three random figures from 0 to 1.
 pub fn generator_schema() -> Schema {
@@ -53,6 +55,16 @@ pub struct Source {
     pub name: String,
     pub schema: Arc<Schema>,
     pub from: From,
+    /// An event's time, over the schema. Without one, nothing behind it waits for time.
+    pub time: Option<Expression>,
+    /// An event whose time is further ahead of the clock does not fit.
+    pub ahead: Duration,
+    /// Once nothing has come for so long, its time goes on with the clock; never, where there is none.
+    pub idle: Option<Duration>,
+    /// How far its time moves at a time.
+    pub pace: Duration,
+    /// The host that is to run it.
+    pub host: Option<String>,
 }
 
 /// Where to begin in a file.
@@ -67,9 +79,12 @@ pub enum Start {
 pub enum From {
     Mqtt {
         topics: Vec<String>,
+        /// Of another broker than the installation's own.
+        at: Option<Address>,
     },
     Amqp {
         queue: String,
+        at: Option<Address>,
     },
     Http,
     File {
@@ -121,19 +136,25 @@ pub struct Sink {
     pub input: Port,
     pub schema: Arc<Schema>,
     pub to: To,
+    /// The host that is to run it.
+    pub host: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum To {
     Mqtt {
         topic: Template,
+        at: Option<Address>,
     },
     Amqp {
         exchange: String,
         key: Template,
+        at: Option<Address>,
     },
     Webhook {
         url: String,
+        /// A header with a secret in it.
+        header: Option<(String, Secret)>,
     },
     Kv {
         key: Template,
@@ -147,6 +168,23 @@ pub enum To {
         path: String,
     },
     Stdout,
+}
+
+/// A broker that is not the installation's own. The address has no password in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    pub url: String,
+    pub user: Option<String>,
+    pub password: Option<Secret>,
+}
+
+/// Where a secret is, on the host that uses it. It is never part of a definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Secret {
+    /// A variable of the environment.
+    Env(String),
+    /// The path of a file that holds it, and perhaps a line end.
+    File(String),
 }
 
 /// A text with fields in it: `grid/alarms/{meter}`.

@@ -32,6 +32,8 @@ pub mod graph;
 pub mod hash;
 pub mod mark;
 pub mod operator;
+pub mod part;
+pub mod record;
 pub mod reference;
 pub mod schema;
 pub mod state;

@@ -8,6 +8,9 @@
 //! Within a log an event's place is the record's offset and its row there ([`Place`]). All readers of one log see the same
 //! places, so replicas agree about the order of events of different upstreams too.
 //!
+//! Who says something says it as one of three ([`Origin`]): again and again the same, where it can go back; once, where it
+//! cannot read its own source twice, and then whoever follows it counts anew; or beside others, each of whom counts for itself.
+//!
 //! Watermarks stand between events: one at number n comes after event n − 1 and before event n, in whichever record it is.
 
 use std::collections::BTreeMap;
@@ -16,6 +19,9 @@ use std::ops::Range;
 use crate::state::{Reader, Unreadable, Writer};
 use crate::window::watermark::BEGINNING;
 
+/// Of an upstream with several writers, so many are remembered: those that wrote last.
+pub const WRITERS_MAX: usize = 64;
+
 /// Where an event is in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
@@ -23,11 +29,33 @@ pub struct Place {
     pub row: u32,
 }
 
+/// `17.3`
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.offset, self.row)
+    }
+}
+
+/// By what the numbers of events are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// Of what says the same again under the same numbers after it went back to a snapshot.
+    Fixed,
+    /// Of the one that writes, each time that somebody begins to: a later one is numbered anew, and an earlier one is heard no
+    /// more.
+    Epoch(u64),
+    /// Of one of several that write beside each other, each with numbers of its own.
+    Free(u64),
+}
+
 /// What a record says about its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Whose events they are: an operator's output, not a replica of it.
+    /// Whose events they are: an output, not a replica of it ([`Port::number`](crate::graph::Port::number)).
     pub upstream: u32,
+    pub origin: Origin,
+    /// Which copy says it.
+    pub replica: u32,
     /// The number of the first event.
     pub first: u64,
     pub rows: u32,
@@ -49,13 +77,17 @@ impl Fresh {
     }
 }
 
-/// Events that ought to have come before these did not. The log no longer holds what this reader has not read.
+/// Why nothing is taken of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("events {wanted} to {found} of upstream {upstream} are missing: begin from a newer snapshot")]
-pub struct Missing {
-    pub upstream: u32,
-    pub wanted: u64,
-    pub found: u64,
+pub enum Untaken {
+    /// Events that ought to have come before these did not.
+    #[error("events {wanted} to {found} of upstream {upstream} are missing")]
+    Missing { upstream: u32, wanted: u64, found: u64 },
+    /// Somebody has taken over from whoever wrote it.
+    #[error("upstream {upstream} wrote in epoch {found}, and epoch {newest} has begun")]
+    Stale { upstream: u32, newest: u64, found: u64 },
+    #[error("upstream {upstream} counts in another way than before")]
+    Other { upstream: u32 },
 }
 
 /// How far a reader is with each upstream.
@@ -64,24 +96,92 @@ pub struct Marks {
     upstreams: BTreeMap<u32, Mark>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Mark {
-    /// The number of the event that comes next.
-    next: u64,
     /// The last watermark.
     time: i64,
+    counts: Counts,
+}
+
+/// The number of the event that comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Counts {
+    /// None has come yet.
+    None,
+    Fixed(u64),
+    Epoch {
+        epoch: u64,
+        next: u64,
+    },
+    /// Of each writer, the one that wrote last at the end.
+    Free(Vec<(u64, u64)>),
+}
+
+impl Counts {
+    /// What comes next of this origin.
+    fn next(&self, upstream: u32, header: &Header) -> Result<u64, Untaken> {
+        match (self, header.origin) {
+            (Counts::None, Origin::Fixed | Origin::Epoch(_)) => Ok(0),
+            (Counts::Fixed(next), Origin::Fixed) => Ok(*next),
+            (Counts::Epoch { epoch, next }, Origin::Epoch(found)) => match found.cmp(epoch) {
+                std::cmp::Ordering::Less => Err(Untaken::Stale { upstream, newest: *epoch, found }),
+                std::cmp::Ordering::Equal => Ok(*next),
+                std::cmp::Ordering::Greater => Ok(0),
+            },
+            // What is missing of one of several was refused to whoever sent it.
+            (Counts::None, Origin::Free(_)) => Ok(header.first),
+            (Counts::Free(writers), Origin::Free(writer)) => {
+                let known = writers.iter().find(|(id, _)| *id == writer).map_or(0, |(_, next)| *next);
+                Ok(known.max(header.first))
+            }
+            _ => Err(Untaken::Other { upstream }),
+        }
+    }
+
+    fn advance(&mut self, origin: Origin, next: u64) {
+        match (&mut *self, origin) {
+            (Counts::Free(writers), Origin::Free(writer)) => {
+                writers.retain(|(id, _)| *id != writer);
+                writers.push((writer, next));
+                if writers.len() > WRITERS_MAX {
+                    writers.remove(0);
+                }
+            }
+            (_, Origin::Fixed) => *self = Counts::Fixed(next),
+            (_, Origin::Epoch(epoch)) => *self = Counts::Epoch { epoch, next },
+            (_, Origin::Free(writer)) => *self = Counts::Free(vec![(writer, next)]),
+        }
+    }
 }
 
 impl Marks {
     /// Takes what is new of a record, and moves the mark past it.
-    pub fn take(&mut self, header: &Header) -> Result<Fresh, Missing> {
-        let Header { upstream, first, rows, watermarks } = header;
-        let mark = self.upstreams.entry(*upstream).or_insert(Mark { next: 0, time: BEGINNING });
-        if *first > mark.next {
-            return Err(Missing { upstream: *upstream, wanted: mark.next, found: *first });
+    pub fn take(&mut self, header: &Header) -> Result<Fresh, Untaken> {
+        self.look(header)?;
+        Ok(self.take_what_is_there(header))
+    }
+
+    /// Whether anything could be taken: what of the rows is new. Moves nothing.
+    pub fn look(&self, header: &Header) -> Result<Range<usize>, Untaken> {
+        let Header { upstream, first, rows, .. } = header;
+        let wanted = match self.upstreams.get(upstream) {
+            None => Counts::None.next(*upstream, header)?,
+            Some(mark) => mark.counts.next(*upstream, header)?,
+        };
+        if *first > wanted {
+            return Err(Untaken::Missing { upstream: *upstream, wanted, found: *first });
         }
+        Ok(known(wanted - first, *rows)..*rows as usize)
+    }
+
+    /// Takes what is new of a record although events before it are missing. Nothing of one that is not to be read at all.
+    pub fn take_what_is_there(&mut self, header: &Header) -> Fresh {
+        let Header { upstream, origin, first, rows, watermarks, .. } = header;
+        let mark = self.upstreams.entry(*upstream).or_insert(Mark { time: BEGINNING, counts: Counts::None });
+        let Ok(next) = mark.counts.next(*upstream, header) else { return Fresh::default() };
+        let next = next.max(*first);
+        let known = known(next - first, *rows);
         let rows = *rows as usize;
-        let known = usize::try_from(mark.next - first).unwrap_or(usize::MAX).min(rows);
         let mut fresh = Fresh { rows: known..rows, watermarks: Vec::new() };
         for (before, time) in watermarks {
             if *time > mark.time {
@@ -90,32 +190,78 @@ impl Marks {
                 fresh.watermarks.push((at - known, *time));
             }
         }
-        mark.next = mark.next.max(first + rows as u64);
-        Ok(fresh)
+        mark.counts.advance(*origin, next.max(first.saturating_add(rows as u64)));
+        fresh
     }
 
-    /// The number of the event of this upstream that comes next.
-    pub fn next(&self, upstream: u32) -> u64 {
-        self.upstreams.get(&upstream).map_or(0, |mark| mark.next)
+    /// The clock moves the time of an upstream. Whether it did.
+    pub fn tick(&mut self, upstream: u32, time: i64) -> bool {
+        let mark = self.upstreams.entry(upstream).or_insert(Mark { time: BEGINNING, counts: Counts::None });
+        let moved = time > mark.time;
+        mark.time = mark.time.max(time);
+        moved
+    }
+
+    /// How far time is with this upstream.
+    pub fn time(&self, upstream: u32) -> i64 {
+        self.upstreams.get(&upstream).map_or(BEGINNING, |mark| mark.time)
     }
 
     pub fn store(&self, to: &mut Writer) {
         to.count(self.upstreams.len());
-        for (upstream, Mark { next, time }) in &self.upstreams {
+        for (upstream, Mark { time, counts }) in &self.upstreams {
             to.u32(*upstream);
-            to.u64(*next);
             to.i64(*time);
+            match counts {
+                Counts::None => to.u8(0),
+                Counts::Fixed(next) => {
+                    to.u8(1);
+                    to.u64(*next);
+                }
+                Counts::Epoch { epoch, next } => {
+                    to.u8(2);
+                    to.u64(*epoch);
+                    to.u64(*next);
+                }
+                Counts::Free(writers) => {
+                    to.u8(3);
+                    to.count(writers.len());
+                    for (writer, next) in writers {
+                        to.u64(*writer);
+                        to.u64(*next);
+                    }
+                }
+            }
         }
     }
 
     pub fn load(from: &mut Reader<'_>) -> Result<Self, Unreadable> {
         let count = from.count()?;
-        let one = |_| Ok((from.u32()?, Mark { next: from.u64()?, time: from.i64()? }));
+        let one = |_| {
+            let (upstream, time) = (from.u32()?, from.i64()?);
+            let counts = match from.u8()? {
+                0 => Counts::None,
+                1 => Counts::Fixed(from.u64()?),
+                2 => Counts::Epoch { epoch: from.u64()?, next: from.u64()? },
+                3 => {
+                    let count = from.count_up_to(WRITERS_MAX)?;
+                    let writer = |_| Ok((from.u64()?, from.u64()?));
+                    Counts::Free((0..count).map(writer).collect::<Result<_, Unreadable>>()?)
+                }
+                _ => return Err(Unreadable::Value),
+            };
+            Ok((upstream, Mark { time, counts }))
+        };
         Ok(Self { upstreams: (0..count).map(one).collect::<Result<_, Unreadable>>()? })
     }
 }
 
-/// Numbers what an operator says. Part of its snapshot: after going back it says the same under the same numbers.
+/// How many of so many rows are among those that are known.
+fn known(before: u64, rows: u32) -> usize {
+    usize::try_from(before).unwrap_or(usize::MAX).min(rows as usize)
+}
+
+/// Numbers what is said at an output. Part of a snapshot: after going back the same is said under the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbering {
     next: u64,
@@ -142,18 +288,48 @@ impl Numbering {
         self.time
     }
 
+    /// So many events are said.
+    pub fn count(&mut self, rows: usize) {
+        self.next += rows as u64;
+    }
+
+    /// A watermark is said. Whether it says anything new.
+    pub fn tell(&mut self, time: i64) -> bool {
+        let moved = time > self.time;
+        self.time = self.time.max(time);
+        moved
+    }
+
     /// The header of the next record: so many rows, and watermarks by how many of those come before each. It begins with the
     /// last watermark before it: whoever said that may not have got it to the log.
-    pub fn header(&mut self, upstream: u32, rows: u32, watermarks: &[(usize, i64)]) -> Header {
+    pub fn header(&mut self, who: Who, rows: u32, watermarks: &[(usize, i64)]) -> Header {
         let first = self.next;
-        self.next += u64::from(rows);
+        self.count(rows as usize);
         let mut all: Vec<_> = (self.time > BEGINNING).then_some((first, self.time)).into_iter().collect();
         for (before, time) in watermarks {
             all.push((first + *before as u64, *time));
-            self.time = self.time.max(*time);
+            self.tell(*time);
         }
-        Header { upstream, first, rows, watermarks: all }
+        let Who { upstream, origin, replica } = who;
+        Header { upstream, origin, replica, first, rows, watermarks: all }
     }
+
+    pub fn store(&self, to: &mut Writer) {
+        to.u64(self.next);
+        to.i64(self.time);
+    }
+
+    pub fn load(from: &mut Reader<'_>) -> Result<Self, Unreadable> {
+        Ok(Self { next: from.u64()?, time: from.i64()? })
+    }
+}
+
+/// Who says something, and which copy of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Who {
+    pub upstream: u32,
+    pub origin: Origin,
+    pub replica: u32,
 }
 
 #[cfg(test)]

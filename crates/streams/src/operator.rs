@@ -4,6 +4,7 @@
 //! - [`Chain`] is filters and maps one after the other, fused: a row is copied at most once by all of them together.
 //! - [`Union`] puts inputs together, and [`KeyBy`] shares rows out among partitions.
 //! - [`windowed`] is a window for each key.
+//! - [`Pipe`] is the operators of a stage, one behind the other.
 //! - [`Whole`] is all of a graph in one place.
 //!
 //! What comes out depends on what went in, on its order and on where the watermarks stood, and on nothing else: not on how rows
@@ -11,10 +12,12 @@
 
 mod chain;
 mod keyed;
+mod pipe;
 mod whole;
 
 pub use chain::{Chain, Stage};
 pub use keyed::{KeyBy, Union};
+pub use pipe::{Pipe, Said};
 pub use whole::{Sunk, Whole};
 
 use crate::batch::Batch;

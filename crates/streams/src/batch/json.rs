@@ -72,6 +72,11 @@ impl Rows {
         self.batch.rows()
     }
 
+    /// How many misfits there are to be given back.
+    pub fn misfits(&self) -> usize {
+        self.misfits.len()
+    }
+
     /// Reads the events of one message. Says what is left of it: something only when the batch is full and has to be
     /// taken before the rest is read.
     pub fn read<'a>(&mut self, message: &'a [u8]) -> &'a [u8] {
@@ -135,6 +140,13 @@ pub fn write(batch: &Batch, out: &mut Vec<u8>) {
         }
         out.extend_from_slice(b"}\n");
     }
+}
+
+/// One cell.
+pub fn value(column: &Column, row: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    cell(column, row, &mut out);
+    out
 }
 
 fn quoted(text: &str) -> String {

@@ -88,6 +88,55 @@ impl Rate {
     }
 }
 
+impl Period {
+    /// After how many seconds of it so many events are due. Nothing, if they never are.
+    fn due_at(&self, before: f64, events: f64) -> Option<f64> {
+        let ramp = self.ramp.as_secs_f64();
+        let ramped = (before + self.rate) / 2.0 * ramp;
+        let seconds = if events < ramped {
+            // Where rate · t + slope · t² / 2 comes to so many; written so that a slope of nothing divides by nothing.
+            let slope = (self.rate - before) / ramp;
+            let root = (before * before + 2.0 * slope * events).max(0.0).sqrt();
+            2.0 * events / (before + root)
+        } else if self.rate > 0.0 {
+            ramp + (events - ramped) / self.rate
+        } else {
+            return None;
+        };
+        (seconds <= self.lasts.as_secs_f64()).then_some(seconds)
+    }
+}
+
+impl Rate {
+    /// How long after the start the event of this number is due, to the microsecond; the first has number nought. Nothing, if
+    /// it never is.
+    pub fn due_at(&self, n: u64) -> Option<Duration> {
+        let length = self.length();
+        let whole = self.within(length);
+        let events = n as f64 + 1.0;
+        let rounds = match self.repeat {
+            // The last of a round is due at its end, and not after it.
+            true if whole > 0.0 => ((events / whole).ceil() - 1.0).max(0.0),
+            true => return None,
+            false => 0.0,
+        };
+        let mut left = (events - rounds * whole).max(0.0);
+        let (mut since, mut before) = (length.as_secs_f64() * rounds, self.first());
+        for period in &self.periods {
+            if let Some(seconds) = period.due_at(before, left) {
+                return Duration::try_from_secs_f64(since + seconds).ok().map(|since| {
+                    let micros = u64::try_from(since.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
+                    Duration::from_micros(micros)
+                });
+            }
+            left = (left - period.due(before, period.lasts.as_secs_f64())).max(0.0);
+            since += period.lasts.as_secs_f64();
+            before = period.rate;
+        }
+        None
+    }
+}
+
 /// `rate: 100`, or `rate: [ { for: 60s, rate: 600, ramp: 5s } ]`.
 pub fn read(fields: &Fields<'_>, faults: &mut Vec<Fault>) -> Option<Rate> {
     let repeat = match fields.word("repeat", faults).map(|word| (word, word.text.as_str())) {
@@ -176,6 +225,22 @@ mod tests {
     }
 
     proptest! {
+        /// One can wait for an event, and it is due then, and was not due much before.
+        #[test]
+        fn an_event_is_due_when_it_is_said_to_be(
+            periods in proptest::collection::vec((1u64..100, 0.0f64..1000.0, 0u64..100), 1..6), repeat in any::<bool>(), n in 0u64..100_000,
+        ) {
+            let periods = periods.into_iter().map(|(lasts, rate, ramp)| period(lasts, rate, ramp.min(lasts))).collect();
+            let table = Rate { periods, repeat };
+            match table.due_at(n) {
+                Some(at) => {
+                    prop_assert!(table.due(at + Duration::from_micros(10)) > n, "{} at {at:?}", table.due(at));
+                    prop_assert!(table.due(at.saturating_sub(Duration::from_micros(10))) <= n, "{} at {at:?}", table.due(at));
+                }
+                None => prop_assert!(!repeat && table.due(Duration::from_secs(10_000)) <= n + 1),
+            }
+        }
+
         #[test]
         fn what_was_due_stays_due(
             periods in proptest::collection::vec((1u64..100, 0.0f64..1000.0, 0u64..100), 1..6),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use mutirao_core::quantity::Span;
 use serde::Serialize;
 
-use super::{Does, From, Graph, Operator, Port, Sink, Source, Start, To};
+use super::{Address, Does, From, Graph, Operator, Port, Sink, Source, Start, To};
 use crate::aggregate::{Aggregate, Function};
 use crate::schema::{Field, Schema};
 use crate::window::{Grouping, Window};
@@ -67,8 +67,8 @@ impl From {
 
     fn what(&self) -> String {
         match self {
-            From::Mqtt { topics } => topics.join(", "),
-            From::Amqp { queue } => queue.clone(),
+            From::Mqtt { topics, at } => told(topics.join(", "), at),
+            From::Amqp { queue, at } => told(queue.clone(), at),
             From::Http => String::new(),
             From::File { path, start: Start::Beginning } => format!("{path} from the beginning"),
             From::File { path, start: Start::End } => path.clone(),
@@ -80,6 +80,14 @@ impl From {
                 }
             },
         }
+    }
+}
+
+/// What is read or written, and where that is not the installation itself.
+fn told(what: String, at: &Option<Address>) -> String {
+    match at {
+        Some(at) => format!("{what} at {}", at.url),
+        None => what,
     }
 }
 
@@ -98,10 +106,10 @@ impl To {
 
     fn what(&self, schema: &Schema) -> String {
         match self {
-            To::Mqtt { topic } => topic.text.clone(),
-            To::Amqp { exchange, key } if exchange.is_empty() => key.text.clone(),
-            To::Amqp { exchange, key } => format!("{} to {exchange}", key.text),
-            To::Webhook { url } => url.clone(),
+            To::Mqtt { topic, at } => told(topic.text.clone(), at),
+            To::Amqp { exchange, key, at } if exchange.is_empty() => told(key.text.clone(), at),
+            To::Amqp { exchange, key, at } => told(format!("{} to {exchange}", key.text), at),
+            To::Webhook { url, .. } => url.clone(),
             To::Kv { key, value: None } => key.text.clone(),
             To::Kv { key, value: Some(field) } => format!("{} = {}", key.text, schema.fields[*field].name),
             To::Flow { flow } => flow.clone(),

@@ -38,7 +38,8 @@ fn records(upstream: u32, words: &[Word], from: u64, flushes: &[usize]) -> Vec<(
                 Word::Time(time) => times.push((events.len(), *time)),
             }
         }
-        records.push((numbering.header(upstream, events.len() as u32, &times), events));
+        let who = Who { upstream, origin: Origin::Fixed, replica: 0 };
+        records.push((numbering.header(who, events.len() as u32, &times), events));
     }
     records
 }
@@ -57,6 +58,15 @@ fn read(marks: &mut Marks, header: &Header, events: &[u64], to: &mut Vec<Word>) 
 
 fn flushes() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(1..12usize, 1..10)
+}
+
+impl Marks {
+    fn next(&self, upstream: u32) -> u64 {
+        match self.upstreams.get(&upstream).map(|mark| &mark.counts) {
+            Some(Counts::Fixed(next)) => *next,
+            _ => 0,
+        }
+    }
 }
 
 proptest! {
@@ -107,15 +117,70 @@ proptest! {
     }
 }
 
+fn header(origin: Origin, first: u64, rows: u32) -> Header {
+    Header { upstream: 3, origin, replica: 0, first, rows, watermarks: vec![] }
+}
+
+fn again(marks: &Marks) -> Marks {
+    let mut to = Writer::default();
+    marks.store(&mut to);
+    let bytes = to.into_bytes();
+    Marks::load(&mut Reader::new(&bytes)).unwrap()
+}
+
 #[test]
 fn a_gap_is_told_and_changes_nothing() {
     let mut marks = Marks::default();
-    let header = |first, rows| Header { upstream: 3, first, rows, watermarks: vec![] };
+    let header = |first, rows| header(Origin::Fixed, first, rows);
     assert_eq!(marks.take(&header(0, 5)).map(|fresh| fresh.rows), Ok(0..5));
     let gap = marks.take(&header(7, 5)).unwrap_err();
-    assert_eq!(gap, Missing { upstream: 3, wanted: 5, found: 7 });
+    assert_eq!(gap, Untaken::Missing { upstream: 3, wanted: 5, found: 7 });
     assert_eq!(marks.take(&header(3, 4)).map(|fresh| fresh.rows), Ok(2..4));
     assert_eq!((marks.next(3), marks.next(4)), (7, 0));
+    assert_eq!(marks.take_what_is_there(&header(9, 5)).rows, 0..5);
+    assert_eq!(marks.take(&header(9, 6)).map(|fresh| fresh.rows), Ok(5..6));
+}
+
+#[test]
+fn whoever_was_succeeded_is_heard_no_more() {
+    let mut marks = Marks::default();
+    let take = |marks: &mut Marks, epoch, first, rows| marks.take(&header(Origin::Epoch(epoch), first, rows));
+    assert_eq!(take(&mut marks, 4, 0, 5).map(|fresh| fresh.rows), Ok(0..5));
+    assert_eq!(take(&mut marks, 6, 0, 2).map(|fresh| fresh.rows), Ok(0..2));
+    let stale = Untaken::Stale { upstream: 3, newest: 6, found: 4 };
+    assert_eq!(take(&mut again(&marks), 4, 5, 5), Err(stale));
+    assert_eq!(take(&mut marks, 4, 5, 5), Err(stale));
+    assert_eq!(take(&mut marks, 6, 0, 3).map(|fresh| fresh.rows), Ok(2..3));
+    assert_eq!(take(&mut marks, 7, 1, 3), Err(Untaken::Missing { upstream: 3, wanted: 0, found: 1 }));
+    assert_eq!(marks.take(&header(Origin::Fixed, 3, 1)), Err(Untaken::Other { upstream: 3 }));
+}
+
+#[test]
+fn several_writers_are_counted_each_by_itself() {
+    let mut marks = Marks::default();
+    let take = |marks: &mut Marks, writer, first, rows| {
+        marks.take(&header(Origin::Free(writer), first, rows)).map(|fresh| fresh.rows.len())
+    };
+    assert_eq!(take(&mut marks, 1, 0, 5), Ok(5));
+    assert_eq!(take(&mut marks, 2, 0, 3), Ok(3));
+    assert_eq!(take(&mut marks, 1, 0, 7), Ok(2), "five of them are known");
+    assert_eq!(take(&mut marks, 2, 5, 1), Ok(1), "what was refused to its sender is missed by nobody");
+    for writer in 0..WRITERS_MAX as u64 - 1 {
+        take(&mut marks, 100 + writer, 0, 1).unwrap();
+    }
+    let mut marks = again(&marks);
+    assert_eq!(take(&mut marks, 2, 0, 6), Ok(0), "it is among the last that wrote");
+    assert_eq!(take(&mut marks, 1, 0, 7), Ok(7), "and this one is forgotten");
+}
+
+#[test]
+fn the_clock_moves_time_forward_only() {
+    let mut marks = Marks::default();
+    assert!(marks.tick(3, 50));
+    assert!(!marks.tick(3, 40));
+    let behind = Header { watermarks: vec![(0, 45), (1, 60)], ..header(Origin::Fixed, 0, 2) };
+    assert_eq!(marks.take(&behind).map(|fresh| fresh.watermarks), Ok(vec![(1, 60)]));
+    assert_eq!(marks.time(3), 60);
 }
 
 #[test]

@@ -69,6 +69,16 @@ impl Pacer {
         Self { behind_us: behind_us.max(0), every_us: every_us.max(1), greatest: BEGINNING, said: BEGINNING }
     }
 
+    pub fn store(&self, to: &mut Writer) {
+        to.i64(self.greatest);
+        to.i64(self.said);
+    }
+
+    pub fn load(&mut self, from: &mut Reader<'_>) -> Result<(), Unreadable> {
+        (self.greatest, self.said) = (from.i64()?, from.i64()?);
+        Ok(())
+    }
+
     /// Watermarks, each with how many of these events come before it.
     pub fn see(&mut self, times: &[i64]) -> Vec<(usize, i64)> {
         let mut found = Vec::new();

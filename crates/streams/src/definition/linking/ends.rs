@@ -1,6 +1,7 @@
 //! Sources and sinks against the schemas of what they give and take.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{compiled, field, named};
 use crate::definition::Fault;
@@ -11,10 +12,16 @@ use crate::expression::Expression;
 use crate::graph::{From, Piece, Port, Sink, Source, Template, To, generator_schema};
 use crate::schema::{Field, Schema};
 
+/// Where a source does not say it.
+const AHEAD: Duration = Duration::from_secs(3_600);
+const IDLE: Duration = Duration::from_secs(30);
+/// The most by which a source's time moves at a time.
+pub const PACE_MAX: Duration = Duration::from_secs(1);
+
 pub fn source(spec: &SourceSpec, faults: &mut Vec<Fault>) -> Option<Source> {
     let (from, schema) = match &spec.from {
-        FromSpec::Mqtt { topics } => (From::Mqtt { topics: topics.clone() }, spec.schema.clone()),
-        FromSpec::Amqp { queue } => (From::Amqp { queue: queue.clone() }, spec.schema.clone()),
+        FromSpec::Mqtt { topics } => (From::Mqtt { topics: topics.clone(), at: None }, spec.schema.clone()),
+        FromSpec::Amqp { queue } => (From::Amqp { queue: queue.clone(), at: None }, spec.schema.clone()),
         FromSpec::Http => (From::Http, spec.schema.clone()),
         FromSpec::File { path, start } => (From::File { path: path.clone(), start: *start }, spec.schema.clone()),
         FromSpec::Generator { rate, seed, fields } => {
@@ -22,7 +29,16 @@ pub fn source(spec: &SourceSpec, faults: &mut Vec<Fault>) -> Option<Source> {
             (From::Generator { rate: rate.clone(), seed: *seed, fields: made }, Some(schema))
         }
     };
-    Some(Source { name: spec.name.text.clone(), schema: Arc::new(schema?), from })
+    Some(Source {
+        name: spec.name.text.clone(),
+        schema: Arc::new(schema?),
+        from,
+        time: None,
+        ahead: AHEAD,
+        idle: Some(IDLE),
+        pace: PACE_MAX,
+        host: None,
+    })
 }
 
 /// What a generator makes, in the order of the fields of its schema.
@@ -67,9 +83,11 @@ fn generated(spec: &SourceSpec, fields: &[(Word, Word)], faults: &mut Vec<Fault>
 
 pub fn sink(spec: &SinkSpec, input: Port, schema: Arc<Schema>, faults: &mut Vec<Fault>) -> Option<Sink> {
     let to = match &spec.to {
-        ToSpec::Mqtt { topic } => To::Mqtt { topic: template(topic, &schema, faults)? },
-        ToSpec::Amqp { exchange, key } => To::Amqp { exchange: exchange.clone(), key: template(key, &schema, faults)? },
-        ToSpec::Webhook { url } => To::Webhook { url: url.clone() },
+        ToSpec::Mqtt { topic } => To::Mqtt { topic: template(topic, &schema, faults)?, at: None },
+        ToSpec::Amqp { exchange, key } => {
+            To::Amqp { exchange: exchange.clone(), key: template(key, &schema, faults)?, at: None }
+        }
+        ToSpec::Webhook { url } => To::Webhook { url: url.clone(), header: None },
         ToSpec::Kv { key, value } => {
             let key = template(key, &schema, faults);
             let value = match value {
@@ -82,7 +100,7 @@ pub fn sink(spec: &SinkSpec, input: Port, schema: Arc<Schema>, faults: &mut Vec<
         ToSpec::File { path } => To::File { path: path.clone() },
         ToSpec::Stdout => To::Stdout,
     };
-    Some(Sink { name: spec.name.text.clone(), input, schema, to })
+    Some(Sink { name: spec.name.text.clone(), input, schema, to, host: None })
 }
 
 /// `grid/alarms/{meter}`
