@@ -28,6 +28,7 @@
 //! for those that do not.
 
 pub mod check;
+pub mod declared;
 #[cfg(test)]
 mod tests;
 
@@ -78,12 +79,12 @@ pub struct StepSpec {
     pub at_most: u32,
     #[serde(default = "StepSpec::at_once", skip_serializing_if = "StepSpec::is_at_once")]
     pub at_once: u32,
-    /// After the first try.
-    #[serde(default = "StepSpec::retries")]
-    pub retries: u32,
-    /// For one try.
-    #[serde(default = "StepSpec::timeout")]
-    pub timeout: Span,
+    /// After the first try. With none: as many as the action declares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
+    /// For one try. With none: what the action declares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
     #[serde(default, skip_serializing_if = "StepSpec::is_anywhere")]
     pub on: Place,
 }
@@ -112,14 +113,6 @@ impl StepSpec {
         *at_once == Self::at_once()
     }
 
-    fn retries() -> u32 {
-        3
-    }
-
-    fn timeout() -> Span {
-        Span::secs(30)
-    }
-
     fn is_anywhere(on: &Place) -> bool {
         *on == Place::default()
     }
@@ -135,8 +128,8 @@ impl StepSpec {
             each: None,
             at_most: Self::at_most(),
             at_once: Self::at_once(),
-            retries: Self::retries(),
-            timeout: Self::timeout(),
+            retries: None,
+            timeout: None,
             on: Place::default(),
         }
     }

@@ -228,10 +228,12 @@ impl Flows {
         self.begin(new).await
     }
 
-    async fn begin(&self, new: NewRun) -> Result<RunLine, Problem> {
+    async fn begin(&self, mut new: NewRun) -> Result<RunLine, Problem> {
         if let Some(full) = self.0.bench.doors.full(&self.0.bench.rules) {
             return Err(no_room(full));
         }
+        let bench = &self.0.bench;
+        new.spec = new.spec.with(bench.plans.namespace(), |action| bench.reach.parameters(action));
         let plan = self.0.bench.plans.of(&new.spec).await?;
         let begun = self.0.store.begin(new.clone()).await.map_err(refused)?;
         let started_at = new.by.at;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mutirao_core::Problem;
 use mutirao_expression::Expression;
+use mutirao_nodes::wire::Parameters;
 use mutirao_nodes::{ActionName, Namespace};
 
 use super::{AT_ONCE_MAX, FIELDS_MAX, FlowSpec, ITEMS_MAX, Mapping, RETRIES_MAX, STEPS_MAX, StepSpec};
@@ -12,7 +13,7 @@ use crate::plan::{Each, Input, Plan, Step};
 
 const NAME_CHARS_MAX: usize = 64;
 const LABELS_MAX: usize = 8;
-const TRY_MAX: Duration = Duration::from_secs(86_400);
+pub const TRY_MAX: Duration = Duration::from_secs(86_400);
 
 /// The actions that there are; `Unknown` when nobody can tell yet.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +89,7 @@ fn planned(
             Input::Fields(fields.iter().map(field).collect::<Result<_, Problem>>()?)
         }
     };
+    let usual = Parameters::default();
     Ok(Step {
         name: spec.name.clone(),
         action: action(&spec.action, namespace, catalogue)?,
@@ -95,18 +97,18 @@ fn planned(
         input,
         when,
         each: each.map(|of| Each { of, at_most: spec.at_most as usize, at_once: spec.at_once as usize }),
-        retries: spec.retries,
-        timeout: spec.timeout.0,
+        retries: spec.retries.unwrap_or(usual.retry),
+        timeout: spec.timeout.map_or(Duration::from_millis(usual.timeout), |timeout| timeout.0),
         place: spec.on.clone(),
     })
 }
 
 fn bounds(spec: &StepSpec) -> Result<(), Problem> {
-    if spec.retries > RETRIES_MAX {
-        return Err(Problem::invalid("retries", format!("{} are too many, the most is {RETRIES_MAX}", spec.retries)));
+    if let Some(retries) = spec.retries.filter(|retries| *retries > RETRIES_MAX) {
+        return Err(Problem::invalid("retries", format!("{retries} are too many, the most is {RETRIES_MAX}")));
     }
-    if spec.timeout.0.is_zero() || spec.timeout.0 > TRY_MAX {
-        return Err(Problem::invalid("timeout", format!("{} is not between 1ms and a day", spec.timeout)));
+    if let Some(timeout) = spec.timeout.filter(|timeout| timeout.0.is_zero() || timeout.0 > TRY_MAX) {
+        return Err(Problem::invalid("timeout", format!("{timeout} is not between 1ms and a day")));
     }
     for (field, figure, most) in [("at_most", spec.at_most, ITEMS_MAX), ("at_once", spec.at_once, AT_ONCE_MAX)] {
         if !(1..=most).contains(&figure) {

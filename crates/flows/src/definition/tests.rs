@@ -189,7 +189,8 @@ proptest! {
     #[test]
     fn what_is_written_reads_back(retries in 0u32..100, at_most in 1u32..10_000, timeout_s in 1u64..86_400) {
         let mut step = StepSpec::new("a", "store");
-        (step.retries, step.at_most, step.timeout, step.each) = (retries, at_most, Span::secs(timeout_s), Some("input".into()));
+        (step.retries, step.timeout) = (Some(retries), Some(Span::secs(timeout_s)));
+        (step.at_most, step.each) = (at_most, Some("input".into()));
         step.input = Some(Mapping::Fields([("x".into(), "item".into())].into()));
         let spec = FlowSpec { name: "f".into(), timeout: None, steps: vec![step], output: None };
         let text = serde_json::to_string(&spec).unwrap();

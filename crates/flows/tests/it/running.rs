@@ -15,7 +15,7 @@ use mutirao_flows::view::{RunState, RunView};
 use mutirao_flows::{FlowSpec, Flows, FlowsParts};
 use mutirao_nodes::Namespace;
 use mutirao_nodes::errand::{End, Returned, Taker};
-use mutirao_nodes::wire::TaskRequest;
+use mutirao_nodes::wire::{Parameters, TaskRequest};
 use mutirao_shards::store as leases;
 use mutirao_shards::{MemberId, Terms};
 use mutirao_testkit::services;
@@ -38,6 +38,7 @@ on_both!(
     any_manager_says_where_a_run_waits,
     runs_that_would_take_too_much_memory_are_refused_until_some_have_ended,
     a_result_that_is_too_large_is_a_failure_of_its_action,
+    a_try_takes_as_long_as_its_action_declared_when_the_run_began,
     whoever_follows_a_run_is_told_of_each_step_and_of_its_end,
 );
 
@@ -427,6 +428,31 @@ async fn a_result_that_is_too_large_is_a_failure_of_its_action(engine: &Engine) 
     let view = ended(&flows, run(&flows, "large", json!(1)).await).await;
     assert_eq!(view.state, RunState::Failed);
     assert!(view.reason.as_deref().is_some_and(|why| why.contains("the most is 262144")), "{:?}", view.reason);
+    flows.stop().await;
+}
+
+async fn a_try_takes_as_long_as_its_action_declared_when_the_run_began(engine: &Engine) {
+    let shop = Workshop::new(0, 0);
+    let flows = start(engine, &shop).await;
+    let steps = json!([{"name": "a", "action": "actions.a"}]);
+    flows.declare(&ana(), vec![spec(json!({"name": "one", "steps": steps}))]).await.unwrap();
+    *shop.holds.lock() = true;
+    *shop.declared.lock() = Some(Parameters { timeout: 200, retry: 1 });
+    let number = run(&flows, "one", json!(1)).await;
+    let task: TaskRequest =
+        serde_json::from_value(json!({"id": "t", "task_id": "t", "target_actions": ["urn:mutirao:Action:actions.a"]}))
+            .unwrap();
+    flows.asked(task).await.unwrap();
+    *shop.declared.lock() = Some(Parameters { timeout: 1_000_000, retry: 50 });
+    let view = ended(&flows, number).await;
+    assert_eq!(
+        (view.state, view.reason.as_deref()),
+        (RunState::Failed, Some("it was not heard of within its timeout"))
+    );
+    assert_eq!(view.steps["a"]["tries"], 2);
+    until_some("the client is told", async || shop.answers.lock().pop().filter(|text| text.contains("not heard of")))
+        .await;
+    assert_eq!(shop.held.lock().len(), 4, "two tries of each");
     flows.stop().await;
 }
 

@@ -12,6 +12,7 @@ use mutirao_flows::wire::data_of;
 use mutirao_nodes::errand::{End, Errand, Gone, NotSent, Reach, Returned, Taker};
 use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::routing::Ended;
+use mutirao_nodes::wire::Parameters;
 use mutirao_nodes::{ActionName, Layer};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -30,6 +31,8 @@ pub struct Workshop {
     /// How often each task was run, by its action and input.
     pub done: Mutex<BTreeMap<String, u32>>,
     pub answers: Mutex<Vec<String>>,
+    /// What every action says of itself.
+    pub declared: Mutex<Option<Parameters>>,
     pub ended: Mutex<Vec<Ended>>,
 }
 
@@ -45,6 +48,7 @@ impl Workshop {
             held: Mutex::default(),
             done: Mutex::default(),
             answers: Mutex::default(),
+            declared: Mutex::default(),
             ended: Mutex::default(),
         })
     }
@@ -104,6 +108,10 @@ impl Reach for Workshop {
     async fn answer(&self, text: String) -> Result<(), Problem> {
         self.answers.lock().push(text);
         Ok(())
+    }
+
+    fn parameters(&self, _: &ActionName) -> Option<Parameters> {
+        *self.declared.lock()
     }
 
     fn catalogue(&self) -> BTreeSet<ActionName> {

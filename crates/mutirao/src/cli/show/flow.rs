@@ -48,8 +48,8 @@ pub fn flow(view: &FlowView, now: Timestamp) -> String {
             step.action.clone(),
             or_dash((!step.after.is_empty()).then(|| step.after.join(", "))),
             or_dash((!place.is_empty()).then(|| place.join(", "))),
-            step.retries.to_string(),
-            step.timeout.to_string(),
+            or_dash(step.retries),
+            or_dash(step.timeout),
         ]
     };
     let steps = table(vec!["STEP", "ACTION", "AFTER", "ON", "RETRIES", "TIMEOUT"], definition.steps.iter().map(row));
