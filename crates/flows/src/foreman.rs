@@ -5,8 +5,8 @@
 //!   decided meanwhile makes the next. While writing fails nothing is sent.
 //! - The first ok of any attempt counts, however late; a failure counts only of the attempt that is out. What is heard twice
 //!   counts once, and is acknowledged once what came of it is durable.
-//! - Whoever reads a shard back comes to the same: what steps are given is a function of what is durable, and tasks that
-//!   were out are sent again under a new generation.
+//! - Whoever reads a shard back comes to the same: what steps are given is a function of what is durable. Tasks that were out
+//!   for a while are asked for again where they were ([`resuming`]), others are sent again under a new generation.
 //! - Tries in vain are written, so that no restart gives more of them. A node that went away costs none, and neither does
 //!   waiting for one that has room.
 //! - A run's answer leaves after its end is durable, at least once.
@@ -19,6 +19,7 @@ mod clockwork;
 pub mod explaining;
 mod hearing;
 mod parked;
+mod resuming;
 mod rules;
 pub mod run;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use clockwork::{Alarm, Clockwork, Due};
 use mutirao_core::{Mono, Timestamp, id::Attempt};
+use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::{ActionName, NodeId};
 use parked::Parked;
 use rules::FEW;
@@ -58,6 +60,8 @@ pub struct Out {
     why: Option<String>,
     began_at: Timestamp,
     overdue: Alarm,
+    /// When it is written down where it is.
+    note: Option<Alarm>,
 }
 
 #[derive(Debug)]
@@ -99,9 +103,7 @@ impl Foreman {
             ill: false,
             effects: VecDeque::new(),
         };
-        for Stored { admitted, outcomes, tries, end } in stored {
-            foreman.take(Run::new(admitted, outcomes, tries), end, now);
-        }
+        stored.into_iter().for_each(|stored| foreman.take_back(stored, now));
         foreman
     }
 
@@ -150,17 +152,19 @@ impl Foreman {
                 }
             }
             Input::Found(stored) => {
-                let Stored { admitted, outcomes, tries, end } = *stored;
-                if !self.runs.contains_key(&admitted.key) {
-                    self.take(Run::new(admitted, outcomes, tries), end, now);
+                if !self.runs.contains_key(&stored.admitted.key) {
+                    self.take_back(*stored, now);
                 }
             }
             Input::Report(report) => self.hear(report, now),
-            Input::Sent { key, attempt, node, why } => {
+            Input::Sent { key, attempt, node, over, why } => {
                 if let Some(out) = self.outs.get_mut(&key).filter(|out| out.attempt == attempt) {
+                    // What this process has at hand itself goes with it.
+                    let note = (over != Protocol::Here).then(|| now.mono.plus(self.rules.note_after));
+                    out.note = note.map(|at| self.clockwork.set(at, Due::Noted(key, attempt)));
                     (out.node, out.why) = (Some(node), Some(why));
                     if let Some(item) = self.runs.get_mut(&key.run).and_then(|run| run.item_mut(key)) {
-                        (item.waits, item.waits_for) = (0, None);
+                        (item.waits, item.waits_for, item.resume) = (0, None, None);
                     }
                 }
             }
@@ -186,6 +190,7 @@ impl Foreman {
                     match due {
                         Due::Ready(key) => self.ready.push_back(key),
                         Due::Parked(action, place) => self.ready.extend(self.parked.leave(&action, place)),
+                        Due::Noted(key, attempt) => self.note(key, attempt),
                         Due::Overdue(key, attempt) => self.overdue(key, attempt, now),
                         Due::Run(run) => self.finish(run, RunEnd::TimedOut, now),
                     }
@@ -324,6 +329,9 @@ impl Foreman {
     fn take_out(&mut self, key: StepKey) -> Option<Out> {
         let out = self.outs.remove(&key)?;
         self.clockwork.unset(out.overdue);
+        if let Some(note) = out.note {
+            self.clockwork.unset(note);
+        }
         Some(out)
     }
 
@@ -344,14 +352,23 @@ impl Foreman {
                 return None;
             }
         };
+        let (resumed, mut place) = (run.resumed(key, now.mono), step.place.clone());
         let item = run.item_mut(key)?;
-        item.sent += 1;
-        let attempt = Attempt { generation: self.generation, n: item.sent };
+        let attempt = match resumed {
+            Some((attempt, node)) => {
+                place.node = Some(node);
+                attempt
+            }
+            None => {
+                item.sent += 1;
+                Attempt { generation: self.generation, n: item.sent }
+            }
+        };
         item.state = State::Out(attempt);
         let not = item.failed_on.clone();
         let overdue = self.clockwork.set(now.mono.plus(step.timeout), Due::Overdue(key, attempt));
-        self.outs.insert(key, Out { attempt, node: None, why: None, began_at: now.wall, overdue });
-        let (action, place, timeout) = (step.action.clone(), step.place.clone(), step.timeout);
+        self.outs.insert(key, Out { attempt, node: None, why: None, began_at: now.wall, overdue, note: None });
+        let (action, timeout) = (step.action.clone(), step.timeout);
         Some(Dispatch { key, attempt, action, input, place, timeout, not })
     }
 }

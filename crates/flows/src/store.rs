@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mutirao_core::declared::Became;
+use mutirao_core::id::Attempt;
 use mutirao_core::{ShardId, Timestamp};
 use mutirao_nodes::wire::TaskRequest;
 use mutirao_shards::Fence;
@@ -18,7 +19,7 @@ use mutirao_store::{Database, StoreError};
 use serde_json::Value;
 
 use crate::FlowSpec;
-use crate::foreman::words::{Batch, End, Outcome, RunEnd, RunKey, StepKey, Try};
+use crate::foreman::words::{Batch, End, Noted, Outcome, RunEnd, RunKey, StepKey, Try};
 use crate::start::Fingerprint;
 use crate::wire::Secret;
 
@@ -93,6 +94,7 @@ pub struct RunRecord {
     pub reply: Option<TaskRequest>,
     pub outcomes: Vec<Outcome>,
     pub tries: Vec<Try>,
+    pub noted: Vec<Noted>,
 }
 
 /// What became of a batch.
@@ -182,6 +184,12 @@ impl Columns {
             ended_at: Timestamp(self.ended_at),
         })
     }
+}
+
+/// None: no node can be called that.
+fn noted(key: StepKey, (generation, n): (i64, i64), node: &str) -> Option<Noted> {
+    let attempt = Attempt { generation: generation as u64, n: n as u32 };
+    node.parse().ok().map(|node| Noted { key, attempt, node })
 }
 
 fn step_key(run: i64, step: i64, item: i64) -> StepKey {

@@ -14,6 +14,8 @@ pub enum Due {
     Ready(StepKey),
     /// Whoever has this place in the line for that action looks again, room or not.
     Parked(ActionName, u64),
+    /// It has been with its node for a while.
+    Noted(StepKey, Attempt),
     /// It should have been heard of.
     Overdue(StepKey, Attempt),
     /// A whole run has taken too long.

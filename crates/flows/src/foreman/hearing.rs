@@ -94,10 +94,11 @@ impl Foreman {
         if tries > retries {
             return self.settle(key, End::Failed(reason), node.or(sent_to), began_at, now);
         }
-        item.failed_on = node.or(sent_to);
+        (item.failed_on, item.resume) = (node.or(sent_to), None);
         item.last_reason = Some(reason.clone());
         let pause = self.rules.pause.saturating_mul(1 << (tries - 1).min(16)).min(self.rules.pause_max);
         item.state = State::Decided { batch, then: Then::Retry { not_before: now.mono.plus(pause) } };
+        self.pending.noted.retain(|noted| noted.key != key);
         self.pending.tries.push(Try { key, tries, reason });
         self.take_out(key);
     }
@@ -118,7 +119,7 @@ impl Foreman {
         item.state = State::Ready;
         let failed_on = self.take_out(key).and_then(|out| out.node);
         let Some(item) = self.runs.get_mut(&key.run).and_then(|run| run.item_mut(key)) else { return };
-        item.failed_on = failed_on;
+        (item.failed_on, item.resume) = (failed_on, None);
         self.clockwork.set(now.mono.plus(pause), Due::Ready(key));
     }
 

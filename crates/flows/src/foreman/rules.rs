@@ -15,6 +15,10 @@ pub struct Rules {
     /// After the first try in vain; twice as long after each further one.
     pub pause: Duration,
     pub pause_max: Duration,
+    /// A task that a node has had for so long is written down as being there.
+    pub note_after: Duration,
+    /// A node that had a task of the owner before is waited for so long.
+    pub resume_within: Duration,
     /// Losses of one task before one of them counts as a try in vain.
     pub losses_max: u32,
 }
@@ -29,6 +33,8 @@ impl Default for Rules {
             pending_bytes_max: 16 << 20,
             pause: Duration::from_millis(100),
             pause_max: Duration::from_secs(10),
+            note_after: Duration::from_millis(25),
+            resume_within: Duration::from_secs(15),
             losses_max: 5,
         }
     }

@@ -50,6 +50,8 @@ pub struct Item {
     /// Of the last try in vain.
     pub last_reason: Option<String>,
     pub failed_on: Option<NodeId>,
+    /// Where it is, as the owner before wrote down.
+    pub(super) resume: Option<(Attempt, NodeId)>,
     /// How it ended; only counts once it is durable.
     pub outcome: Option<Outcome>,
 }
@@ -86,6 +88,9 @@ pub struct Run {
     /// What the store had when this was read back.
     stored: BTreeMap<(u32, u32), Outcome>,
     stored_tries: BTreeMap<(u32, u32), (u32, String)>,
+    pub(super) stored_noted: BTreeMap<(u32, u32), (Attempt, NodeId)>,
+    /// Until then tasks are asked for where they were.
+    pub(super) resume_until: Mono,
     /// The step that failed for good, durably, and why.
     failed: Option<(usize, String)>,
     /// Of what its steps gave, as texts.
@@ -116,6 +121,8 @@ impl Run {
             open: (0..steps).map(|_| None).collect(),
             stored: outcomes.into_iter().map(|outcome| (at(outcome.key), outcome)).collect(),
             stored_tries: tries.into_iter().map(|one| (at(one.key), (one.tries, one.reason))).collect(),
+            stored_noted: BTreeMap::new(),
+            resume_until: Mono::default(),
             failed: None,
             bytes: 0,
             held,
@@ -191,7 +198,19 @@ impl Run {
             let outcome = self.stored.remove(&at);
             let (tries, last_reason) = self.stored_tries.remove(&at).map(|(n, why)| (n, Some(why))).unwrap_or_default();
             let state = if outcome.is_some() { State::Done } else { State::Unsent };
-            Item { state, sent: 0, tries, losses: 0, waits: 0, waits_for: None, last_reason, failed_on: None, outcome }
+            let resume = self.stored_noted.remove(&at);
+            Item {
+                state,
+                sent: 0,
+                tries,
+                losses: 0,
+                waits: 0,
+                waits_for: None,
+                last_reason,
+                failed_on: None,
+                resume,
+                outcome,
+            }
         };
         let items: Vec<Item> = (0..count).map(item).collect();
         self.bytes += items.iter().filter_map(|item| item.outcome.as_ref()).map(|one| size(&one.end)).sum::<usize>();

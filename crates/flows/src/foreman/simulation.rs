@@ -2,7 +2,8 @@
 //! fail, nobody has room, the store refuses or writes without saying so, and the owner of the runs dies at any point and another reads them
 //! back. What must hold:
 //!
-//! - a task is sent only once everything that it comes after is durable, and never twice under one attempt;
+//! - a task is sent only once everything that it comes after is durable, and under one attempt only to one node, twice only
+//!   by another owner;
 //! - a report is acknowledged only once what came of it is durable;
 //! - each task's outcome is written once, and is what the flow says, whatever happened meanwhile;
 //! - every run ends, and the answer leaves that somebody waits for; an answer that leaves again is the same;
@@ -13,7 +14,7 @@
 mod flows;
 mod store;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,7 +58,9 @@ struct World {
     crashes: u32,
     /// Reports that were not acknowledged.
     reports: BTreeMap<u64, Report>,
-    sent: BTreeSet<(StepKey, Attempt)>,
+    /// Where, and by which owner last.
+    sent: BTreeMap<(StepKey, Attempt), (NodeId, u64)>,
+    resumed: u32,
     answers: BTreeMap<RunKey, Value>,
     log: VecDeque<String>,
 }
@@ -77,7 +80,8 @@ impl World {
             generation: 1,
             crashes: 0,
             reports: BTreeMap::new(),
-            sent: BTreeSet::new(),
+            sent: BTreeMap::new(),
+            resumed: 0,
             answers: BTreeMap::new(),
             log: VecDeque::new(),
         };
@@ -213,22 +217,32 @@ impl World {
     }
 
     fn run_task(&mut self, dispatch: Dispatch) {
-        let Dispatch { key, attempt, .. } = &dispatch;
+        let Dispatch { key, attempt, place, .. } = &dispatch;
         let (key, attempt) = (*key, *attempt);
         self.note(format!("{key} sent, attempt {attempt}"));
-        assert!(self.sent.insert((key, attempt)), "{key} was sent twice as attempt {attempt}");
+        let before = self.sent.get(&(key, attempt)).cloned();
+        let goes_on = before.as_ref().is_some_and(|(node, owner)| {
+            attempt.generation < self.generation && *owner < self.generation && place.node.as_ref() == Some(node)
+        });
+        let is_new = before.is_none() && attempt.generation == self.generation && place.node.is_none();
+        assert!(is_new || goes_on, "{key} was sent as attempt {attempt} to {:?}, before: {before:?}", place.node);
         let reference = &self.references[&key.run];
         for earlier in reference.must_be_durable(key) {
             assert!(self.store.outcomes.contains_key(&earlier), "{key} was sent before {earlier} was durable");
         }
         assert_eq!(dispatch.input, reference.inputs[&(key.step, key.item)], "{key} was given something else");
-        let node: NodeId = format!("n{}", self.dice.below(4)).parse().unwrap();
+        let any: NodeId = format!("n{}", self.dice.below(4)).parse().unwrap();
+        let node = dispatch.place.node.clone().unwrap_or(any);
         if self.chance(12) {
             let ms = self.dice.below(50);
             return self.later(ms, Event::NoRoom(key, attempt));
         }
-        self.foreman
-            .handle(Input::Sent { key, attempt, node: node.clone(), why: "its turn".into() }, Self::at(self.now_ms));
+        self.resumed += u32::from(goes_on);
+        self.sent.insert((key, attempt), (node.clone(), self.generation));
+        self.foreman.handle(
+            Input::Sent { key, attempt, node: node.clone(), over: Protocol::Mqtt, why: "its turn".into() },
+            Self::at(self.now_ms),
+        );
         let ok = End::Ok(flows::work(&dispatch.action, &dispatch.input));
         let soon = 1 + self.dice.below(200);
         let (end, times, ms) = match self.dice.below(100) {
@@ -292,7 +306,8 @@ impl World {
     }
 }
 
-fn live_through(seed: u64) -> u32 {
+/// How often owners died, and how often tasks were gone on with.
+fn live_through(seed: u64) -> (u32, u32) {
     let mut world = World::new(seed);
     // Who may be cancelled is known once the world is made.
     let cancelled: Vec<RunKey> = world
@@ -312,13 +327,17 @@ fn live_through(seed: u64) -> u32 {
         eprintln!("seed {seed} (MUTIRAO_SIM_SEED={seed}), the last of it:\n{}", log.join("\n"));
         std::panic::resume_unwind(cause);
     }
-    world.crashes
+    (world.crashes, world.resumed)
 }
 
 #[test]
 fn runs_end_as_their_flows_say_though_everything_goes_wrong_and_owners_die() {
     let seed = std::env::var("MUTIRAO_SIM_SEED").ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = seed.map_or(0..200, |seed| seed..seed + 1);
-    let crashes: u32 = seeds.clone().map(live_through).sum();
+    let (mut crashes, mut resumed) = (0, 0);
+    for (died, went_on) in seeds.map(live_through) {
+        (crashes, resumed) = (crashes + died, resumed + went_on);
+    }
     assert!(seed.is_some() || crashes > 300, "owners died only {crashes} times: this shows little");
+    assert!(seed.is_some() || resumed > 300, "only {resumed} tasks were gone on with: this shows little");
 }

@@ -1,4 +1,5 @@
 mod ending;
+mod resuming;
 mod unfit;
 
 use std::collections::BTreeSet;
@@ -222,7 +223,13 @@ fn a_node_that_goes_away_costs_no_try_unless_that_is_a_habit() {
     for _ in 0..Rules::default().losses_max {
         let out = bench.out().remove(0);
         let node: NodeId = "gone".parse().unwrap();
-        bench.say(Input::Sent { key: out.key, attempt: out.attempt, node: node.clone(), why: "its turn".into() });
+        bench.say(Input::Sent {
+            key: out.key,
+            attempt: out.attempt,
+            node: node.clone(),
+            over: Protocol::Mqtt,
+            why: "its turn".into(),
+        });
         bench.say(Input::NodeLost("other".parse().unwrap()));
         assert!(bench.dispatched.is_empty());
         bench.say(Input::NodeLost(node));
@@ -309,7 +316,7 @@ fn tries_in_vain_are_remembered_by_the_next_owner() {
     let flow = json!({"name": "f", "steps": [{"name": "a", "action": "a", "retries": 2}]});
     let key = StepKey { run: RunKey(1), step: 0, item: 0 };
     let tries = vec![Try { key, tries: 2, reason: "no".into() }];
-    let stored = Stored { admitted: admitted(1, flow, json!({})), outcomes: vec![], tries, end: None };
+    let stored = Stored { admitted: admitted(1, flow, json!({})), outcomes: vec![], tries, noted: vec![], end: None };
     let mut foreman = Foreman::new(2, Rules::default(), vec![stored], at(0));
     let Some(Effect::Dispatch(last)) = foreman.poll(at(0)) else { panic!() };
     assert_eq!(last.attempt, Attempt { generation: 2, n: 1 });
@@ -377,7 +384,7 @@ fn nobody_answers_for_another() {
     let mut bench = Bench::new(json!({"name": "f", "steps": [{"name": "a", "action": "x.a"}]}), json!(1));
     let Dispatch { key, attempt, .. } = bench.dispatched[0].clone();
     let report = |node: &str, mark| Report { key, attempt, end: ok(json!(node)), node: node.parse().ok(), mark };
-    bench.say(Input::Sent { key, attempt, node: "n1".parse().unwrap(), why: "its turn".into() });
+    bench.say(Input::Sent { key, attempt, node: "n1".parse().unwrap(), over: Protocol::Mqtt, why: "its turn".into() });
     bench.say(Input::Report(report("n2", 1)));
     assert!(bench.written.is_empty() && bench.acknowledged == [1]);
     bench.say(Input::Report(report("n1", 2)));

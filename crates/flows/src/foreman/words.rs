@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_core::{Timestamp, id::Attempt};
+use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::routing::Place;
 use mutirao_nodes::{ActionName, NodeId};
 use serde::{Deserialize, Serialize};
@@ -80,6 +81,7 @@ pub enum Input {
         key: StepKey,
         attempt: Attempt,
         node: NodeId,
+        over: Protocol,
         /// Why that one, for people who ask.
         why: String,
     },
@@ -178,6 +180,15 @@ pub struct Try {
     pub reason: String,
 }
 
+/// A task is with a node. Written once it has been there for a while, for whoever owns the run next: what a node is at, or has
+/// done, it is asked for again under the same attempt, and need not do again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Noted {
+    pub key: StepKey,
+    pub attempt: Attempt,
+    pub node: NodeId,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunEnd {
@@ -197,6 +208,8 @@ pub struct Batch {
     pub number: u64,
     pub outcomes: Vec<Outcome>,
     pub tries: Vec<Try>,
+    /// After the tries: of a task that was tried in vain, nothing before counts.
+    pub noted: Vec<Noted>,
     pub ends: Vec<(RunKey, RunEnd, Timestamp)>,
     /// Answers that have left, or need not, so that they need not again.
     pub announced: Vec<RunKey>,
@@ -204,7 +217,8 @@ pub struct Batch {
 
 impl Batch {
     pub fn is_empty(&self) -> bool {
-        self.outcomes.is_empty() && self.tries.is_empty() && self.ends.is_empty() && self.announced.is_empty()
+        let said = self.outcomes.is_empty() && self.tries.is_empty() && self.noted.is_empty();
+        said && self.ends.is_empty() && self.announced.is_empty()
     }
 }
 
@@ -214,6 +228,7 @@ pub struct Stored {
     pub admitted: Admitted,
     pub outcomes: Vec<Outcome>,
     pub tries: Vec<Try>,
+    pub noted: Vec<Noted>,
     /// It ended, and its answer may not have left.
     pub end: Option<(RunEnd, Timestamp)>,
 }

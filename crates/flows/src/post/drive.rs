@@ -169,9 +169,9 @@ impl Post {
                 self.bench.reach.ended(&self.request(key, attempt), Ended::Recalled);
             }
             News::Sent(key, attempt, action, sent) => self.tell_foreman(match sent {
-                Ok(Gone { node, why, .. }) => {
+                Ok(Gone { node, over, why, .. }) => {
                     meters::sent();
-                    Input::Sent { key, attempt, node, why }
+                    Input::Sent { key, attempt, node, over, why }
                 }
                 Err(NotSent::Impossible(why)) => Input::Impossible { key, attempt, why },
                 // One that is away may come back: nobody was asked, so that costs no try.

@@ -82,9 +82,9 @@ async fn read(bench: &Bench, runs: Vec<RunKey>, found: &mut Found) -> Result<(),
 }
 
 async fn stored(bench: &Bench, record: RunRecord) -> Result<(Stored, Option<TaskRequest>), Problem> {
-    let RunRecord { row, definition, input, reply, outcomes, tries } = record;
+    let RunRecord { row, definition, input, reply, outcomes, tries, noted } = record;
     let plan = bench.plans.written(&definition).await?;
     let asker = if reply.is_some() { Asker::Client } else { Asker::Reader };
     let admitted = Admitted { key: row.key, plan, input, started_at: row.started_at, asker };
-    Ok((Stored { admitted, outcomes, tries, end: row.end }, reply))
+    Ok((Stored { admitted, outcomes, tries, noted, end: row.end }, reply))
 }

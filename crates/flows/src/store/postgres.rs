@@ -11,13 +11,17 @@ use mutirao_store::postgres::{Ask, Row, Transaction, text as clean};
 use mutirao_store::{Migration, Postgres, StoreError};
 use serde::de::DeserializeOwned;
 
-use super::{Begun, By, Columns, Fate, FlowRow, FlowStore, NewRun, RunRecord, RunRow, RunsOf, became, said, step_key};
-use crate::foreman::words::{Batch, Outcome, RunKey, StepKey, Try};
+use super::{
+    Begun, By, Columns, Fate, FlowRow, FlowStore, NewRun, RunRecord, RunRow, RunsOf, became, noted, said, step_key,
+};
+use crate::foreman::words::{Batch, Noted, Outcome, RunKey, StepKey, Try};
 use crate::wire::Secret;
 use crate::{FlowSpec, SHARDS};
 
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { component: "flows", version: 1, sql: include_str!("001_flows.postgres.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { component: "flows", version: 1, sql: include_str!("001_flows.postgres.sql") },
+    Migration { component: "flows", version: 2, sql: include_str!("002_noted.postgres.sql") },
+];
 
 const RUN: &str = "run, namespace, owner, flow, started_at, cancelled, ended, ended_at, announced";
 
@@ -103,8 +107,8 @@ impl FlowStore for PostgresFlows {
         for found in tx.rows(&sql, &[&keys]).await? {
             let reply = found.try_get::<_, Option<&str>>(11)?.map(parsed).transpose()?;
             let (row, definition, input) = (row(&found)?, found.try_get(9)?, json(&found, 10)?);
-            records
-                .insert(row.key, RunRecord { row, definition, input, reply, outcomes: Vec::new(), tries: Vec::new() });
+            let (outcomes, tries, noted) = (Vec::new(), Vec::new(), Vec::new());
+            records.insert(row.key, RunRecord { row, definition, input, reply, outcomes, tries, noted });
         }
         let outcomes = "SELECT run, step, item, ok, said, tries, node, why, began_at, ended_at
                         FROM flow_outcomes WHERE run = ANY($1)";
@@ -117,6 +121,12 @@ impl FlowStore for PostgresFlows {
             let key = step_key(found.try_get(0)?, found.try_get(1)?, found.try_get(2)?);
             let one = Try { key, tries: found.try_get::<_, i64>(3)? as u32, reason: found.try_get(4)? };
             records.entry(key.run).and_modify(|record| record.tries.push(one));
+        }
+        let nodes = "SELECT run, step, item, generation, n, node FROM flow_noted WHERE run = ANY($1)";
+        for found in tx.rows(nodes, &[&keys]).await? {
+            let key = step_key(found.try_get(0)?, found.try_get(1)?, found.try_get(2)?);
+            let one = noted(key, (found.try_get(3)?, found.try_get(4)?), found.try_get(5)?);
+            records.entry(key.run).and_modify(|record| record.noted.extend(one));
         }
         tx.commit().await?;
         Ok(records.into_values().collect())
@@ -149,6 +159,7 @@ impl FlowStore for PostgresFlows {
         }
         outcomes(&tx, &batch.outcomes).await?;
         tries(&tx, &batch.tries).await?;
+        noting(&tx, &batch.noted).await?;
         ends(&tx, &batch).await?;
         tx.commit().await?;
         Ok(Fate::Durable)
@@ -158,7 +169,8 @@ impl FlowStore for PostgresFlows {
         let sql = "WITH old AS (SELECT run FROM flow_runs WHERE announced = 1 AND ended_at < $1
                                 ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED),
                         outcomes AS (DELETE FROM flow_outcomes USING old WHERE flow_outcomes.run = old.run),
-                        tries AS (DELETE FROM flow_tries USING old WHERE flow_tries.run = old.run)
+                        tries AS (DELETE FROM flow_tries USING old WHERE flow_tries.run = old.run),
+                        noted AS (DELETE FROM flow_noted USING old WHERE flow_noted.run = old.run)
                    DELETE FROM flow_runs USING old WHERE flow_runs.run = old.run";
         self.0.connection().await?.run(sql, &[&before.0, &i64::from(rows)]).await
     }
@@ -240,6 +252,36 @@ async fn tries(tx: &Transaction<'_>, all: &[Try]) -> Answer<()> {
             &number(|one| one.key.item.into()),
             &number(|one| one.tries.into()),
             &reasons,
+        ],
+    )
+    .await?;
+    tx.run(
+        "DELETE FROM flow_noted USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS tried (run, step, item)
+         WHERE (flow_noted.run, flow_noted.step, flow_noted.item) = (tried.run, tried.step, tried.item)",
+        &[&number(|one| one.key.run.0 as i64), &number(|one| one.key.step.into()), &number(|one| one.key.item.into())],
+    )
+    .await
+    .map(drop)
+}
+
+async fn noting(tx: &Transaction<'_>, all: &[Noted]) -> Answer<()> {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let last: BTreeMap<StepKey, &Noted> = all.iter().map(|one| (one.key, one)).collect();
+    let number = |of: fn(&Noted) -> i64| last.values().map(|one| of(one)).collect::<Vec<i64>>();
+    let nodes: Vec<&str> = last.values().map(|one| one.node.as_str()).collect();
+    tx.run(
+        "INSERT INTO flow_noted (run, step, item, generation, n, node)
+         SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[])
+         ON CONFLICT (run, step, item) DO UPDATE SET generation = EXCLUDED.generation, n = EXCLUDED.n, node = EXCLUDED.node",
+        &[
+            &number(|one| one.key.run.0 as i64),
+            &number(|one| one.key.step.into()),
+            &number(|one| one.key.item.into()),
+            &number(|one| one.attempt.generation as i64),
+            &number(|one| one.attempt.n.into()),
+            &nodes,
         ],
     )
     .await

@@ -11,13 +11,17 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use serde::de::DeserializeOwned;
 
-use super::{Begun, By, Columns, Fate, FlowRow, FlowStore, NewRun, RunRecord, RunRow, RunsOf, became, said, step_key};
-use crate::foreman::words::{Batch, Outcome, RunKey, Try};
+use super::{
+    Begun, By, Columns, Fate, FlowRow, FlowStore, NewRun, RunRecord, RunRow, RunsOf, became, noted, said, step_key,
+};
+use crate::foreman::words::{Batch, Noted, Outcome, RunKey, Try};
 use crate::wire::Secret;
 use crate::{FlowSpec, SHARDS};
 
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { component: "flows", version: 1, sql: include_str!("001_flows.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { component: "flows", version: 1, sql: include_str!("001_flows.sql") },
+    Migration { component: "flows", version: 2, sql: include_str!("002_noted.sql") },
+];
 
 const RUN: &str = "run, namespace, owner, flow, started_at, cancelled, ended, ended_at, announced";
 
@@ -200,7 +204,15 @@ fn record(db: &Connection, run: RunKey) -> Result<Option<RunRecord>> {
             Ok(Try { key, tries: row.get(3)?, reason: row.get(4)? })
         })?
         .collect::<Result<_>>()?;
-    Ok(Some(RunRecord { row, definition, input, reply, outcomes, tries }))
+    let noted = db
+        .prepare_cached("SELECT run, step, item, generation, n, node FROM flow_noted WHERE run = ?1")?
+        .query_map([run.0 as i64], |row| {
+            let key = step_key(row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(noted(key, (row.get(3)?, row.get(4)?), row.get_ref(5)?.as_str()?))
+        })?
+        .filter_map(Result::transpose)
+        .collect::<Result<_>>()?;
+    Ok(Some(RunRecord { row, definition, input, reply, outcomes, tries, noted }))
 }
 
 fn write(db: &Connection, fence: &Fence, batch: &Batch) -> Result<Fate> {
@@ -223,6 +235,14 @@ fn write(db: &Connection, fence: &Fence, batch: &Batch) -> Result<Fate> {
     )?;
     for Try { key, tries, reason } in &batch.tries {
         upsert.execute(params![key.run.0 as i64, key.step, key.item, tries, reason])?;
+        let forget = "DELETE FROM flow_noted WHERE run = ?1 AND step = ?2 AND item = ?3";
+        db.prepare_cached(forget)?.execute(params![key.run.0 as i64, key.step, key.item])?;
+    }
+    for Noted { key, attempt, node } in &batch.noted {
+        let sql =
+            "INSERT OR REPLACE INTO flow_noted (run, step, item, generation, n, node) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        let (run, generation) = (key.run.0 as i64, attempt.generation as i64);
+        db.prepare_cached(sql)?.execute(params![run, key.step, key.item, generation, attempt.n, node.as_str()])?;
     }
     let mut end =
         db.prepare_cached("UPDATE flow_runs SET ended = ?2, ended_at = ?3 WHERE run = ?1 AND ended IS NULL")?;
@@ -245,6 +265,7 @@ fn sweep(db: &Connection, before: Timestamp, rows: u32) -> Result<u64> {
         for sql in [
             "DELETE FROM flow_outcomes WHERE run = ?1",
             "DELETE FROM flow_tries WHERE run = ?1",
+            "DELETE FROM flow_noted WHERE run = ?1",
             "DELETE FROM flow_runs WHERE run = ?1",
         ] {
             db.prepare_cached(sql)?.execute([run])?;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use mutirao_core::declared::Became;
+use mutirao_core::id::Attempt;
 use mutirao_core::{ShardId, Timestamp};
 use mutirao_flows::FlowSpec;
-use mutirao_flows::foreman::words::{Batch, End, Outcome, RunEnd, RunKey, StepKey, Try};
+use mutirao_flows::foreman::words::{Batch, End, Noted, Outcome, RunEnd, RunKey, StepKey, Try};
 use mutirao_flows::start::RunRequest;
 use mutirao_flows::store::{self, Begun, By, Fate, NewRun, RunsOf, Shared};
 use mutirao_shards::Fence;
@@ -18,6 +19,7 @@ on_both!(
     a_run_is_asked_for_once_by_its_key,
     what_is_written_stays_as_it_is_and_comes_back,
     whoever_lost_the_shard_writes_nothing,
+    where_tasks_are_is_kept_until_they_fail_there,
     runs_are_forgotten_only_after_their_answer_has_left,
     the_secret_is_the_first_that_anybody_came_with,
 );
@@ -131,6 +133,30 @@ async fn whoever_lost_the_shard_writes_nothing(engine: &Engine) {
     let batch = Batch { outcomes: vec![outcome(run, 0, End::Ok(json!(1)))], ..Batch::default() };
     assert_eq!(store.write(former, Arc::new(batch)).await.unwrap(), Fate::Fenced);
     assert!(store.read(vec![run]).await.unwrap()[0].outcomes.is_empty());
+}
+
+async fn where_tasks_are_is_kept_until_they_fail_there(engine: &Engine) {
+    let (database, fence) = engine.claimed().await;
+    let store = store::open(&database);
+    let run = run_of(&store, fence.shard).await;
+    let key = |step| StepKey { run, step, item: 0 };
+    let noted = |step, n, node: &str| Noted {
+        key: key(step),
+        attempt: Attempt { generation: 3, n },
+        node: node.parse().unwrap(),
+    };
+    let write =
+        async |batch: Batch| assert_eq!(store.write(fence.clone(), Arc::new(batch)).await.unwrap(), Fate::Durable);
+    let kept = async || {
+        let mut noted = store.read(vec![run]).await.unwrap().remove(0).noted;
+        noted.sort_by_key(|one| one.key);
+        noted
+    };
+    write(Batch { noted: vec![noted(0, 1, "n1"), noted(1, 1, "n1"), noted(1, 2, "n2")], ..Batch::default() }).await;
+    assert_eq!(kept().await, [noted(0, 1, "n1"), noted(1, 2, "n2")], "the last word of each");
+    let tried = |step| Try { key: key(step), tries: 1, reason: "no".into() };
+    write(Batch { tries: vec![tried(0), tried(1)], noted: vec![noted(1, 3, "n3")], ..Batch::default() }).await;
+    assert_eq!(kept().await, [noted(1, 3, "n3")], "of a task that was tried in vain, what came after that");
 }
 
 async fn runs_are_forgotten_only_after_their_answer_has_left(engine: &Engine) {

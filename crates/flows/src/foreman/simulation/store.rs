@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mutirao_core::Timestamp;
 
-use crate::foreman::words::{Admitted, Batch, Outcome, RunEnd, RunKey, StepKey, Stored, Try};
+use crate::foreman::words::{Admitted, Batch, Noted, Outcome, RunEnd, RunKey, StepKey, Stored, Try};
 
 #[derive(Default)]
 pub struct Store {
     pub runs: BTreeMap<RunKey, Admitted>,
     pub outcomes: BTreeMap<StepKey, Outcome>,
     pub tries: BTreeMap<StepKey, Try>,
+    pub noted: BTreeMap<StepKey, Noted>,
     pub ends: BTreeMap<RunKey, (RunEnd, Timestamp)>,
     pub announced: BTreeSet<RunKey>,
 }
@@ -24,7 +25,9 @@ impl Store {
         for one in &batch.tries {
             let kept = self.tries.entry(one.key).or_insert_with(|| one.clone());
             kept.tries = kept.tries.max(one.tries);
+            self.noted.remove(&one.key);
         }
+        self.noted.extend(batch.noted.iter().map(|one| (one.key, one.clone())));
         for (run, end, at) in &batch.ends {
             self.ends.entry(*run).or_insert_with(|| (end.clone(), *at));
         }
@@ -44,6 +47,7 @@ impl Store {
                 admitted: admitted.clone(),
                 outcomes: self.outcomes.values().filter(|one| one.key.run == run).cloned().collect(),
                 tries: self.tries.values().filter(|one| one.key.run == run).cloned().collect(),
+                noted: self.noted.values().filter(|one| one.key.run == run).cloned().collect(),
                 end: self.ends.get(&run).cloned(),
             }
         })

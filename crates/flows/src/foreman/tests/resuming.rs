@@ -1,0 +1,115 @@
+//! What a node has had for a while is asked of it again by the next owner, and not done anew.
+
+use super::words::Noted;
+use super::*;
+
+fn flow() -> Value {
+    json!({"name": "f", "steps": [{"name": "a", "action": "x.a", "retries": 1}]})
+}
+
+fn key() -> StepKey {
+    StepKey { run: RunKey(1), step: 0, item: 0 }
+}
+
+fn sent(dispatch: &Dispatch, node: &str) -> Input {
+    let (key, attempt, node) = (dispatch.key, dispatch.attempt, node.parse().unwrap());
+    Input::Sent { key, attempt, node, over: Protocol::Mqtt, why: "its turn".into() }
+}
+
+/// Read back by a new owner, with what the one before had noted.
+fn next_owner(noted: Vec<Noted>) -> Foreman {
+    let stored = Stored { admitted: admitted(1, flow(), json!({})), outcomes: vec![], tries: vec![], noted, end: None };
+    Foreman::new(2, Rules::default(), vec![stored], at(0))
+}
+
+fn dispatched(foreman: &mut Foreman, now: Now) -> Dispatch {
+    let effect = foreman.poll(now);
+    let Some(Effect::Dispatch(dispatch)) = effect else { panic!("{effect:?}") };
+    dispatch
+}
+
+fn noted() -> Noted {
+    Noted { key: key(), attempt: Attempt { generation: 1, n: 7 }, node: "n1".parse().unwrap() }
+}
+
+#[test]
+fn where_a_task_is_gets_written_down_once_it_has_been_there_for_a_while() {
+    let now = at(0);
+    let mut foreman = Foreman::new(1, Rules::default(), vec![], now);
+    foreman.handle(Input::Admit(admitted(1, flow(), json!({}))), now);
+    let out = dispatched(&mut foreman, now);
+    foreman.handle(sent(&out, "n1"), now);
+    foreman.handle(Input::Tick, at(24));
+    assert!(foreman.poll(at(24)).is_none());
+    foreman.handle(Input::Tick, at(25));
+    let Some(Effect::Write(batch)) = foreman.poll(at(25)) else { panic!() };
+    assert_eq!(batch.noted, [Noted { key: key(), attempt: out.attempt, node: "n1".parse().unwrap() }]);
+}
+
+#[test]
+fn one_that_ends_sooner_or_is_done_in_this_process_is_not_written_down() {
+    let mut bench = Bench::new(flow(), json!({}));
+    let out = bench.out().remove(0);
+    let Input::Sent { key, attempt, node, why, .. } = sent(&out, "manager") else { panic!() };
+    bench.say(Input::Sent { key, attempt, node, over: Protocol::Here, why });
+    assert_eq!(bench.foreman.clockwork.len(), 1, "only when it will be overdue");
+    let mut bench = Bench::new(flow(), json!({}));
+    let out = bench.out().remove(0);
+    bench.say(sent(&out, "n"));
+    bench.report(&out, ok(json!(1)), 1);
+    assert_eq!(bench.foreman.clockwork.len(), 0);
+}
+
+#[test]
+fn the_next_owner_asks_the_same_node_under_the_same_attempt() {
+    let mut foreman = next_owner(vec![noted()]);
+    let now = at(0);
+    let first = dispatched(&mut foreman, now);
+    assert_eq!((first.attempt, first.place.node.as_ref().map(NodeId::as_str)), (noted().attempt, Some("n1")));
+    // It has not come back yet.
+    foreman.handle(Input::NoRoom { key: key(), attempt: first.attempt, why: "it is not there".into() }, now);
+    let now = at(1_000);
+    foreman.handle(Input::Tick, now);
+    let again = dispatched(&mut foreman, now);
+    assert_eq!((again.attempt, &again.place), (first.attempt, &first.place));
+    foreman.handle(sent(&again, "n1"), now);
+    let report = Report { key: key(), attempt: again.attempt, end: ok(json!("done before")), node: None, mark: 1 };
+    foreman.handle(Input::Report(report), now);
+    let Some(Effect::Write(batch)) = foreman.poll(now) else { panic!() };
+    assert_eq!(batch.outcomes[0].end, ok(json!("done before")));
+}
+
+#[test]
+fn a_node_that_does_not_come_back_is_not_waited_for() {
+    let mut foreman = next_owner(vec![noted()]);
+    let mut now = at(0);
+    let until = Rules::default().resume_within.as_millis() as u64;
+    for ms in (0..=until).step_by(1_000) {
+        now = at(ms);
+        foreman.handle(Input::Tick, now);
+        let out = dispatched(&mut foreman, now);
+        assert_eq!(out.place.node.is_some(), ms < until, "after {ms} ms");
+        foreman.handle(Input::NoRoom { key: key(), attempt: out.attempt, why: "it is not there".into() }, now);
+    }
+    now = at(now.mono.0.as_millis() as u64 + 1_000);
+    foreman.handle(Input::Tick, now);
+    assert_eq!(dispatched(&mut foreman, now).attempt.generation, 2, "it is a new attempt, for any node");
+}
+
+#[test]
+fn what_failed_or_was_lost_there_is_no_more_asked_for_there() {
+    let mut foreman = next_owner(vec![noted()]);
+    let first = dispatched(&mut foreman, at(0));
+    foreman.handle(sent(&first, "n1"), at(0));
+    foreman.handle(Input::NodeLost("n1".parse().unwrap()), at(1));
+    foreman.handle(Input::Tick, at(1_000));
+    let second = dispatched(&mut foreman, at(1_000));
+    assert_eq!((second.attempt.generation, second.place.node.clone()), (2, None));
+    // Its note, and that it failed, in one batch: the note is of no use.
+    foreman.handle(sent(&second, "n2"), at(1_000));
+    foreman.handle(Input::Tick, at(1_025));
+    let report = Report { key: key(), attempt: second.attempt, end: failed(), node: None, mark: 1 };
+    foreman.handle(Input::Report(report), at(1_025));
+    let Some(Effect::Write(batch)) = foreman.poll(at(1_025)) else { panic!() };
+    assert_eq!((batch.noted.len(), batch.tries.len()), (0, 1));
+}
