@@ -1,8 +1,9 @@
 //! Which operators run as one. Between two stages events go through a log; inside one they do not.
 //!
 //! An operator joins the stage of the one that it reads when it keeps nothing, nobody else reads that one, and both have as
-//! many replicas. A `key_by` is the last of its stage: behind it, events go to where their key is kept. A window begins a
-//! stage, and so does a union. What is late leaves a stage by itself, so who reads that begins one too.
+//! many replicas. A `key_by` is the last of its stage: behind it, events go to where their key is kept. One that would be a stage
+//! by itself goes with the one that reads it, if that is one. A window begins a stage, and so does a union. What is late leaves a
+//! stage by itself, so who reads that begins one too.
 
 use super::{Does, Operator, Port, Sink};
 
@@ -34,6 +35,21 @@ pub fn stages(operators: &[Operator], sinks: &[Sink]) -> Vec<Stage> {
                 && earlier.replicas == operator.replicas
                 && readers(Port::Operator(*before)) == 1
         });
+        let keyed = match operator.inputs.as_slice() {
+            [Port::Operator(before)] => {
+                let alone = stages[stage_of[*before]].operators == [*before];
+                let keys = matches!(operators[*before].does, Does::KeyBy(_));
+                (keys && alone && readers(Port::Operator(*before)) == 1).then_some(*before)
+            }
+            _ => None,
+        };
+        if let Some(before) = keyed {
+            let stage = &mut stages[stage_of[before]];
+            stage.operators.push(n);
+            stage.replicas = operator.replicas;
+            stage_of[n] = stage_of[before];
+            continue;
+        }
         stage_of[n] = match joins {
             Some(before) => {
                 stages[stage_of[before]].operators.push(n);
