@@ -292,7 +292,7 @@ impl Auth {
         self.invite(Duty::Tasks(queue.clone()), by).await
     }
 
-    /// Makes a one-time token that lets one worker or checker in.
+    /// Makes a one-time token that lets one worker, checker or host of streams in.
     pub async fn invite(&self, duty: Duty, by: &str) -> Result<Enrolment, Problem> {
         let now = self.clock.now();
         let (token, digest) = secret::mint_enrolment();
@@ -351,6 +351,7 @@ fn other_duty(duty: &Duty) -> Problem {
     let (made_for, remedy) = match duty {
         Duty::Tasks(queue) => (format!("for the queue \"{queue}\""), format!("start the worker with --queue {queue}")),
         Duty::Checks(kinds) => (format!("for a checker, of {kinds}"), "start it with `mutirao role checker`".into()),
+        Duty::Streams => ("for a host of streams".to_owned(), "start it with `mutirao role host`".into()),
     };
     Problem::invalid("queue", format!("the one-time token is {made_for}"))
         .remedy(format!("{remedy}: the token is still good"))

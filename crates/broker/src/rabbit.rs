@@ -16,7 +16,8 @@
 //! # Who may what
 //! A manager makes everything under its prefix and needs `^mutirao\..*` to configure, write and read, and
 //! `amq\.default` to write; for nodes also their namespace, and `amq\.topic` to write and read. A vhost is one installation's ([`mark`]). A worker has a user of its own, made by [`management`], that can do three things: take from
-//! its queue, hear what is announced to it, and report by the exchange `mutirao.results`. That a report is the worker's
+//! its queue, hear what is announced to it, and report by the exchange `mutirao.results`. One that hosts streams makes and
+//! uses their logs, and nothing else. That a report is the worker's
 //! own is checked by whoever reads it ([`vouch`]).
 
 mod consumer;
@@ -56,11 +57,11 @@ use dial::Dial;
 pub use dial::{Renew, check_url, user_in};
 use fanout::RabbitSubscription;
 use line::Line;
-use logs::{LogName, Logs};
+use logs::Logs;
 pub use mark::Holder;
 use mark::Mark;
-use names::Names;
 pub use names::PREFIX_DEFAULT;
+use names::{LogName, Names};
 use post::Post;
 pub use probe::Extent;
 use refusals::Refusals;
@@ -167,12 +168,12 @@ impl Rabbit {
             post: Post::new(),
             holders: Holders::default(),
             looking: Semaphore::new(1),
-            logs: Logs::new(dial, limits),
+            logs: Logs::new(dial, limits, part),
         };
         inner.giving.connect().await?;
         if part == Part::Manager {
             // Workers wait for it; and who may not make anything should hear so now.
-            inner.make_fanout().await?;
+            inner.make_exchanges().await?;
         }
         let inner = Arc::new(inner);
         if part == Part::Manager {
@@ -218,7 +219,7 @@ impl Rabbit {
     }
 
     fn log<'a>(&self, log: &'a Name) -> Result<LogName<'a>, BrokerError> {
-        Ok(LogName { ours: log, queue: self.0.names.log(log)? })
+        self.0.names.log(log)
     }
 }
 

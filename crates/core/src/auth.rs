@@ -104,13 +104,20 @@ pub struct Enrol {
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Enrolled {
     pub worker: crate::WorkerId,
-    /// The queue the one-time token was made for; of one that makes checks, the word `checks`.
+    /// The queue the one-time token was made for; of one that makes checks, the word `checks`; of a host of streams, the word
+    /// `streams`.
     pub queue: String,
     /// The kinds of checks that it makes, if it makes checks and takes no tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<crate::check::CheckKind>>)]
     pub checks: Option<Kinds>,
+    /// Whether it is a host of streams, and takes no tasks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub streams: bool,
 }
+
+/// What the logs and topics of streams begin with, which are open to their hosts.
+pub const STREAMS: &str = "streams.";
 
 /// What a worker was let in for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,24 +126,33 @@ pub enum Duty {
     Tasks(crate::QueueName),
     /// Checks of these kinds: it is a checker.
     Checks(Kinds),
+    /// Parts of streams: it is a host.
+    Streams,
 }
 
 impl Duty {
     /// What stands for the queue of those who take from none.
     pub const NO_QUEUE: &str = "checks";
+    /// The same of hosts of streams.
+    pub const NO_QUEUE_OF_HOSTS: &str = "streams";
 
     pub fn queue(&self) -> &str {
         match self {
             Duty::Tasks(queue) => queue.as_str(),
             Duty::Checks(_) => Self::NO_QUEUE,
+            Duty::Streams => Self::NO_QUEUE_OF_HOSTS,
         }
     }
 
     pub fn checks(&self) -> Option<&Kinds> {
         match self {
-            Duty::Tasks(_) => None,
+            Duty::Tasks(_) | Duty::Streams => None,
             Duty::Checks(kinds) => Some(kinds),
         }
+    }
+
+    pub fn is_streams(&self) -> bool {
+        matches!(self, Duty::Streams)
     }
 }
 
@@ -145,6 +161,7 @@ impl std::fmt::Display for Duty {
         match self {
             Duty::Tasks(queue) => write!(f, "{queue}"),
             Duty::Checks(kinds) => write!(f, "checks of {kinds}"),
+            Duty::Streams => write!(f, "streams"),
         }
     }
 }
@@ -224,11 +241,20 @@ pub struct EnrolmentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<crate::check::CheckKind>>)]
     pub checks: Option<Kinds>,
+    /// It will host parts of streams, and take neither tasks nor checks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub streams: bool,
 }
 
 impl EnrolmentSpec {
-    pub fn duty(self) -> Duty {
-        self.checks.map_or(Duty::Tasks(self.queue), Duty::Checks)
+    /// None when it asks for two things at once.
+    pub fn duty(self) -> Option<Duty> {
+        match (self.checks, self.streams) {
+            (None, false) => Some(Duty::Tasks(self.queue)),
+            (Some(kinds), false) => Some(Duty::Checks(kinds)),
+            (None, true) => Some(Duty::Streams),
+            (Some(_), true) => None,
+        }
     }
 }
 
@@ -236,7 +262,7 @@ impl EnrolmentSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Enrolment {
     pub token: String,
-    /// Of a checker, the word `checks`.
+    /// Of a checker, the word `checks`; of a host of streams, the word `streams`.
     pub queue: String,
     pub expires_at: Timestamp,
     /// Where the manager that made it is reached from elsewhere, as far as it knows.
@@ -250,12 +276,14 @@ pub struct KeyView {
     pub worker: crate::WorkerId,
     /// The name it enrolled with.
     pub name: String,
-    /// Of a checker, the word `checks`.
+    /// Of a checker, the word `checks`; of a host of streams, the word `streams`.
     #[schema(value_type = String)]
     pub queue: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<crate::check::CheckKind>>)]
     pub checks: Option<Kinds>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub streams: bool,
     pub enrolled_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,

@@ -107,6 +107,7 @@ impl Users {
         let queues = match &worker.duty {
             Duty::Tasks(queue) => vec![tasks_of(queue)],
             Duty::Checks(kinds) => kinds.iter().map(checks_of).collect(),
+            Duty::Streams => vec![],
         };
         for queue in queues {
             match self.clock.timeout(QUEUE_MAX, self.rabbit.counts(&queue)).await {

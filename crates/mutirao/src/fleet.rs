@@ -157,9 +157,11 @@ impl Identities for Gatekeeper {
     }
 
     async fn queue_of(&self, worker: &WorkerId) -> Result<Option<QueueName>, Problem> {
-        Ok(self.auth.enrolled(worker).await?.map(|worker| match worker.duty {
-            Duty::Tasks(queue) => queue,
-            Duty::Checks(_) => pool(),
+        Ok(self.auth.enrolled(worker).await?.and_then(|worker| match worker.duty {
+            Duty::Tasks(queue) => Some(queue),
+            Duty::Checks(_) => Some(pool()),
+            // Nobody starts it but people, and it takes nothing that could be kept from it.
+            Duty::Streams => None,
         }))
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use mutirao_api::Auth;
 use mutirao_broker::rabbit::management::Management;
+use mutirao_core::auth::Duty;
 use mutirao_core::{Clock, Mono, Timestamp, WorkerId};
 use mutirao_jobs::Jobs;
 use tokio_util::sync::CancellationToken;
@@ -137,7 +138,7 @@ async fn checkers(auth: &Auth) -> Result<BTreeSet<WorkerId>, String> {
         let page = auth.workers(after, KEYS_AT_ONCE).await.map_err(|problem| problem.line())?;
         let Some((last, _)) = page.last() else { return Ok(found) };
         after = *last;
-        found.extend(page.into_iter().filter(|(_, key)| key.duty.checks().is_some()).map(|(_, key)| key.id));
+        found.extend(page.into_iter().filter(|(_, key)| !matches!(key.duty, Duty::Tasks(_))).map(|(_, key)| key.id));
     }
 }
 

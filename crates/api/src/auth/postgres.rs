@@ -14,6 +14,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "api", version: 2, sql: include_str!("002_elastic.postgres.sql") },
     Migration { component: "api", version: 3, sql: include_str!("003_checkers.postgres.sql") },
     Migration { component: "api", version: 4, sql: include_str!("004_once.postgres.sql") },
+    Migration { component: "api", version: 5, sql: include_str!("005_streams.postgres.sql") },
 ];
 
 #[async_trait]
@@ -116,9 +117,17 @@ impl Registry for Postgres {
             tx.run("DELETE FROM api_enrolments WHERE worker = $1 AND used_at IS NULL", &[worker]).await?;
         }
         tx.run(
-            "INSERT INTO api_enrolments (token_hash, namespace, queue, checks, worker, expires_at)
-             VALUES ($1, $2, $3, $4, $5, $6)",
-            &[&token.0.as_slice(), &namespace, &duty.queue(), &checks_text(&duty), &worker, &expires_at.0],
+            "INSERT INTO api_enrolments (token_hash, namespace, queue, checks, streams, worker, expires_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            &[
+                &token.0.as_slice(),
+                &namespace,
+                &duty.queue(),
+                &checks_text(&duty),
+                &duty.is_streams(),
+                &worker,
+                &expires_at.0,
+            ],
         )
         .await?;
         audit(&tx, &by, "enrolment.create", worker.as_deref().unwrap_or(duty.queue())).await?;
@@ -129,7 +138,7 @@ impl Registry for Postgres {
         let mut connection = self.connection().await?;
         let tx = connection.begin().await?;
         if let Some(meant) = &newcomer.queue {
-            let look = "SELECT queue, checks FROM api_enrolments
+            let look = "SELECT queue, checks, streams FROM api_enrolments
                         WHERE token_hash = $1 AND used_at IS NULL AND expires_at > $2";
             let made_for =
                 tx.row(look, &[&token.0.as_slice(), &at.0]).await?.map(|row| duty_in(&row, 0)).transpose()?;
@@ -141,7 +150,8 @@ impl Registry for Postgres {
         let spent = tx
             .row(
                 "UPDATE api_enrolments SET used_at = $2
-                 WHERE token_hash = $1 AND used_at IS NULL AND expires_at > $2 RETURNING namespace, queue, checks, worker",
+                 WHERE token_hash = $1 AND used_at IS NULL AND expires_at > $2
+                 RETURNING namespace, queue, checks, streams, worker",
                 &[&token.0.as_slice(), &at.0],
             )
             .await?;
@@ -151,15 +161,24 @@ impl Registry for Postgres {
         };
         let (namespace, duty): (String, _) = (spent.try_get(0)?, duty_in(&spent, 1)?);
         let Newcomer { id, public_key, name, .. } = newcomer;
-        let id = spent.try_get::<_, Option<String>>(3)?.map_or(id, WorkerId);
+        let id = spent.try_get::<_, Option<String>>(4)?.map_or(id, WorkerId);
         // Only an id that was given out before can be there already.
         let let_in = tx
             .run(
-                "INSERT INTO api_workers AS w (id, public_key, name, namespace, queue, checks, enrolled_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7)
+                "INSERT INTO api_workers AS w (id, public_key, name, namespace, queue, checks, streams, enrolled_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
                  ON CONFLICT (id) DO UPDATE SET name = excluded.name, enrolled_at = excluded.enrolled_at
                      WHERE w.revoked_at IS NULL AND w.public_key = excluded.public_key",
-                &[&id.0, &public_key.as_slice(), &name, &namespace, &duty.queue(), &checks_text(&duty), &at.0],
+                &[
+                    &id.0,
+                    &public_key.as_slice(),
+                    &name,
+                    &namespace,
+                    &duty.queue(),
+                    &checks_text(&duty),
+                    &duty.is_streams(),
+                    &at.0,
+                ],
             )
             .await?;
         if let_in == 0 {
@@ -216,7 +235,7 @@ fn token(row: &Row) -> Result<(i64, Token), StoreError> {
     Ok((row.try_get(0)?, token))
 }
 
-const WORKER: &str = "seq, id, public_key, name, namespace, queue, checks, enrolled_at, revoked_at";
+const WORKER: &str = "seq, id, public_key, name, namespace, queue, checks, streams, enrolled_at, revoked_at";
 
 fn worker(row: &Row) -> Result<(i64, Worker), StoreError> {
     let worker = Worker {
@@ -225,14 +244,17 @@ fn worker(row: &Row) -> Result<(i64, Worker), StoreError> {
         name: row.try_get(3)?,
         namespace: row.try_get(4)?,
         duty: duty_in(row, 5)?,
-        enrolled_at: Timestamp(row.try_get(7)?),
-        revoked_at: row.try_get::<_, Option<i64>>(8)?.map(Timestamp),
+        enrolled_at: Timestamp(row.try_get(8)?),
+        revoked_at: row.try_get::<_, Option<i64>>(9)?.map(Timestamp),
     };
     Ok((row.try_get(0)?, worker))
 }
 
-/// From the queue and, behind it, the kinds of checks.
+/// From the queue and, behind it, the kinds of checks, and whether it is streams.
 fn duty_in(row: &Row, column: usize) -> Result<Duty, StoreError> {
+    if row.try_get(column + 2)? {
+        return Ok(Duty::Streams);
+    }
     if let Some(checks) = row.try_get::<_, Option<&str>>(column + 1)? {
         return checks.parse().map(Duty::Checks).map_err(unreadable);
     }

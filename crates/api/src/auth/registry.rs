@@ -87,6 +87,7 @@ impl Worker {
             name: self.name.clone(),
             queue: self.duty.queue().into(),
             checks: self.duty.checks().cloned(),
+            streams: self.duty.is_streams(),
             enrolled_at: self.enrolled_at,
             revoked_at: self.revoked_at,
         }

@@ -15,6 +15,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "api", version: 2, sql: include_str!("002_elastic.sql") },
     Migration { component: "api", version: 3, sql: include_str!("003_checkers.sql") },
     Migration { component: "api", version: 4, sql: include_str!("004_once.sql") },
+    Migration { component: "api", version: 5, sql: include_str!("005_streams.sql") },
 ];
 
 #[async_trait]
@@ -136,8 +137,8 @@ impl Registry for Sqlite {
                     .execute([worker])?;
             }
             sql.prepare_cached(
-                "INSERT INTO api_enrolments (token_hash, namespace, queue, checks, worker, expires_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                "INSERT INTO api_enrolments (token_hash, namespace, queue, checks, worker, expires_at, streams)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
             .execute(params![
                 token.0,
@@ -145,7 +146,8 @@ impl Registry for Sqlite {
                 duty.queue(),
                 checks_text(&duty),
                 worker,
-                expires_at.0
+                expires_at.0,
+                duty.is_streams()
             ])?;
             audit(sql, &by, "enrolment.create", worker.as_deref().unwrap_or(duty.queue()))
         })
@@ -157,7 +159,7 @@ impl Registry for Sqlite {
             if let Some(meant) = &newcomer.queue {
                 let made_for = sql
                     .prepare_cached(
-                        "SELECT queue, checks FROM api_enrolments
+                        "SELECT queue, checks, streams FROM api_enrolments
                          WHERE token_hash = ?1 AND used_at IS NULL AND expires_at > ?2",
                     )?
                     .query_row(params![token.0, at.0], |row| duty_in(row, 0))
@@ -169,10 +171,11 @@ impl Registry for Sqlite {
             let spent = sql
                 .prepare_cached(
                     "UPDATE api_enrolments SET used_at = ?2
-                     WHERE token_hash = ?1 AND used_at IS NULL AND expires_at > ?2 RETURNING namespace, queue, checks, worker",
+                     WHERE token_hash = ?1 AND used_at IS NULL AND expires_at > ?2
+                     RETURNING namespace, queue, checks, streams, worker",
                 )?
                 .query_row(params![token.0, at.0], |row| {
-                    Ok((row.get::<_, String>(0)?, duty_in(row, 1)?, row.get::<_, Option<String>>(3)?))
+                    Ok((row.get::<_, String>(0)?, duty_in(row, 1)?, row.get::<_, Option<String>>(4)?))
                 })
                 .optional()?;
             let Some((namespace, duty, worker)) = spent else {
@@ -184,12 +187,21 @@ impl Registry for Sqlite {
             // Only an id that was given out before can be there already.
             let let_in = sql
                 .prepare_cached(
-                    "INSERT INTO api_workers (id, public_key, name, namespace, queue, checks, enrolled_at)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                    "INSERT INTO api_workers (id, public_key, name, namespace, queue, checks, streams, enrolled_at)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
                      ON CONFLICT (id) DO UPDATE SET name = excluded.name, enrolled_at = excluded.enrolled_at
                          WHERE revoked_at IS NULL AND public_key = excluded.public_key",
                 )?
-                .execute(params![id.0, public_key, name, namespace, duty.queue(), checks_text(&duty), at.0])?;
+                .execute(params![
+                    id.0,
+                    public_key,
+                    name,
+                    namespace,
+                    duty.queue(),
+                    checks_text(&duty),
+                    duty.is_streams(),
+                    at.0
+                ])?;
             if let_in == 0 {
                 // Whoever is refused has not spent it.
                 sql.prepare_cached("UPDATE api_enrolments SET used_at = NULL WHERE token_hash = ?1")?
@@ -250,7 +262,7 @@ fn token(row: &Row<'_>) -> rusqlite::Result<(i64, Token)> {
     Ok((row.get(0)?, token))
 }
 
-const WORKER: &str = "seq, id, public_key, name, namespace, queue, checks, enrolled_at, revoked_at";
+const WORKER: &str = "seq, id, public_key, name, namespace, queue, checks, streams, enrolled_at, revoked_at";
 
 fn worker(row: &Row<'_>) -> rusqlite::Result<(i64, Worker)> {
     let worker = Worker {
@@ -259,14 +271,17 @@ fn worker(row: &Row<'_>) -> rusqlite::Result<(i64, Worker)> {
         name: row.get(3)?,
         namespace: row.get(4)?,
         duty: duty_in(row, 5)?,
-        enrolled_at: Timestamp(row.get(7)?),
-        revoked_at: row.get::<_, Option<i64>>(8)?.map(Timestamp),
+        enrolled_at: Timestamp(row.get(8)?),
+        revoked_at: row.get::<_, Option<i64>>(9)?.map(Timestamp),
     };
     Ok((row.get(0)?, worker))
 }
 
-/// From the queue and, behind it, the kinds of checks.
+/// From the queue and, behind it, the kinds of checks, and whether it is streams.
 fn duty_in(row: &Row<'_>, column: usize) -> rusqlite::Result<Duty> {
+    if row.get(column + 2)? {
+        return Ok(Duty::Streams);
+    }
     if let Some(checks) = row.get::<_, Option<String>>(column + 1)? {
         return checks.parse().map(Duty::Checks).map_err(|error: String| unreadable(column + 1, error.into()));
     }

@@ -10,7 +10,7 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::response::Response;
 use mutirao_broker::link::{Permit, prepare, serve};
-use mutirao_core::auth::Duty;
+use mutirao_core::auth::{Duty, STREAMS};
 use mutirao_core::check::{OUTCOMES, PLACES, checks_of};
 use mutirao_core::envelope::{control_of, tasks_of};
 use mutirao_core::sender::{speaks_for_its_queue, speaks_for_itself};
@@ -66,7 +66,8 @@ async fn revoked(auth: &Auth, worker: &WorkerId, clock: &dyn Clock) {
 }
 
 /// What a worker may do over its link: take the tasks of its queue, hear its control messages, and report, in its own name
-/// and for that queue. A checker: take checks of its kinds, hear where some are wanted, and tell how they ended.
+/// and for that queue. A checker: take checks of its kinds, hear where some are wanted, and tell how they ended. A host of
+/// streams: append to their logs and read them, and say and hear what is announced about them.
 pub fn permit_of(worker: &Worker) -> Permit {
     let own = worker.id.clone();
     match &worker.duty {
@@ -84,5 +85,6 @@ pub fn permit_of(worker: &Worker) -> Permit {
             });
             permit.vet(Arc::new(move |_, body| speaks_for_itself(&own, body)))
         }
+        Duty::Streams => Permit::nothing().append(STREAMS).read(STREAMS).announce(STREAMS).subscribe(STREAMS),
     }
 }

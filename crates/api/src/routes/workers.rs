@@ -23,7 +23,9 @@ pub async fn create_enrolment(
     only::Admin(caller): only::Admin,
     Body(spec): Body<EnrolmentSpec>,
 ) -> Result<(StatusCode, Json<Enrolment>), Rejection> {
-    let enrolment = parts.auth.invite(spec.duty(), &caller.id).await?;
+    let both = || Problem::invalid("streams", "whoever hosts streams makes no checks; make an enrolment for each");
+    let duty = spec.duty().ok_or_else(both)?;
+    let enrolment = parts.auth.invite(duty, &caller.id).await?;
     let enrolment = Enrolment { url: parts.url.clone(), ..enrolment };
     Ok((StatusCode::CREATED, Json(enrolment)))
 }
@@ -53,7 +55,8 @@ pub async fn enrol(
         Ok(worker) => {
             tracing::info!(worker = %worker.id, duty = %worker.duty, name = worker.name, "a worker enrolled");
             let (queue, checks) = (worker.duty.queue().to_owned(), worker.duty.checks().cloned());
-            Ok((StatusCode::CREATED, Json(Enrolled { worker: worker.id, queue, checks })))
+            let streams = worker.duty.is_streams();
+            Ok((StatusCode::CREATED, Json(Enrolled { worker: worker.id, queue, checks, streams })))
         }
         Err(problem) => Err(parts.gate.count_failure(peer_of(&extensions), problem).into()),
     }

@@ -3,12 +3,39 @@
 use std::time::Duration;
 
 use mutirao_api::Settings;
-use mutirao_core::auth::{Enrol, Enrolment, Role};
+use mutirao_core::auth::{Enrol, Enrolled, Enrolment, Role};
 use mutirao_core::clock::ManualClock;
 use mutirao_core::{Timestamp, WorkerId};
 use serde_json::json;
 
 use crate::server::{Server, enrol, new_key, problem};
+
+#[tokio::test]
+async fn a_host_of_streams_is_invited_as_one_and_a_worker_cannot_come_in_by_that() {
+    let server = Server::start().await;
+    let admin = server.token(Role::Admin).await;
+    let invite = async |spec: serde_json::Value| {
+        server.ask("POST", "/v1/workers/enrolments").bearer_auth(&admin).json(&spec).send().await.unwrap()
+    };
+    let both = problem(invite(json!({"streams": true, "checks": ["http"]})).await, 422).await;
+    assert!(both.line().contains("an enrolment for each"), "{}", both.line());
+    let answer = invite(json!({"streams": true})).await;
+    assert_eq!(answer.status(), 201);
+    let enrolment: Enrolment = answer.json().await.unwrap();
+    assert_eq!(enrolment.queue, "streams");
+
+    let spend = enrol(&enrolment.token, &new_key());
+    let worker = server.ask("POST", "/v1/workers/enrol?queue=streams").json(&spend).send().await.unwrap();
+    let other = problem(worker, 422).await;
+    assert!(other.line().contains("mutirao role host") && other.line().contains("still good"), "{}", other.line());
+    let host = server.ask("POST", "/v1/workers/enrol").json(&spend).send().await.unwrap();
+    assert_eq!(host.status(), 201);
+    let enrolled: Enrolled = host.json().await.unwrap();
+    assert_eq!((enrolled.queue.as_str(), enrolled.streams, enrolled.checks), ("streams", true, None));
+    let keys = server.ask("GET", "/v1/workers/keys").bearer_auth(&admin).send().await.unwrap();
+    let keys: serde_json::Value = keys.json().await.unwrap();
+    assert_eq!((&keys["items"][0]["streams"], &keys["items"][0]["queue"]), (&json!(true), &json!("streams")));
+}
 
 #[tokio::test]
 async fn a_one_time_token_is_good_once() {

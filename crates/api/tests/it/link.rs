@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mutirao_broker::link::Link;
-use mutirao_broker::{Broker, BrokerError};
-use mutirao_core::auth::Role;
+use mutirao_broker::{Broker, BrokerError, Heard};
+use mutirao_core::auth::{Duty, Role};
 use mutirao_core::envelope::{Reports, seal};
 use mutirao_core::{Dice, SessionId, WorkerId};
 
@@ -59,6 +59,35 @@ async fn a_worker_reports_in_its_own_name_only() {
     assert!(refused(link.publish("results.jobs.0", vec!["rubbish".into()]).await));
     assert!(refused(link.publish("results.jobs.0", vec![reports_of(&worker.id), reports_of("another")]).await));
     assert_eq!(server.broker.counts("results.jobs.0").await.unwrap().ready, 1);
+}
+
+#[tokio::test]
+async fn a_host_of_streams_has_their_logs_and_topics_and_nothing_else() {
+    let server = Server::start().await;
+    let link = link_of(&server, &server.let_in(Duty::Streams).await).await;
+    assert_eq!(link.append("streams.s1.stage.0", vec!["a".into()]).await, Ok(0));
+    assert_eq!(link.add("streams.s1.stage.0", vec!["b".into()]).await, Ok(()));
+    assert_eq!(link.extent("streams.s1.stage.0").await, Ok((0, 2)));
+    assert_eq!(link.read("streams.s1.stage.0", 1, 9).await.unwrap()[0].body, "b");
+    let mut heard = link.subscribe("streams.s1.progress").await.unwrap();
+    link.announce("streams.s1.progress", "here".into()).await.unwrap();
+    assert_eq!(heard.next().await, Ok(Heard::Message("here".into())));
+
+    assert!(refused(link.forget("streams.s1.stage.0").await) && refused(link.trim("streams.s1.stage.0", 1).await));
+    for other in ["streams", "streamsx.a", "readings.0", "control.default"] {
+        assert!(
+            refused(link.append(other, vec!["x".into()]).await) && refused(link.read(other, 0, 1).await),
+            "{other}"
+        );
+        assert!(refused(link.announce(other, "x".into()).await) && refused(link.subscribe(other).await), "{other}");
+    }
+    for queue in ["tasks.default", "tasks.streams", "streams.s1.stage.0", "results.jobs.0"] {
+        assert!(
+            refused(link.consume(queue, 1).await) && refused(link.publish(queue, vec!["x".into()]).await),
+            "{queue}"
+        );
+        assert!(refused(link.counts(queue).await) && refused(link.delete(queue).await), "{queue}");
+    }
 }
 
 #[tokio::test]

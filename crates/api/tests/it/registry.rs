@@ -20,6 +20,7 @@ async fn sqlite_keeps_the_registry() {
     let registry = open(&store.into());
     all_of_it(registry.clone()).await;
     what_is_over_is_followed_and_forgotten(&*registry).await;
+    each_is_let_in_for_what_it_was_invited_for(&*registry).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -37,6 +38,7 @@ async fn postgres_keeps_the_registry() {
     assert_eq!(audit[6..8], ["elastic.invite", "elastic.enrol"]);
     assert_eq!(audit.last().unwrap(), "elastic.key.revoke");
     what_is_over_is_followed_and_forgotten(&*open(&store.clone().into())).await;
+    each_is_let_in_for_what_it_was_invited_for(&*open(&store.clone().into())).await;
     schema.remove().await;
 }
 
@@ -153,6 +155,30 @@ async fn a_revoked_worker_stays_in_the_list(registry: &dyn Registry, worker: &Wo
     let all = registry.workers(0, 9).await.unwrap();
     assert_eq!(all.iter().map(|(_, worker)| worker.revoked_at).collect::<Vec<_>>(), [Some(Timestamp(60))]);
     assert!(registry.workers(all[0].0, 9).await.unwrap().is_empty());
+}
+
+async fn each_is_let_in_for_what_it_was_invited_for(registry: &dyn Registry) {
+    let duties = [Duty::Streams, Duty::Checks("tcp,http".parse().unwrap()), Duty::Tasks("streams".parse().unwrap())];
+    for (n, duty) in (20..).zip(duties) {
+        let digest = Digest::of(&format!("{duty:?}"));
+        registry.add_enrolment(digest, duty.clone(), None, "default", Timestamp(100), by("ana", 61)).await.unwrap();
+        let id = WorkerId(format!("d{n}"));
+        let newcomer = Newcomer { id: id.clone(), public_key: [n; 32], name: "w".into(), queue: None };
+        let meant = Some("streams".parse().unwrap());
+        let mistaken =
+            registry.enrol(digest, Newcomer { queue: meant, ..newcomer.clone() }, Timestamp(62)).await.unwrap();
+        match &duty {
+            Duty::Tasks(_) => assert!(matches!(mistaken, Enrolling::LetIn(_))),
+            _ => assert_eq!(mistaken, Enrolling::OtherDuty(duty.clone())),
+        }
+        // The same key asks again, if it was let in.
+        let Enrolling::LetIn(worker) = registry.enrol(digest, newcomer, Timestamp(63)).await.unwrap() else {
+            panic!("{duty} was not let in")
+        };
+        assert_eq!(worker.duty, duty);
+        assert_eq!(registry.worker(&id).await.unwrap().unwrap().duty, duty);
+        registry.revoke_worker(&id, by("ana", 64)).await.unwrap();
+    }
 }
 
 fn elastic_key(id: &str) -> ElasticKey {

@@ -8,9 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signer, SigningKey};
 use mutirao_api::{Api, ApiError, ApiParts, MIGRATIONS, Settings, build};
 use mutirao_broker::memory::{Limits, Memory};
-use mutirao_core::auth::{Enrol, Enrolled, Role, SIGNATURE_SCHEME, TokenSpec, signed_bytes};
+use mutirao_core::auth::{Duty, Enrol, Enrolled, Role, SIGNATURE_SCHEME, TokenSpec, signed_bytes};
 use mutirao_core::dice::os_random;
-use mutirao_core::{Clock, Problem, QueueName, SystemClock, Timestamp};
+use mutirao_core::{Clock, Problem, SystemClock, Timestamp};
 use mutirao_store::Sqlite;
 use mutirao_store::blobs::FileBlobs;
 use reqwest::{Method, RequestBuilder, Response};
@@ -51,7 +51,7 @@ impl Server {
     }
 
     async fn over(store: Sqlite, data: tempfile::TempDir, settings: Settings, clock: Arc<dyn Clock>) -> Self {
-        let broker: mutirao_broker::Shared = Memory::new(None, Limits::default());
+        let broker: mutirao_broker::Shared = Memory::new(Some(data.path().join("log")), Limits::default());
         let mood = Mood::default();
         let shutdown = CancellationToken::new();
         let api = build(ApiParts {
@@ -86,13 +86,16 @@ impl Server {
     }
 
     pub async fn worker(&self, queue: &str) -> SignedClient {
-        let queue: QueueName = queue.parse().unwrap();
-        let enrolment = self.api.auth().create_enrolment(&queue, "test").await.unwrap();
+        self.let_in(Duty::Tasks(queue.parse().unwrap())).await
+    }
+
+    pub async fn let_in(&self, duty: Duty) -> SignedClient {
+        let enrolment = self.api.auth().invite(duty.clone(), "test").await.unwrap();
         let key = new_key();
         let answer = self.ask("POST", "/v1/workers/enrol").json(&enrol(&enrolment.token, &key)).send().await.unwrap();
         assert_eq!(answer.status(), 201);
         let enrolled: Enrolled = answer.json().await.unwrap();
-        assert_eq!(enrolled.queue, queue.as_str());
+        assert_eq!((enrolled.queue.as_str(), enrolled.streams), (duty.queue(), duty.is_streams()));
         SignedClient { id: enrolled.worker.0, key }
     }
 }

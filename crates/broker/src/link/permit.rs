@@ -187,7 +187,11 @@ mod tests {
         assert!(permit.check(Deed::Delete, "tasks.a").is_err(), "who takes from a queue may not delete it");
         let writes = Permit::nothing().append("streams.").read("streams.");
         for deed in [Deed::Trim, Deed::Forget] {
-            assert!(writes.check(deed, "streams.a").is_err(), "who writes a log and reads it may not be {}", deed.as_str());
+            assert!(
+                writes.check(deed, "streams.a").is_err(),
+                "who writes a log and reads it may not be {}",
+                deed.as_str()
+            );
             assert!(Permit::everything().check(deed, "streams.a").is_ok());
         }
         assert!(permit.check(Deed::Consume, "tasks.ab").is_err() && permit.check(Deed::Append, "tasks.a").is_err());

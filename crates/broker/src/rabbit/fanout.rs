@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use lapin::options::{BasicConsumeOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::FieldTable;
-use lapin::{BasicProperties, Channel, Consumer as Deliveries};
+use lapin::{BasicProperties, Channel, Consumer as Deliveries, ExchangeKind};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 use super::denied::Asked;
 use super::line::Up;
 use super::post::{Address, MustArrive, Undelivered};
-use super::topology::{ear_arguments, ensure_fanout};
+use super::topology::{ear_arguments, ensure_exchange, ensure_fanout};
 use super::trouble::{Trouble, about, configuring, reading};
 use super::{Inner, short_of_room};
 use crate::memory::fanout::Backlog;
@@ -28,11 +28,16 @@ use crate::memory::{check_name, check_size};
 use crate::{BrokerError, Heard, Name, Subscription};
 
 impl Inner {
-    pub async fn make_fanout(&self) -> Result<(), BrokerError> {
-        let exchange = self.names.exchange();
+    /// What others find and do not make.
+    pub async fn make_exchanges(&self) -> Result<(), BrokerError> {
+        let (fanout, streams) = (self.names.exchange(), self.names.entrance_of_streams());
         loop {
             let up = self.giving.up().await?;
-            match self.giving.answered(&up, ensure_fanout(&self.giving, &up, &exchange, self.part)).await {
+            let make = async {
+                ensure_fanout(&self.giving, &up, &fanout, self.part).await?;
+                ensure_exchange(&self.giving, &up, &streams, ExchangeKind::Direct, self.part).await
+            };
+            match self.giving.answered(&up, make).await {
                 Ok(()) => return Ok(()),
                 Err(Trouble::Said(error)) => return Err(error),
                 Err(Trouble::Lost(_)) => self.giving.after_loss(up.generation).await,

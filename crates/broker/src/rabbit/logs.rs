@@ -19,13 +19,15 @@ use mutirao_core::clock::{Clock, ClockExt};
 use mutirao_core::limits::MESSAGE_BYTES_MAX;
 use parking_lot::Mutex;
 
+use super::Part;
 use super::dial::Dial;
 use super::line::{Line, Up};
+use super::names::LogName;
 use super::post::{Address, MustArrive, Post, Undelivered, persistent};
 use super::topology::{ensure_begun, ensure_log, forget_log, has_begun, remove_log};
 use super::trouble::Trouble;
 use crate::memory::check_size;
-use crate::{BrokerError, Limits, Name, Record};
+use crate::{BrokerError, Limits, Record};
 use cursor::{Cursor, Start};
 use tail::Tail;
 
@@ -38,6 +40,7 @@ pub(super) struct Logs {
     line: Line,
     post: Post,
     limits: Limits,
+    part: Part,
     clock: Arc<dyn Clock>,
     /// Tells our records from other writers'.
     writer: u64,
@@ -45,17 +48,11 @@ pub(super) struct Logs {
     tails: Mutex<HashMap<String, Arc<Tail>>>,
 }
 
-/// A log as its user and as RabbitMQ call it.
-pub(super) struct LogName<'a> {
-    pub ours: &'a Name,
-    pub queue: String,
-}
-
 impl Logs {
-    pub fn new(dial: Arc<Dial>, limits: Limits) -> Self {
+    pub fn new(dial: Arc<Dial>, limits: Limits, part: Part) -> Self {
         let (clock, writer) = (dial.clock.clone(), dial.dice.u64());
         let line = Line::new("logs", dial);
-        Self { line, post: Post::new(), limits, clock, writer, idle: Mutex::default(), tails: Mutex::default() }
+        Self { line, post: Post::new(), limits, part, clock, writer, idle: Mutex::default(), tails: Mutex::default() }
     }
 
     pub fn shut(&self) {
@@ -82,7 +79,8 @@ impl Logs {
             }
         };
         let seat = self.post.seat(&self.line, &up).await.map_err(Trouble::give_up)?;
-        let to = Address { exchange: "", key: &log.queue, must_arrive: MustArrive::Yes };
+        let exchange = log.entrance.as_deref().unwrap_or_default();
+        let to = Address { exchange, key: &log.queue, must_arrive: MustArrive::Yes };
         let properties = persistent().with_message_id(claim.id().into());
         let mut left = (0..batch.len()).collect();
         seat.send(&to, batch, &properties, &mut left)
@@ -99,7 +97,7 @@ impl Logs {
     }
 
     async fn prepare(&self, up: &Up, log: &LogName<'_>, tail: &Arc<Tail>) -> Result<tail::Claim, Trouble> {
-        ensure_log(&self.line, up, &log.queue, &self.limits).await?;
+        ensure_log(&self.line, up, log, &self.limits, self.part).await?;
         ensure_begun(&self.line, up, &log.queue).await?;
         tail.claim(up, self.clock.monotonic()).await
     }
@@ -163,7 +161,7 @@ impl Logs {
     }
 
     async fn open(&self, up: &Up, log: &LogName<'_>, offset: u64) -> Result<Cursor, Trouble> {
-        ensure_log(&self.line, up, &log.queue, &self.limits).await?;
+        ensure_log(&self.line, up, log, &self.limits, self.part).await?;
         Cursor::open(up, &log.queue, Start::At(offset), cursor::PREFETCH).await
     }
 
@@ -209,7 +207,7 @@ impl Logs {
     }
 
     async fn try_extent(&self, up: &Up, log: &LogName<'_>) -> Result<(u64, u64), Trouble> {
-        ensure_log(&self.line, up, &log.queue, &self.limits).await?;
+        ensure_log(&self.line, up, log, &self.limits, self.part).await?;
         if !has_begun(up, &log.queue).await? {
             return Ok((0, 0));
         }

@@ -7,25 +7,31 @@
 //! | hear `control.a` | configure, write and read its ears; read `mutirao.fanout`, of its topics only `control.a` |
 //! | report to any `results.…` | write `mutirao.results` |
 //!
+//! | a host of streams may | because of |
+//! |---|---|
+//! | make, append to and read logs `streams.…` | configure, write and read `mutirao.streams.….log`; write and read `mutirao.streams` |
+//! | announce and hear `streams.…` | write and read `mutirao.fanout`, of its topics only these |
+//!
+//! Whoever may make a queue at RabbitMQ may delete it: a host can delete logs of streams, and nothing else.
+//!
 //! Not here: who is a worker (the API knows), and what is believed of its reports ([`super::vouch`]).
 
 pub mod nodes;
+mod rights;
 
 use std::time::Duration;
 
 use lapin::uri::{AMQPScheme, AMQPUri};
 use mutirao_core::WorkerId;
 use mutirao_core::auth::Duty;
-use mutirao_core::check::{CHECKS, CheckKind, PLACES};
 use mutirao_core::dice::os_random;
-use mutirao_core::envelope::{control_of, tasks_of};
 use mutirao_tls::Trust;
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::dial::{parse, written};
-use super::names::{Names, escaped};
+use super::names::Names;
 use crate::BrokerError;
 use crate::memory::refused;
 
@@ -165,7 +171,7 @@ impl Management {
         let vhost = self.broker.vhost.as_str();
         self.put(&["users", &user], json!({ "password": password, "tags": "" })).await?;
         self.put(&["user-limits", &user, "max-connections"], json!({ "value": CONNECTIONS_MAX })).await?;
-        self.put(&["user-limits", &user, "max-channels"], json!({ "value": CHANNELS_MAX })).await?;
+        self.put(&["user-limits", &user, "max-channels"], json!({ "value": rights::channels_max(duty) })).await?;
         self.put(&["topic-permissions", vhost, &user], self.topics(duty)).await?;
         self.put(&["permissions", vhost, &user], self.permissions(duty)).await?;
         Ok(self.url_of(&user, &password))
@@ -193,32 +199,6 @@ impl Management {
         let answer = self.send(request, "list the users of a vhost").await?;
         let permissions: Vec<Permission> = answer.json().await.map_err(|error| self.something_else(&error))?;
         Ok(permissions.into_iter().map(|permission| permission.user).collect())
-    }
-
-    fn permissions(&self, duty: &Duty) -> Value {
-        let (ears, name) = (self.names.ears_pattern(), |name: &str| escaped(&self.names.whole(name)));
-        let (entrance, takes) = match duty {
-            Duty::Tasks(queue) => (self.names.entrance(), name(&tasks_of(queue))),
-            Duty::Checks(kinds) => {
-                let words: Vec<&str> = kinds.iter().map(CheckKind::as_str).collect();
-                // Those that anybody may make, and those of any place.
-                let takes = format!("{}({})(\\.[0-9a-f]{{16}})?", name(CHECKS), words.join("|"));
-                (self.names.entrance_of_checkers(), takes)
-            }
-        };
-        json!({
-            "configure": format!("^{ears}$"),
-            "write": format!("^({ears}|{})$", escaped(&entrance)),
-            "read": format!("^({ears}|{}|{takes})$", escaped(&self.names.exchange())),
-        })
-    }
-
-    fn topics(&self, duty: &Duty) -> Value {
-        let hears = match duty {
-            Duty::Tasks(queue) => control_of(queue),
-            Duty::Checks(_) => PLACES.to_owned(),
-        };
-        json!({ "exchange": self.names.exchange(), "write": NOTHING, "read": format!("^{}$", escaped(&hears)) })
     }
 
     fn url_of(&self, user: &str, password: &str) -> String {
@@ -369,26 +349,5 @@ mod tests {
         assert_eq!(parse(&url).unwrap().vhost, "/");
         let url = management("amqp://a:b@[::1]:5673/lab", "http://[::1]:15672").url_of("mutirao.worker.w1", "pw");
         assert_eq!(url, "amqp://mutirao.worker.w1:pw@[::1]:5673/lab");
-    }
-
-    #[test]
-    fn permissions_name_one_queue_exactly() {
-        let management = management("amqp://a:b@rabbit/lab", "http://rabbit:15672");
-        let duty = Duty::Tasks("a".parse().unwrap());
-        let may = management.permissions(&duty);
-        assert_eq!(may["read"], r"^(mutirao\.ear\.[0-9a-f]{16}|mutirao\.fanout|mutirao\.tasks\.a)$");
-        assert_eq!(may["write"], r"^(mutirao\.ear\.[0-9a-f]{16}|mutirao\.results)$");
-        assert_eq!(management.topics(&duty)["read"], r"^control\.a$");
-    }
-
-    #[test]
-    fn a_checker_takes_checks_of_its_kinds_and_tells_of_nothing_but_checks() {
-        let management = management("amqp://a:b@rabbit/lab", "http://rabbit:15672");
-        let duty = Duty::Checks("tcp,http".parse().unwrap());
-        let may = management.permissions(&duty);
-        let read = r"^(mutirao\.ear\.[0-9a-f]{16}|mutirao\.fanout|mutirao\.checks\.(http|tcp)(\.[0-9a-f]{16})?)$";
-        assert_eq!(may["read"], read);
-        assert_eq!(may["write"], r"^(mutirao\.ear\.[0-9a-f]{16}|mutirao\.outcomes)$");
-        assert_eq!(management.topics(&duty)["read"], r"^places\.checks$");
     }
 }

@@ -6,6 +6,7 @@
 //! | work queue `tasks.default` | quorum queue `mutirao.tasks.default` |
 //! | its dead letters | quorum queue `mutirao.tasks.default.dead` |
 //! | log `readings.0` | stream `mutirao.readings.0.log` |
+//! | the way to every log `streams.…` | direct exchange `mutirao.streams` |
 //! | topic `control.default` | routing key `control.default` of the topic exchange `mutirao.fanout` |
 //! | a subscriber | exclusive queue `mutirao.ear.<random>` |
 //! | the way of workers to every queue `results.…` | direct exchange `mutirao.results` |
@@ -15,6 +16,7 @@
 //! | writes of keys `kv.3` | quorum queue `mutirao.kv.3`, taken from by one at a time |
 //! | worker `w1` | user `mutirao.worker.w1` |
 
+use mutirao_core::auth::STREAMS;
 use mutirao_core::check::{CHECKS, OUTCOMES};
 use mutirao_core::{Dice, InstallationId, WorkerId};
 
@@ -50,6 +52,15 @@ pub(super) struct Work {
     pub takers: Takers,
 }
 
+/// A log as its user and as RabbitMQ call it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LogName<'a> {
+    pub ours: &'a Name,
+    pub queue: String,
+    /// The exchange by which whoever appends reaches it; `None` where it is named.
+    pub entrance: Option<String>,
+}
+
 impl Names {
     pub fn new(prefix: &str) -> Result<Self, BrokerError> {
         let plain = prefix.strip_suffix('.').is_some_and(|name| check_name(name).is_ok());
@@ -62,8 +73,15 @@ impl Names {
     pub fn work(&self, name: &Name) -> Result<Work, BrokerError> {
         check_name(name)?;
         // Otherwise two things of ours could be one of RabbitMQ's.
-        if name.ends_with(DEAD) || name.ends_with(LOG) || name == "fanout" || name.starts_with("ear.") {
-            return Err(refused(name, format!("ear.…, fanout, …{DEAD} and …{LOG} are taken: choose another name")));
+        if name.ends_with(DEAD)
+            || name.ends_with(LOG)
+            || matches!(name, "fanout" | "streams")
+            || name.starts_with("ear.")
+        {
+            return Err(refused(
+                name,
+                format!("ear.…, fanout, streams, …{DEAD} and …{LOG} are taken: choose another name"),
+            ));
         }
         let entrance = match name {
             _ if name.starts_with(OUTCOMES) => Some(self.entrance_of_checkers()),
@@ -104,9 +122,20 @@ impl Names {
         format!("{}ear\\.[0-9a-f]{{16}}", escaped(&self.prefix))
     }
 
-    pub fn log(&self, name: &Name) -> Result<String, BrokerError> {
+    pub fn log<'a>(&self, name: &'a Name) -> Result<LogName<'a>, BrokerError> {
         check_name(name)?;
-        Ok(format!("{}{name}{LOG}", self.prefix))
+        let entrance = name.starts_with(STREAMS).then(|| self.entrance_of_streams());
+        Ok(LogName { ours: name, queue: format!("{}{name}{LOG}", self.prefix), entrance })
+    }
+
+    /// What hosts of streams publish to, and nothing else.
+    pub fn entrance_of_streams(&self) -> String {
+        format!("{}streams", self.prefix)
+    }
+
+    /// The names of all logs of streams, and of nothing else, as a pattern without anchors.
+    pub fn streams_pattern(&self) -> String {
+        format!("{}[A-Za-z0-9_.-]+{}", escaped(&self.whole(STREAMS)), escaped(LOG))
     }
 
     pub fn exchange(&self) -> String {
@@ -159,6 +188,16 @@ mod tests {
     }
 
     #[test]
+    fn hosts_of_streams_reach_their_logs_and_nothing_else() {
+        let names = Names::new(PREFIX_DEFAULT).unwrap();
+        assert_eq!(names.log("streams.s1.stage.0").unwrap().entrance.as_deref(), Some("mutirao.streams"));
+        for others in ["readings.0", "streamsx.0", "streams"] {
+            assert_eq!(names.log(others).unwrap().entrance, None, "{others}");
+        }
+        assert_eq!(names.streams_pattern(), r"mutirao\.streams\.[A-Za-z0-9_.-]+\.log");
+    }
+
+    #[test]
     fn checks_are_routed_by_their_kind_and_nothing_else_is() {
         let names = Names::new(PREFIX_DEFAULT).unwrap();
         let topic = |name: &str| names.work(name).unwrap().topic;
@@ -184,7 +223,7 @@ mod tests {
         for taken in ["tasks.a.dead", "tasks.a.log", "fanout", "ear.00", "", "a b"] {
             assert!(names.work(taken).is_err(), "{taken}");
         }
-        assert_eq!(names.log("tasks.a").unwrap(), "mutirao.tasks.a.log");
+        assert_eq!(names.log("tasks.a").unwrap().queue, "mutirao.tasks.a.log");
     }
 
     #[test]

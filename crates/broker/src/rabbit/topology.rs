@@ -10,7 +10,7 @@ use lapin::{ExchangeKind, Queue};
 use super::Part;
 use super::denied::{Access, Asked};
 use super::line::{Line, Up};
-use super::names::Work;
+use super::names::{LogName, Work};
 use super::trouble::{ACCESS_REFUSED, NOT_FOUND, Trouble, about, code, configuring, reading};
 use crate::takers::Takers;
 use crate::{Deletion, Limits};
@@ -112,16 +112,16 @@ async fn make_work(up: &Up, work: &Work, limits: &Limits) -> Result<(), Trouble>
     declare(up, &work.queue, work_arguments(work, limits), Access::Read).await?;
     if let Some((exchange, key)) = &work.topic {
         declare_exchange(up, exchange, ExchangeKind::Topic).await?;
-        bind(up, work, exchange, key).await?;
+        bind(up, &work.queue, exchange, key).await?;
     }
     match &work.entrance {
-        Some(entrance) => bind(up, work, entrance, &work.queue).await,
+        Some(entrance) => bind(up, &work.queue, entrance, &work.queue).await,
         None => Ok(()),
     }
 }
 
-async fn bind(up: &Up, work: &Work, exchange: &str, key: &str) -> Result<(), Trouble> {
-    let (queue, options) = (work.queue.as_str(), QueueBindOptions::default());
+async fn bind(up: &Up, queue: &str, exchange: &str, key: &str) -> Result<(), Trouble> {
+    let options = QueueBindOptions::default();
     let channel = up.channel().await?;
     let bound = channel.queue_bind(queue.into(), exchange.into(), key.into(), options, FieldTable::default());
     bound.await.map_err(about(Asked::Bind, queue))
@@ -149,23 +149,46 @@ fn found(queue: Option<Queue>, name: &str) -> Result<(), Trouble> {
     }
 }
 
-pub(super) async fn ensure_log(line: &Line, up: &Up, log: &str, limits: &Limits) -> Result<(), Trouble> {
-    if line.has_declared(up, log) {
+/// A log exists and can be reached. Hosts of streams make logs as managers do, but not the way to them.
+pub(super) async fn ensure_log(
+    line: &Line,
+    up: &Up,
+    log: &LogName<'_>,
+    limits: &Limits,
+    part: Part,
+) -> Result<(), Trouble> {
+    let LogName { queue, entrance, .. } = log;
+    if line.has_declared(up, queue) {
         return Ok(());
     }
-    declare(up, log, log_arguments(limits), Access::Configure).await?;
-    line.note_declared(up, log);
+    declare(up, queue, log_arguments(limits), Access::Configure).await?;
+    if let Some(entrance) = entrance {
+        ensure_exchange(line, up, entrance, ExchangeKind::Direct, part).await?;
+        bind(up, queue, entrance, queue).await?;
+    }
+    line.note_declared(up, queue);
     Ok(())
 }
 
 /// The exchange of all announcements.
 pub(super) async fn ensure_fanout(line: &Line, up: &Up, exchange: &str, part: Part) -> Result<(), Trouble> {
+    ensure_exchange(line, up, exchange, ExchangeKind::Topic, part).await
+}
+
+/// An exchange that managers make and others find.
+pub(super) async fn ensure_exchange(
+    line: &Line,
+    up: &Up,
+    exchange: &str,
+    kind: ExchangeKind,
+    part: Part,
+) -> Result<(), Trouble> {
     if line.has_declared(up, exchange) {
         return Ok(());
     }
     match part {
-        Part::Manager => declare_exchange(up, exchange, ExchangeKind::Topic).await?,
-        Part::Worker => match ask_exchange(up, exchange, ExchangeKind::Topic, Ask::Look).await? {
+        Part::Manager => declare_exchange(up, exchange, kind).await?,
+        Part::Worker => match ask_exchange(up, exchange, kind, Ask::Look).await? {
             Err(error) if code(&error) == Some(NOT_FOUND) => found(None, exchange)?,
             asked => asked.map_err(reading(exchange))?,
         },

@@ -273,9 +273,8 @@ impl Log {
                 // Retention may have come between the two looks; the next round says so.
                 let Some(segment) = found else { continue };
                 let name = self.name.clone();
-                let read = move || {
-                    segment.read(offset, limit as usize, READ_BYTES_MAX).map_err(|why| log_error(&name, why))
-                };
+                let read =
+                    move || segment.read(offset, limit as usize, READ_BYTES_MAX).map_err(|why| log_error(&name, why));
                 return Ok(off_thread(read).await?);
             }
             if ends.wait_for(|end| end.next > offset || end.removed).await.is_err() {

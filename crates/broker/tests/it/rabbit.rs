@@ -2,6 +2,7 @@
 //! Without a server every test says that it was skipped.
 
 mod faults;
+mod hosts;
 mod leaving;
 mod marks;
 mod permissions;

@@ -177,7 +177,11 @@ pub fn tokens(tokens: &[TokenView], now: Timestamp) -> String {
 pub fn worker_keys(keys: &[KeyView], now: Timestamp) -> String {
     let row = |key: &KeyView| {
         let state = if key.revoked_at.is_some() { "revoked" } else { "good" };
-        let duty = key.checks.as_ref().map_or(key.queue.clone(), |kinds| format!("checks of {kinds}"));
+        let duty = match &key.checks {
+            Some(kinds) => format!("checks of {kinds}"),
+            None if key.streams => "hosts streams".to_owned(),
+            None => key.queue.clone(),
+        };
         [key.worker.to_string(), one_line(&key.name), duty, state.into(), ago(key.enrolled_at, now)]
     };
     table(["WORKER", "NAME", "QUEUE", "STATE", "AGE"], keys.iter().map(row))

@@ -45,6 +45,9 @@ enum Verb {
         /// Let a checker in instead, for these kinds of checks: http,tcp,tls,dns,icmp,exec
         #[arg(long, value_name = "KINDS", conflicts_with = "queue")]
         checks: Option<Kinds>,
+        /// Let a host in instead, which runs parts of streams
+        #[arg(long, conflicts_with_all = ["queue", "checks"])]
+        streams: bool,
     },
     /// Show the keys that let workers in, the oldest first
     Keys {
@@ -98,10 +101,19 @@ pub async fn run(globals: &Globals, args: WorkerArgs) -> Result<(), Failure> {
             out.note(format!("  MUTIRAO_ENROL_TOKEN=… mutirao role checker --url {url} --dir ./mutirao-checker"));
             Ok(())
         }
-        Verb::Invite { queue, checks: None } => {
+        Verb::Invite { streams: true, .. } => {
+            let spec = EnrolmentSpec { streams: true, ..EnrolmentSpec::default() };
+            let enrolment = client.create_enrolment(&spec).await?;
+            out.answer(&enrolment, |enrolment| enrolment.token.clone())?;
+            out.note(format!("good once, until {}. On the host's machine:", enrolment.expires_at));
+            let url = from_elsewhere(client.url(), enrolment.url.as_deref());
+            out.note(format!("  MUTIRAO_ENROL_TOKEN=… mutirao role host --url {url} --dir ./mutirao-host"));
+            Ok(())
+        }
+        Verb::Invite { queue, checks: None, .. } => {
             // A worker for a queue that does not exist would wait for ever.
             client.queue(&queue).await?;
-            let enrolment = client.create_enrolment(&EnrolmentSpec { queue, checks: None }).await?;
+            let enrolment = client.create_enrolment(&EnrolmentSpec { queue, ..EnrolmentSpec::default() }).await?;
             out.answer(&enrolment, |enrolment| enrolment.token.clone())?;
             let queue = &enrolment.queue;
             let url = from_elsewhere(client.url(), enrolment.url.as_deref());

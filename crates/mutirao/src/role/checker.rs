@@ -178,6 +178,7 @@ mod tests {
             worker: WorkerId("c1".into()),
             queue: mutirao_core::QueueName::default(),
             checks: checks.map(|kinds| kinds.parse().unwrap()),
+            streams: false,
             key: WorkerKey::generate(),
         }
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use mutirao_client::{Client, WorkerKey};
-use mutirao_core::auth::Enrol;
+use mutirao_core::auth::{Enrol, Enrolled};
 use mutirao_core::check::Kinds;
 use mutirao_core::{QueueName, WorkerId};
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,9 @@ struct Kept {
     /// The kinds of checks it was let in for, if it makes checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     checks: Option<Kinds>,
+    /// Whether it was let in as a host of streams.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    streams: bool,
     /// The secret key, base64.
     key: String,
 }
@@ -30,6 +33,8 @@ pub struct Identity {
     pub queue: QueueName,
     /// Of a checker.
     pub checks: Option<Kinds>,
+    /// It is that of a host of streams.
+    pub streams: bool,
     pub key: WorkerKey,
 }
 
@@ -52,7 +57,8 @@ pub fn load(dir: &Path) -> Result<Option<Identity>, Failure> {
     };
     let kept: Kept = serde_json::from_str(&text).map_err(|error| unusable(error.to_string()))?;
     let key = WorkerKey::from_base64(&kept.key).map_err(|error| unusable(error.to_string()))?;
-    Ok(Some(Identity { worker: kept.worker, queue: kept.queue, checks: kept.checks, key }))
+    let Kept { worker, queue, checks, streams, .. } = kept;
+    Ok(Some(Identity { worker, queue, checks, streams, key }))
 }
 
 /// Spends a one-time token on a new identity, and keeps it. A token for another queue is not spent.
@@ -66,7 +72,8 @@ pub async fn enrol(
     let key = WorkerKey::generate();
     let enrolled = client.enrol(&Enrol { token, public_key: key.public_base64(), name }, queue).await?;
     let queue = enrolled.queue.parse().map_err(|error: mutirao_core::id::BadId| Failure::failed(error.to_string()))?;
-    let identity = Identity { worker: enrolled.worker, queue, checks: enrolled.checks, key };
+    let Enrolled { worker, checks, streams, .. } = enrolled;
+    let identity = Identity { worker, queue, checks, streams, key };
     keep(dir, &identity).map_err(|error| Failure::failed(format!("cannot keep {}: {error}", file(dir).display())))?;
     Ok(identity)
 }
@@ -76,6 +83,7 @@ fn keep(dir: &Path, identity: &Identity) -> std::io::Result<()> {
         worker: identity.worker.clone(),
         queue: identity.queue.clone(),
         checks: identity.checks.clone(),
+        streams: identity.streams,
         key: identity.key.to_base64(),
     };
     keep_secret(&file(dir), &serde_json::to_string(&kept)?)
@@ -117,7 +125,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(load(dir.path()).unwrap().is_none());
         let (worker, queue) = (WorkerId("w1".into()), QueueName::default());
-        let made = Identity { worker, queue, checks: None, key: WorkerKey::generate() };
+        let made = Identity { worker, queue, checks: None, streams: false, key: WorkerKey::generate() };
         keep(dir.path(), &made).unwrap();
         keep(dir.path(), &made).unwrap();
         let mode = std::fs::metadata(file(dir.path())).unwrap().permissions().mode();

@@ -181,6 +181,9 @@ async fn become_known(
     if identity.checks.is_some() {
         return Err(Failure::usage(format!("the identity in {} is a checker's; use another --dir", dir.display())));
     }
+    if identity.streams {
+        return Err(Failure::usage(format!("the identity in {} is a host's; use another --dir", dir.display())));
+    }
     if identity.queue != args.queue {
         return Err(Failure::usage(format!(
             "the worker in {} is enrolled for the queue {}, not {}; use another --dir",

@@ -28,10 +28,10 @@ fn tasks_of_a() -> Duty {
 }
 
 /// A manager on the shared server, and the means to let workers in.
-struct House {
-    prefix: String,
-    manager: Arc<Rabbit>,
-    management: Arc<Management>,
+pub(super) struct House {
+    pub prefix: String,
+    pub manager: Arc<Rabbit>,
+    pub management: Arc<Management>,
 }
 
 fn management(broker: &str, at: &str, prefix: &str) -> Management {
@@ -40,7 +40,7 @@ fn management(broker: &str, at: &str, prefix: &str) -> Management {
 
 impl House {
     /// `None` when the test run has no server.
-    async fn new() -> Option<Self> {
+    pub async fn new() -> Option<Self> {
         let url = services::shared(services::AMQP_VARIABLE)?;
         let at = services::shared(services::AMQP_MANAGEMENT_VARIABLE)?;
         let prefix = random_prefix();
@@ -61,11 +61,11 @@ impl House {
         self.management.admit(&WorkerId(worker.into()), &duty).await.expect("a user")
     }
 
-    async fn worker(&self, url: &str) -> Arc<Rabbit> {
+    pub async fn worker(&self, url: &str) -> Arc<Rabbit> {
         Rabbit::connect(Config { part: Part::Worker, ..config(url, &self.prefix) }).await.expect("connect")
     }
 
-    fn name(&self, name: &str) -> String {
+    pub fn name(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 }
@@ -74,7 +74,7 @@ fn report(worker: &str) -> String {
     format!(r#"{{"v":1,"session":"s","worker":"{worker}"}}"#)
 }
 
-async fn raw(url: &str) -> Connection {
+pub(super) async fn raw(url: &str) -> Connection {
     Connection::connect(url, ConnectionProperties::default()).await.expect("connect")
 }
 
@@ -132,7 +132,7 @@ async fn those_who_have_users_are_listed_and_no_worker_takes_more_than_its_share
 }
 
 /// Asks something that must be refused for want of permission, on a channel of its own since the refusal closes it.
-async fn forbidden<T, F>(connection: &Connection, what: &str, ask: impl FnOnce(Channel) -> F)
+pub(super) async fn forbidden<T, F>(connection: &Connection, what: &str, ask: impl FnOnce(Channel) -> F)
 where
     F: Future<Output = lapin::Result<T>>,
 {
@@ -146,7 +146,12 @@ where
 }
 
 /// The refusal of a publish comes in place of its confirm.
-async fn publish(channel: &Channel, exchange: &str, key: &str, properties: BasicProperties) -> lapin::Result<()> {
+pub(super) async fn publish(
+    channel: &Channel,
+    exchange: &str,
+    key: &str,
+    properties: BasicProperties,
+) -> lapin::Result<()> {
     channel.confirm_select(ConfirmSelectOptions::default()).await?;
     let (options, body) = (BasicPublishOptions { mandatory: true, immediate: false }, report("w1").into_bytes());
     channel.basic_publish(exchange.into(), key.into(), options, &body, properties).await?.await.map(drop)
