@@ -150,12 +150,20 @@ impl Client {
     /// Publishes. It returns when the server has acknowledged (quality 1), or when it was written (quality 0), however
     /// many connections that takes. Dropping the wait does not take the message back.
     pub async fn publish(&self, topic: TopicName, payload: Bytes, qos: Qos) -> Result<(), NotSaid> {
-        self.order(Message { topic, payload, qos: qos.min(Qos::AtLeastOnce), retain: false }, Telling::Live).await
+        self.order(
+            Message { topic, payload, qos: qos.min(Qos::AtLeastOnce), retain: false, wanted: None },
+            Telling::Live,
+        )
+        .await
     }
 
     /// Publishes, and asks the server to keep it for those who subscribe later.
     pub async fn retain(&self, topic: TopicName, payload: Bytes, qos: Qos) -> Result<(), NotSaid> {
-        self.order(Message { topic, payload, qos: qos.min(Qos::AtLeastOnce), retain: true }, Telling::Retained).await
+        self.order(
+            Message { topic, payload, qos: qos.min(Qos::AtLeastOnce), retain: true, wanted: None },
+            Telling::Retained,
+        )
+        .await
     }
 
     pub fn state(&self) -> watch::Receiver<State> {

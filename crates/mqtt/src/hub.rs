@@ -245,6 +245,7 @@ impl<P: Clone> Hub<P> {
         for id in away {
             let too_long = self.touch(id, |entry, limits| {
                 entry.session.forget_old(now, limits.queue_age_max);
+                entry.session.forget_unwanted(now);
                 now.since(entry.away_since) > limits.session_away_max
             });
             if too_long == Some(true) {
@@ -327,6 +328,6 @@ impl<P: Clone> Hub<P> {
 impl From<Will> for Message {
     fn from(will: Will) -> Self {
         let Will { topic, payload, qos, retain } = will;
-        Self { topic, payload, qos, retain }
+        Self { topic, payload, qos, retain, wanted: None }
     }
 }

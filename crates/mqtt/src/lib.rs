@@ -41,5 +41,5 @@ pub use hub::Waiting;
 pub use limits::Limits;
 pub use port::{Delivery, Inbox, Port, Published, Speaker, TooLong};
 pub use server::{Config, Listener};
-pub use session::Message;
+pub use session::{Message, Wanted};
 pub use topics::{TopicFilter, TopicName};

@@ -17,7 +17,7 @@ use crate::acks::NotTaken;
 use crate::codec::Qos;
 use crate::gate::Standing;
 use crate::hub::{Counts, Gauges, Hub, PortId, Routed, Waiting};
-use crate::session::Message;
+use crate::session::{Message, Wanted};
 use crate::topics::{TopicFilter, TopicName};
 
 pub(crate) type SharedHub = Arc<Mutex<Hub<mpsc::Sender<Delivery>>>>;
@@ -68,17 +68,23 @@ pub struct TooLong {
 impl Port {
     /// Publishes to clients. It waits for nobody: who has no room is counted in the answer.
     pub fn publish(&self, topic: TopicName, payload: Bytes, qos: Qos) -> Result<Published, TooLong> {
-        self.send(Message { topic, payload, qos, retain: false }, None)
+        self.send(Message { topic, payload, qos, retain: false, wanted: None }, None)
     }
 
     /// Publishes to those who came in under one name, whoever else listens.
     pub fn publish_to(&self, who: &str, topic: TopicName, payload: Bytes, qos: Qos) -> Result<Published, TooLong> {
-        self.send(Message { topic, payload, qos, retain: false }, Some(who))
+        self.send(Message { topic, payload, qos, retain: false, wanted: None }, Some(who))
+    }
+
+    /// With quality 1, to those who came in under one name. Once nobody wants it any more it is not given to them.
+    pub fn task_to(&self, who: &str, topic: TopicName, payload: Bytes, wanted: Wanted) -> Result<Published, TooLong> {
+        let (qos, wanted) = (Qos::AtLeastOnce, Some(wanted));
+        self.send(Message { topic, payload, qos, retain: false, wanted }, Some(who))
     }
 
     /// Publishes to clients, also to those that subscribe later. An empty payload takes back what was kept.
     pub fn retain(&self, topic: TopicName, payload: Bytes, qos: Qos) -> Result<Published, TooLong> {
-        self.send(Message { topic, payload, qos, retain: true }, None)
+        self.send(Message { topic, payload, qos, retain: true, wanted: None }, None)
     }
 
     /// Hears whatever matches from now on, and nothing that was retained before. These topics are the program's from now on: when the inbox is dropped, what is published
@@ -131,6 +137,11 @@ impl Inbox {
     /// The next one. Nothing when the listener has ended.
     pub async fn next(&mut self) -> Option<Delivery> {
         self.messages.recv().await
+    }
+
+    /// The next one, if it is there already.
+    pub fn at_hand(&mut self) -> Option<Delivery> {
+        self.messages.try_recv().ok()
     }
 
     /// These topics are nobody's from now on.

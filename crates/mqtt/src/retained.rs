@@ -67,7 +67,13 @@ mod tests {
     use crate::topics::tests::{filter, name};
 
     fn message(topic: &str, payload: &'static str) -> Arc<Message> {
-        Arc::new(Message { topic: name(topic), payload: payload.into(), qos: Qos::AtMostOnce, retain: true })
+        Arc::new(Message {
+            topic: name(topic),
+            payload: payload.into(),
+            qos: Qos::AtMostOnce,
+            retain: true,
+            wanted: None,
+        })
     }
 
     fn payloads(retained: &Retained, wanted: &str) -> Vec<String> {

@@ -3,7 +3,8 @@
 //!
 //! One line for all qualities, so that a client hears in the order in which was published. What was sent with quality 1
 //! stays at its head until it is acknowledged, and is sent again, marked as such, after a reconnect. Past a bound the
-//! newest is refused, and whoever published is told: an old order that was accepted is worth no less than a new one.
+//! newest is refused, and whoever published is told: an old order that was accepted is worth no less than a new one. One that
+//! nobody wants any more is worth nothing: it is not given, and takes no room of another.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mutirao_core::clock::Mono;
+use tokio_util::sync::CancellationToken;
 
 use crate::codec::{Handling, Pid, Publish, Qos};
 use crate::limits::Limits;
@@ -23,7 +25,31 @@ pub struct Message {
     pub payload: Bytes,
     pub qos: Qos,
     pub retain: bool,
+    /// For how long; none: for as long as anything waits.
+    pub wanted: Option<Wanted>,
 }
+
+/// For how long somebody wants what is in a message to be done.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub until: Mono,
+    /// Nobody does any more.
+    pub given_up: CancellationToken,
+}
+
+impl Wanted {
+    fn is_over(&self, now: Mono) -> bool {
+        now >= self.until || self.given_up.is_cancelled()
+    }
+}
+
+impl PartialEq for Wanted {
+    fn eq(&self, other: &Self) -> bool {
+        self.until == other.until && self.given_up.is_cancelled() == other.given_up.is_cancelled()
+    }
+}
+
+impl Eq for Wanted {}
 
 /// Never given to a message: a client's subscribe has it.
 pub const OTHERS_PID: Pid = Pid::MAX;
@@ -84,6 +110,12 @@ struct Waiting {
     since: Mono,
 }
 
+impl Waiting {
+    fn is_unwanted(&self, now: Mono) -> bool {
+        self.message.wanted.as_ref().is_some_and(|wanted| wanted.is_over(now))
+    }
+}
+
 #[derive(Debug)]
 struct Sent {
     pid: Pid,
@@ -130,7 +162,12 @@ impl Session {
             return Offer::Missed;
         }
         let cost = message.cost_bytes();
-        if self.messages() >= limits.queue_messages_max || self.bytes + cost > limits.queue_bytes_max {
+        let is_full =
+            |this: &Self| this.messages() >= limits.queue_messages_max || this.bytes + cost > limits.queue_bytes_max;
+        if is_full(self) {
+            self.forget_unwanted(now);
+        }
+        if is_full(self) {
             self.dropped.full += 1;
             return Offer::Full;
         }
@@ -142,6 +179,7 @@ impl Session {
     /// What may go out now: at most about `bytes_max`, and no more unacknowledged ones than the window allows.
     pub fn pull(&mut self, bytes_max: usize, now: Mono, limits: &Limits) -> Vec<Publish> {
         self.forget_old(now, limits.queue_age_max);
+        self.sent_again_only_if_wanted(now);
         let mut out = vec![];
         let mut bytes = 0;
         for sent in self.sent.iter_mut().filter(|sent| sent.again) {
@@ -155,6 +193,12 @@ impl Session {
         while bytes < bytes_max
             && let Some(next) = self.line.front()
         {
+            if next.is_unwanted(now) {
+                if let Some(waiting) = self.line.pop_front() {
+                    self.drop_old(&waiting);
+                }
+                continue;
+            }
             let cost = next.message.cost_bytes();
             let handling = match next.qos {
                 Qos::AtMostOnce => Handling::AtMostOnce,
@@ -206,6 +250,29 @@ impl Session {
         {
             self.drop_old(&sent.waiting);
         }
+    }
+
+    /// Throws away what was given up, wherever it stands.
+    pub fn forget_unwanted(&mut self, now: Mono) {
+        self.sent_again_only_if_wanted(now);
+        let (bytes, dropped) = (&mut self.bytes, &mut self.dropped);
+        self.line.retain(|waiting| {
+            let over = waiting.is_unwanted(now);
+            *bytes -= if over { waiting.message.cost_bytes() } else { 0 };
+            dropped.old += u64::from(over);
+            !over
+        });
+    }
+
+    /// What was sent over a connection that is gone may not have come, and need not any more.
+    fn sent_again_only_if_wanted(&mut self, now: Mono) {
+        let (bytes, dropped) = (&mut self.bytes, &mut self.dropped);
+        self.sent.retain(|sent| {
+            let over = sent.again && sent.waiting.is_unwanted(now);
+            *bytes -= if over { sent.waiting.message.cost_bytes() } else { 0 };
+            dropped.old += u64::from(over);
+            !over
+        });
     }
 
     /// A message of quality 2 came. Is it the first time?

@@ -107,7 +107,7 @@ mod tests {
 
     fn order(qos: Qos) -> (Order, oneshot::Receiver<()>) {
         let (done, said) = oneshot::channel();
-        let message = Arc::new(Message { topic: name("t"), payload: "x".into(), qos, retain: false });
+        let message = Arc::new(Message { topic: name("t"), payload: "x".into(), qos, retain: false, wanted: None });
         (Order { message, telling: Telling::Live, done }, said)
     }
 

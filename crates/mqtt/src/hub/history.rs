@@ -103,7 +103,7 @@ impl World {
                     self.hub.publish(self.conn(conn)?, Publish { topic, payload: "x".into(), handling, retain }, now);
             }
             Act::Order { topic, qos } => {
-                let message = Message { topic, payload: "order".into(), qos, retain: false };
+                let message = Message { topic, payload: "order".into(), qos, retain: false, wanted: None };
                 self.hub.publish_from_program(message, None, now);
             }
             Act::Pull { conn } => {

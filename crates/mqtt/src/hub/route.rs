@@ -53,7 +53,7 @@ impl<P: Clone> Hub<P> {
             }
         }
         let Publish { topic, payload, handling, retain } = publish;
-        let message = Arc::new(Message { topic, payload, qos: handling.qos(), retain });
+        let message = Arc::new(Message { topic, payload, qos: handling.qos(), retain, wanted: None });
         Ok(Heard::New(self.route(message, now)))
     }
 

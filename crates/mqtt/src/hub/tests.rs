@@ -37,7 +37,7 @@ fn say(topic: &str, payload: &'static str) -> Publish {
 }
 
 fn order(topic: &str, payload: &'static str, retain: bool) -> Message {
-    Message { topic: name(topic), payload: payload.into(), qos: Qos::AtLeastOnce, retain }
+    Message { topic: name(topic), payload: payload.into(), qos: Qos::AtLeastOnce, retain, wanted: None }
 }
 
 /// Comes in and is cut loose: `gone` tells whether it was cut off.

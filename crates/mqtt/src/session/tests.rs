@@ -7,7 +7,7 @@ use crate::topics::tests::name;
 
 fn message(number: u32) -> Arc<Message> {
     let payload = Bytes::copy_from_slice(&number.to_be_bytes());
-    Arc::new(Message { topic: name("t"), payload, qos: Qos::AtLeastOnce, retain: false })
+    Arc::new(Message { topic: name("t"), payload, qos: Qos::AtLeastOnce, retain: false, wanted: None })
 }
 
 fn number(publish: &Publish) -> u32 {
@@ -37,6 +37,36 @@ fn no_more_than_a_window_is_unacknowledged_and_each_acknowledgement_lets_the_nex
     session.acknowledged(pid);
     let next = session.pull(usize::MAX, at(0), &limits);
     assert_eq!(next.iter().map(number).collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn what_nobody_wants_any_more_is_not_given_and_takes_no_room() {
+    let limits = Limits { queue_messages_max: 3, ..Limits::default() };
+    let mut session = Session::default();
+    let wanted = |number, seconds| {
+        let given_up = CancellationToken::new();
+        let wanted = Some(Wanted { until: at(seconds), given_up: given_up.clone() });
+        (Arc::new(Message { wanted, ..(*message(number)).clone() }), given_up)
+    };
+    let offer = |session: &mut Session, message: &Arc<Message>, now| {
+        session.offer(message, Qos::AtLeastOnce, Telling::Live, Presence::Away, now, &limits)
+    };
+    let [(old, _), (given_up, cancel), (stays, _), (more, _)] =
+        [(0, 5), (1, 100), (2, 100), (3, 100)].map(|(n, s)| wanted(n, s));
+    for one in [&old, &given_up, &stays] {
+        assert_eq!(offer(&mut session, one, at(0)), Offer::Taken);
+    }
+    assert_eq!(offer(&mut session, &more, at(4)), Offer::Full);
+    assert_eq!(offer(&mut session, &more, at(5)), Offer::Taken, "in the place of one that is over");
+    cancel.cancel();
+    let given = session.pull(usize::MAX, at(6), &limits);
+    assert_eq!(given.iter().map(number).collect::<Vec<_>>(), [2, 3]);
+    // Sent, and then the connection broke: it may not have come, and need not.
+    session.parted();
+    assert_eq!(session.pull(usize::MAX, at(99), &limits).len(), 2);
+    session.parted();
+    assert!(session.pull(usize::MAX, at(100), &limits).is_empty());
+    assert_eq!((session.messages(), session.bytes(), session.dropped().old), (0, 0, 4));
 }
 
 #[test]
