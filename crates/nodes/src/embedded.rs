@@ -15,7 +15,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use mutirao_core::clock::Clock;
 use mutirao_core::{Dice, Problem};
-use mutirao_mqtt::{Config, Delivery, Inbox, Limits, Listener, Port, Qos, Speaker, TopicName};
+use mutirao_mqtt::port::TooLong;
+use mutirao_mqtt::{Config, Delivery, Inbox, Limits, Listener, Port, Qos, Speaker, TopicName, Wanted};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
@@ -24,8 +25,8 @@ use crate::preference::Protocol;
 use crate::registry::{Presence, Proof, Record, Strangers};
 use crate::store::SharedNodes;
 use crate::switchboard::{Heard, Said, Switchboard, Voice};
-use crate::way::{NotGiven, Outstanding, Parcel, Waits, Way};
-use crate::wire::{self, fits_device};
+use crate::way::{NotGiven, Outstanding, Parcel, Told, Waits, Way};
+use crate::wire;
 use door::{Devices, Doorkeeper, NOBODY, Topics, both, filters, who_is};
 
 /// What clients said and was not looked at yet.
@@ -64,7 +65,7 @@ impl Embedded {
         let port = listener.port();
         let topics = Topics(places);
         let inbox = port.subscribe(filters(topics.heard()), INBOX);
-        let way = Arc::new(MqttWay { port, limits, topics, devices });
+        let way = Arc::new(MqttWay { port, limits, topics, devices, clock: clock.clone() });
         board.open(way.clone());
         // Ends with the listener, whose inbox it reads.
         tokio::spawn(listen_to(inbox, board.clone(), way.clone(), clock));
@@ -89,6 +90,7 @@ pub struct MqttWay {
     limits: Limits,
     topics: Topics,
     devices: Arc<Devices>,
+    clock: Arc<dyn Clock>,
 }
 
 impl MqttWay {
@@ -116,7 +118,9 @@ impl MqttWay {
             && waiting.bytes + bytes + ENVELOPE_BYTES <= self.limits.queue_bytes_max
     }
 
-    fn publish(&self, who: Option<&str>, dotted: &str, text: &str, qos: Qos) {
+    /// How many will hear it.
+    fn publish(&self, who: Option<&str>, dotted: &str, text: &str, qos: Qos) -> Result<usize, TooLong> {
+        let mut hearers = 0;
         for topic in both(dotted) {
             let (Ok(topic), payload) = (TopicName::new(&topic), Bytes::copy_from_slice(text.as_bytes())) else {
                 continue;
@@ -124,11 +128,10 @@ impl MqttWay {
             let published = match who {
                 Some(who) => self.port.publish_to(who, topic, payload, qos),
                 None => self.port.publish(topic, payload, qos),
-            };
-            if let Err(error) = published {
-                tracing::warn!(%error, dotted, "something was too long to be published");
-            }
+            }?;
+            hearers += published.here + published.away;
         }
+        Ok(hearers)
     }
 }
 
@@ -139,18 +142,18 @@ impl Way for MqttWay {
     }
 
     async fn give(&self, parcel: Parcel<'_>) -> Result<(), NotGiven> {
-        let Parcel { to, text, .. } = parcel;
+        let Parcel { to, text, wanted_for, given_up } = parcel;
         let unreachable = |why: &str| NotGiven::Unreachable(format!("by MQTT: {why}"));
         let who = Self::who(to).ok_or_else(|| unreachable("it did not come in here"))?;
         let topic = self.topics.0.device_topic(&to.node);
         // It would drop the packet without a word, and look as if it failed.
-        if is_small(&to.kind) && !fits_device(&topic, text) {
-            let why = format!("{} bytes are more than a microcontroller takes, {}", text.len(), wire::DEVICE_BYTES_MAX);
+        if let Some(why) = to.is_too_small_for(&topic, text) {
             return Err(NotGiven::TooLong(why));
         }
         let topic = TopicName::new(&topic).map_err(|_| unreachable("its id is no part of a topic"))?;
         let payload = Bytes::copy_from_slice(text.as_bytes());
-        let published = self.port.publish_to(&who, topic, payload, Qos::AtLeastOnce);
+        let wanted = Wanted { until: self.clock.monotonic().plus(wanted_for), given_up: given_up.clone() };
+        let published = self.port.task_to(&who, topic, payload, wanted);
         match published.map_err(|long| NotGiven::TooLong(long.to_string()))? {
             published if published.here + published.away > 0 => Ok(()),
             published if published.full > 0 && self.has_room(&who, text.len()) => {
@@ -162,14 +165,25 @@ impl Way for MqttWay {
     }
 
     async fn beat(&self, text: &str) {
-        self.publish(None, &self.topics.0.beats(), text, Qos::AtMostOnce);
+        // A beat is short, and the next comes soon.
+        let _ = self.publish(None, &self.topics.0.beats(), text, Qos::AtMostOnce);
         let gauges = self.port.gauges();
         meters::mqtt(gauges.connected, gauges.waiting_bytes);
     }
 
-    async fn answer(&self, text: &str) -> Result<(), Problem> {
-        self.publish(None, &self.topics.0.finals(), text, Qos::AtLeastOnce);
-        Ok(())
+    /// One that is too long for any packet is told to be so: whoever waits must not wait for ever.
+    async fn answer(&self, text: &str) -> Result<Told, Problem> {
+        let finals = self.topics.0.finals();
+        let told = self.publish(None, &finals, text, Qos::AtLeastOnce).or_else(|long| {
+            let instead = wire::too_long(text, long.bytes, long.most);
+            self.publish(None, &finals, &instead, Qos::AtLeastOnce)
+        });
+        match told {
+            Ok(hearers) if hearers > 0 => Ok(Told::Safe),
+            Ok(_) => Ok(Told::NobodyListens),
+            // Its id alone would have to be longer than a packet, and it was read from one.
+            Err(long) => Err(Problem::invalid("answer", long.to_string())),
+        }
     }
 
     fn waiting(&self, node: &Record, _: Presence, _: Outstanding) -> Option<Waits> {
@@ -191,12 +205,6 @@ impl Way for MqttWay {
         self.devices.write().remove(device);
         self.port.expel(&who_is(device));
     }
-}
-
-/// Of the kinds that the document's devices call themselves.
-fn is_small(kind: &str) -> bool {
-    let kind = kind.to_ascii_lowercase();
-    ["esp", "arduino"].iter().any(|small| kind.starts_with(small))
 }
 
 async fn listen_to(mut inbox: Inbox, board: Switchboard, way: Arc<MqttWay>, clock: Arc<dyn Clock>) {
@@ -224,7 +232,10 @@ async fn take(
         match board.hear(Said { kind, place, over, bytes: &message.payload, voice }).await {
             Ok(heard) => {
                 if let Heard::Registered(ack) = heard {
-                    way.publish(Some(&speaker.who), &board.places().ack(), &wire::written(&ack), Qos::AtLeastOnce);
+                    let (place, ack) = (board.places().ack(), wire::written(&ack));
+                    if let Err(error) = way.publish(Some(&speaker.who), &place, &ack, Qos::AtLeastOnce) {
+                        tracing::warn!(%error, who = %speaker.who, "an acknowledgement was too long to be sent");
+                    }
                 }
                 return delivery.accept();
             }

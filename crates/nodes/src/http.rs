@@ -28,7 +28,7 @@ use tokio::sync::oneshot;
 use crate::preference::Protocol;
 use crate::registry::Record;
 use crate::switchboard::{Said, Standing, Switchboard, Voice};
-use crate::way::{NotGiven, Parcel, Way};
+use crate::way::{NotGiven, Parcel, Told, Way};
 use crate::wire::MESSAGE_BYTES_MAX;
 use crate::wire::places::Kind;
 use room::Room;
@@ -106,7 +106,7 @@ impl Way for HttpWay {
     }
 
     async fn give(&self, parcel: Parcel<'_>) -> Result<(), NotGiven> {
-        let Parcel { to, text, wanted_for } = parcel;
+        let Parcel { to, text, wanted_for, .. } = parcel;
         let unreachable = |why: &str| NotGiven::Unreachable(format!("by HTTP: {why}"));
         if to.endpoint.is_empty() {
             return Err(unreachable("it has no endpoint"));
@@ -141,8 +141,8 @@ impl Way for HttpWay {
     /// Those that only speak HTTP look for us themselves.
     async fn beat(&self, _: &str) {}
 
-    async fn answer(&self, _: &str) -> Result<(), Problem> {
-        Ok(())
+    async fn answer(&self, _: &str) -> Result<Told, Problem> {
+        Ok(Told::NotHere)
     }
 }
 

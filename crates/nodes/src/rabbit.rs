@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use crate::preference::Protocol;
 use crate::registry::{Presence, Record};
 use crate::switchboard::Switchboard;
-use crate::way::{NotGiven, Outstanding, Parcel, Waits, Way};
+use crate::way::{NotGiven, Outstanding, Parcel, Told, Waits, Way};
 use crate::wire::MESSAGE_BYTES_MAX;
 use crate::wire::places::{Places, TOPIC_EXCHANGE};
 pub use post::Bounds;
@@ -213,7 +213,7 @@ impl Way for AmqpWay {
         }
     }
 
-    async fn answer(&self, text: &str) -> Result<(), Problem> {
+    async fn answer(&self, text: &str) -> Result<Told, Problem> {
         let (post, finals) = (&self.0, self.0.places.finals());
         let lasts = post.bounds.answers_age;
         let letter = |exchange, must, on| Letter { exchange, key: &finals, headers: None, text, must, lasts, on };
@@ -225,7 +225,7 @@ impl Way for AmqpWay {
         // For whoever listens on the topic; the queue has it already.
         let _ = post.send(letter(TOPIC_EXCHANGE, MustArrive::No, Purpose::Telling)).await;
         post.answered();
-        Ok(())
+        Ok(Told::Safe)
     }
 
     fn waiting(&self, node: &Record, presence: Presence, out: Outstanding) -> Option<Waits> {
@@ -244,7 +244,11 @@ impl Way for PluginWay {
 
     async fn give(&self, parcel: Parcel<'_>) -> Result<(), NotGiven> {
         let post = &self.0;
-        let key = post.places.device_topic(&parcel.to.node).replace('/', ".");
+        let topic = post.places.device_topic(&parcel.to.node);
+        if let Some(why) = parcel.to.is_too_small_for(&topic, parcel.text) {
+            return Err(NotGiven::TooLong(why));
+        }
+        let key = topic.replace('/', ".");
         let letter = Letter {
             exchange: TOPIC_EXCHANGE,
             key: &key,
@@ -260,8 +264,8 @@ impl Way for PluginWay {
     /// The other way tells both.
     async fn beat(&self, _: &str) {}
 
-    async fn answer(&self, _: &str) -> Result<(), Problem> {
-        Ok(())
+    async fn answer(&self, _: &str) -> Result<Told, Problem> {
+        Ok(Told::NotHere)
     }
 
     fn waiting(&self, node: &Record, presence: Presence, out: Outstanding) -> Option<Waits> {

@@ -12,6 +12,8 @@
 //!   registered with. Whoever was heard of lately is *unconfirmed* until it registers again, which the first beat asks for,
 //!   and gets nothing until then: it may not have come back itself, and what is sent there in vain would be held against
 //!   it. Those that hear no beats, for they only speak HTTP, are believed. The others are away, as they were.
+//! - Whoever is bound to no id (it showed nothing, or RabbitMQ let it in as somebody) and never gave a result is forgotten much
+//!   sooner, and such have at most half of the room: a flood of invented ids fills nothing for long.
 //! - A node that somebody took out is void with all that was known of it until then, whatever another manager still says. It
 //!   may come again as a new one.
 //! - Each node may register so often and no more; all ids that nobody knows share one allowance. A flood of invented ids
@@ -42,6 +44,8 @@ struct Node {
     fingerprint: Option<[u8; 32]>,
     fingerprint_at: Mono,
     heard_at: Mono,
+    /// It was silent for so long already when we began.
+    silent_before: Duration,
     presence: Presence,
     bucket: Bucket,
     /// What was said by it, or in its name, and refused.
@@ -79,10 +83,19 @@ impl Registry {
             let ago = silent_for(&record, now);
             let presence = if ago > self.rules.silence { Presence::Away } else { Presence::Unconfirmed };
             // Whoever is unconfirmed is given the time to be heard, for we were not there to hear it.
-            let heard_at = if presence == Presence::Away { Mono(now.mono.0.saturating_sub(ago)) } else { now.mono };
+            let silent_before = if presence == Presence::Away { ago } else { Duration::ZERO };
+            let heard_at = now.mono;
             let bucket = Bucket::full(self.rules.burst, Duration::from_secs(1), now.mono);
-            let node =
-                Node { refused: 0, record, fingerprint: None, fingerprint_at: now.mono, heard_at, presence, bucket };
+            let node = Node {
+                refused: 0,
+                record,
+                fingerprint: None,
+                fingerprint_at: now.mono,
+                heard_at,
+                silent_before,
+                presence,
+                bucket,
+            };
             self.nodes.insert(node.record.node.clone(), node);
         }
     }
@@ -115,7 +128,7 @@ impl Registry {
             node.refused += 1;
             return Err(Refused::Flood);
         }
-        node.heard_at = now.mono;
+        (node.heard_at, node.silent_before) = (now.mono, Duration::ZERO);
         node.record.last_at = now.wall;
         let ack = ack(&self.rules.namespace, &said, &fingerprint);
         let fresh = now.mono.since(node.fingerprint_at) < self.rules.dedupe;
@@ -152,7 +165,7 @@ impl Registry {
         over: Protocol,
         now: Now,
     ) -> Result<Heard, Refused> {
-        if self.nodes.len() >= self.rules.nodes_max {
+        if self.nodes.len() >= self.rules.nodes_max || (!proof.is_bound() && self.has_many_unproven()) {
             return Err(Refused::Full);
         }
         if !self.newcomers.take(now.mono) {
@@ -178,11 +191,13 @@ impl Registry {
             first_at,
             last_at: now.wall,
             heard_over: [over].into(),
+            worked: false,
         };
         let node = Node {
             fingerprint: Some(fingerprint),
             fingerprint_at: now.mono,
             heard_at: now.mono,
+            silent_before: Duration::ZERO,
             presence: Presence::Registered,
             bucket,
             refused: 0,
@@ -192,9 +207,22 @@ impl Registry {
         Ok(Heard::New(ack))
     }
 
+    fn has_many_unproven(&self) -> bool {
+        let most = self.rules.nodes_max / 2;
+        let unproven = || self.nodes.values().filter(|node| node.record.is_unproven()).count();
+        self.nodes.len() >= most && unproven() >= most
+    }
+
     /// Counts what was refused here, or before it could come here.
     pub fn refuse(&mut self, refused: Refused) {
         *self.refusals.entry(refused).or_default() += 1;
+    }
+
+    /// It could not be told that it is registered, and is to say so again: that is no flood.
+    pub fn in_vain(&mut self, id: &NodeId) {
+        if let Some(node) = self.nodes.get_mut(id) {
+            node.bucket.give_back();
+        }
     }
 
     /// Something was said by it, or in its name, that was refused before it came here.
@@ -216,7 +244,15 @@ impl Registry {
     /// It gave another sign of life: a result. One that is away is only back once it says what it has.
     pub fn saw(&mut self, node: &NodeId, now: Now) {
         if let Some(node) = self.nodes.get_mut(node) {
-            (node.heard_at, node.record.last_at) = (now.mono, now.wall);
+            (node.heard_at, node.silent_before, node.record.last_at) = (now.mono, Duration::ZERO, now.wall);
+        }
+    }
+
+    /// It did what it was asked to.
+    pub fn worked(&mut self, node: &NodeId, now: Now) {
+        self.saw(node, now);
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.record.worked = true;
         }
     }
 
@@ -229,8 +265,12 @@ impl Registry {
     pub fn sweep(&mut self, now: Mono) -> Vec<Gone> {
         let mut gone = Vec::new();
         for (id, node) in &mut self.nodes {
-            let silent = now.since(node.heard_at);
-            if silent > self.rules.forget {
+            let silent = now.since(node.heard_at) + node.silent_before;
+            let forget = match node.record.is_unproven() {
+                true => self.rules.forget_unproven,
+                false => self.rules.forget,
+            };
+            if silent > forget {
                 gone.push(Gone::Forgotten(id.clone()));
             } else if silent > self.rules.silence && node.presence != Presence::Away {
                 node.presence = Presence::Away;
@@ -249,7 +289,16 @@ impl Registry {
     pub fn host(&mut self, record: Record, now: Mono) {
         let bucket = Bucket::full(self.rules.burst, Duration::from_secs(1), now);
         let (fingerprint, presence) = (None, Presence::Registered);
-        let node = Node { record, fingerprint, fingerprint_at: now, heard_at: now, presence, bucket, refused: 0 };
+        let node = Node {
+            record,
+            fingerprint,
+            fingerprint_at: now,
+            heard_at: now,
+            silent_before: Duration::ZERO,
+            presence,
+            bucket,
+            refused: 0,
+        };
         self.nodes.insert(node.record.node.clone(), node);
     }
 

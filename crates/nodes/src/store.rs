@@ -5,6 +5,7 @@ pub mod postgres;
 pub mod sqlite;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use mutirao_core::Timestamp;
@@ -18,6 +19,9 @@ use crate::registry::Record;
 
 /// How long it is kept who let a device in.
 const AUDIT_KEPT_MS: i64 = 365 * 86_400_000;
+
+/// Bounds of kept answers are looked at with each of this many: it costs a look at all of them.
+const ANSWERS_LOOKED_AT: i64 = 32;
 
 /// How long it is kept that somebody was taken out: longer than any manager is cut off and still thinks that it is one.
 const REMOVALS_KEPT_MS: i64 = 30 * 86_400_000;
@@ -37,6 +41,14 @@ pub fn open(database: &Database) -> SharedNodes {
 pub struct By {
     pub who: String,
     pub at: Timestamp,
+}
+
+/// How much is kept of what nobody took yet: the newest.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub rows_max: u32,
+    pub bytes_max: u64,
+    pub age_max: Duration,
 }
 
 /// Something that was received and cannot be worked with.
@@ -129,6 +141,14 @@ pub trait NodeStore: Send + Sync + 'static {
 
     /// The newest first.
     async fn tossed(&self, rows: u32) -> Result<Vec<Tossed>, StoreError>;
+
+    /// Keeps an answer that nobody heard, within bounds of all of them.
+    async fn keep_answer(&self, at: Timestamp, text: String, bounds: Bounds) -> Result<(), StoreError>;
+
+    /// Each with its number, the oldest first.
+    async fn answers(&self, rows: u32) -> Result<Vec<(i64, String)>, StoreError>;
+
+    async fn forget_answers(&self, numbers: Vec<i64>) -> Result<(), StoreError>;
 }
 
 /// A row that another version wrote and this one cannot read costs that node a registration, not the manager its start.

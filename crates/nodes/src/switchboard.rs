@@ -4,6 +4,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`state`] | all decisions, behind one lock, without I/O |
+//! | [`answers`] | what clients are told, kept until somebody listens |
 //! | [`hearing`] | what was said, whoever brought it: registrations, results, requests |
 //! | [`beating`] | what happens with time: beats, who is silent, what is written down late |
 //! | [`bin`] | what cannot be worked with, kept within a bound |
@@ -13,6 +14,7 @@
 //!
 //! Sockets are the [`Way`]s'.
 
+mod answers;
 mod beating;
 mod bin;
 mod hearing;
@@ -50,7 +52,7 @@ use crate::routing::{self, Ended};
 use crate::store::SharedNodes;
 use crate::way::{NotGiven, Parcel, Users, Way};
 use crate::wire::places::Places;
-use crate::wire::{self, MESSAGE_BYTES_MAX, Message};
+use crate::wire::{self, Message};
 use state::{Chosen, State};
 use trouble::Trouble;
 
@@ -93,6 +95,7 @@ pub(crate) struct Inner {
     bin: bin::Bin,
     trouble: Trouble,
     keys: keys::Keyring,
+    answers: answers::Untold,
     hearing: Arc<Semaphore>,
     stopping: CancellationToken,
     tasks: TaskTracker,
@@ -123,6 +126,7 @@ impl Switchboard {
             bin: bin::Bin::default(),
             trouble: Trouble::default(),
             keys: keys::Keyring::default(),
+            answers: answers::Untold::default(),
             hearing: Arc::new(Semaphore::new(hearing::AT_ONCE)),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -184,7 +188,8 @@ impl Inner {
     /// Over each that it speaks, in turn. Why not, of each.
     async fn give(&self, chosen: &Chosen, errand: &Errand, text: &str) -> Result<Protocol, Vec<NotGiven>> {
         let ways = self.ways();
-        let parcel = Parcel { to: &chosen.record, text, wanted_for: errand.timeout };
+        let given_up = &chosen.given_up;
+        let parcel = Parcel { to: &chosen.record, text, wanted_for: errand.timeout, given_up };
         let mut whys = Vec::new();
         for &protocol in &chosen.order {
             self.state.lock().goes_over(&errand.request, protocol);
@@ -199,7 +204,8 @@ impl Inner {
                 }
             }
             meters::not_sent(protocol);
-            if !whys[before..].iter().any(is_ours) {
+            // It says nothing of a way that there is no room here, or that it carries no more than so much.
+            if whys[before..].iter().any(|why| matches!(why, NotGiven::Unreachable(_))) || whys.len() == before {
                 self.state.lock().did_not_go(&errand.request, &chosen.record.node, protocol, self.clock.monotonic());
             }
         }
@@ -219,11 +225,8 @@ impl Reach for Switchboard {
         let Errand { request, action, data, .. } = &errand;
         let message = Message { action: action.to_string(), request: request.clone(), data: data.clone() };
         let text = wire::written(&message);
-        if text.len() > MESSAGE_BYTES_MAX {
-            let why = format!("the message has {} bytes, the most is {MESSAGE_BYTES_MAX}", text.len());
-            return Err(NotSent::Impossible(why));
-        }
-        let chosen = inner.state.lock().choose(&errand, inner.clock.monotonic(), &inner.dice)?;
+        let now = inner.clock.monotonic();
+        let chosen = inner.state.lock().choose(&errand, &text, &inner.places, now, &inner.dice)?;
         let gone = |over| Gone { node: chosen.record.node.clone(), layer: chosen.layer, over, why: chosen.why.clone() };
         if chosen.order.first() == Some(&Protocol::Here) {
             self.run_here(errand, &chosen.record.node);
@@ -239,11 +242,12 @@ impl Reach for Switchboard {
             Err(whys) => {
                 let never = |why: &NotGiven| matches!(why, NotGiven::TooLong(_));
                 let why = state::said(&whys);
-                if !whys.is_empty() && whys.iter().all(never) {
-                    self.ended(request, Ended::Recalled);
-                    return Err(NotSent::Impossible(why));
-                }
-                self.ended(request, Ended::Badly);
+                // Of the ways that are open here none carries it. Another node may be reached by others.
+                let how = match !whys.is_empty() && whys.iter().all(never) {
+                    true => Ended::Recalled,
+                    false => Ended::Badly,
+                };
+                self.ended(request, how);
                 Err(NotSent::Unreachable { node: chosen.record.node.clone(), why })
             }
         }
@@ -254,12 +258,9 @@ impl Reach for Switchboard {
         inner.state.lock().ended(request, how, inner.clock.monotonic(), &inner.dice);
     }
 
-    /// Everywhere that clients may look; it is safe where one of them keeps it.
+    /// Everywhere that clients may look; it is safe where one of them keeps it, or here until somebody listens.
     async fn answer(&self, text: String) -> Result<(), Problem> {
-        for way in self.0.ways() {
-            way.answer(&text).await?;
-        }
-        Ok(())
+        self.0.tell_answer(text).await
     }
 
     fn catalogue(&self) -> BTreeSet<ActionName> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mutirao_core::Problem;
 use mutirao_core::node::AmqpPlace;
+use tokio_util::sync::CancellationToken;
 
 use crate::names::NodeId;
 use crate::preference::Protocol;
@@ -15,10 +16,21 @@ use crate::registry::{Presence, Record};
 pub enum NotGiven {
     /// This way does not reach it now; another may.
     Unreachable(String),
-    /// It would never fit.
+    /// It does not fit this way. That says nothing of the node, nor of other ways.
     TooLong(String),
     /// There is no room on our side. That says nothing of the node, and counts against it nowhere.
     NoRoom(String),
+}
+
+/// Where an answer is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// With whoever listens for it, or where it lies until somebody does.
+    Safe,
+    /// Somebody may listen here later.
+    NobodyListens,
+    /// Clients never look here.
+    NotHere,
 }
 
 /// A message for one node.
@@ -28,6 +40,8 @@ pub struct Parcel<'a> {
     pub text: &'a str,
     /// After this nobody waits for what comes of it any more.
     pub wanted_for: Duration,
+    /// Nor once this is cancelled, which may be long after it was given.
+    pub given_up: &'a CancellationToken,
 }
 
 /// What a node was given and has not answered, over whatever it was sent.
@@ -48,7 +62,7 @@ pub trait Way: Send + Sync + 'static {
     async fn beat(&self, text: &str);
 
     /// Puts an answer where clients look for it.
-    async fn answer(&self, text: &str) -> Result<(), Problem>;
+    async fn answer(&self, text: &str) -> Result<Told, Problem>;
 
     /// What waits for a node that is away, if this way keeps it.
     fn waiting(&self, _node: &Record, _presence: Presence, _out: Outstanding) -> Option<Waits> {

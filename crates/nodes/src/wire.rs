@@ -262,6 +262,19 @@ pub fn fits_device(topic: &str, payload: &str) -> bool {
     9 + topic.len() + payload.len() <= DEVICE_BYTES_MAX
 }
 
+/// In place of an answer that fits into no packet: the same, but for what came of it.
+pub fn too_long(answer: &str, bytes: usize, most: usize) -> String {
+    let why = format!("the answer has {bytes} bytes, the most here is {most}; it can be read at /v1/runs");
+    let instead = serde_json::json!({ "error": why, "state": "too_long" }).to_string();
+    let mut shorter: serde_json::Map<String, serde_json::Value> = tolerant::read(answer.as_bytes()).unwrap_or_default();
+    for (name, value) in &mut shorter {
+        if matches!(name.as_str(), "messageData" | "message_data") {
+            *value = instead.clone().into();
+        }
+    }
+    serde_json::Value::Object(shorter).to_string()
+}
+
 /// The URN of a task, in a namespace.
 pub fn task_urn(namespace: &Namespace, name: &str) -> String {
     format!("urn:{namespace}:Task:{name}")

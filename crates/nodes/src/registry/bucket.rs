@@ -17,6 +17,11 @@ impl Bucket {
         Self { burst, every: every.max(Duration::from_micros(1)), left: f64::from(burst), at: now }
     }
 
+    /// What was taken was of no use.
+    pub fn give_back(&mut self) {
+        self.left = (self.left + 1.0).min(f64::from(self.burst));
+    }
+
     pub fn take(&mut self, now: Mono) -> bool {
         let refilled = now.since(self.at).as_secs_f64() / self.every.as_secs_f64();
         self.left = (self.left + refilled).min(f64::from(self.burst));

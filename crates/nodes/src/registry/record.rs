@@ -10,11 +10,13 @@ use sha2::{Digest, Sha256};
 
 use crate::names::{ActionName, Namespace, NodeId, Offer};
 use crate::preference::Protocol;
-use crate::wire::{Ack, Register, Rubbish, places};
+use crate::wire::places::Places;
+use crate::wire::{Ack, DEVICE_BYTES_MAX, MESSAGE_BYTES_MAX, Register, Rubbish, fits_device, places};
 use crate::{Layer, pulse};
 
-/// Tasks that a node may ask to be given at once.
-const SLOTS_MAX: u32 = 10_000;
+/// Tasks that a node may ask to be given at once. A share of what whoever has tasks lets out: one node that is silent must not
+/// have them all.
+const SLOTS_MAX: u32 = 256;
 
 #[derive(Clone, Debug)]
 pub struct Rules {
@@ -25,6 +27,8 @@ pub struct Rules {
     pub silence: Duration,
     /// Away for longer than this is forgotten.
     pub forget: Duration,
+    /// The same, for whoever is bound to no id and never did anything: it may have been invented.
+    pub forget_unproven: Duration,
     pub strangers: Strangers,
     pub nodes_max: usize,
     /// Registrations of one node: so many at once, then one each second.
@@ -48,6 +52,7 @@ impl Rules {
             // Three times asked and not answered, and the way there.
             silence: pulse::Pace::default().asked_within() * 3 + Duration::from_secs(15),
             forget: Duration::from_secs(30 * 86_400),
+            forget_unproven: Duration::from_secs(3_600),
             strangers: Strangers::Refused,
             nodes_max: 20_000,
             burst: 10,
@@ -222,12 +227,52 @@ pub struct Record {
     pub last_at: Timestamp,
     /// Over which protocols it was heard.
     pub heard_over: BTreeSet<Protocol>,
+    /// It gave a result of a task that it was given.
+    #[serde(default)]
+    pub worked: bool,
 }
 
 impl Record {
+    /// Its id may have been invented, with any number of others.
+    pub fn is_unproven(&self) -> bool {
+        !self.worked && !self.proof.is_bound()
+    }
+
     /// Nobody can ask it to register: it hears no beats.
     pub fn hears_nobody(&self) -> bool {
         self.heard_over.iter().all(|over| *over == Protocol::Http)
+    }
+
+    /// Of the kinds that the document's devices call themselves.
+    pub fn is_small(&self) -> bool {
+        let kind = self.kind.to_ascii_lowercase();
+        ["esp", "arduino"].iter().any(|small| kind.starts_with(small))
+    }
+
+    /// By MQTT: it would drop the packet without a word, and look as if it failed.
+    pub fn is_too_small_for(&self, topic: &str, text: &str) -> Option<String> {
+        let fits = !self.is_small() || fits_device(topic, text);
+        let why = || format!("{} bytes are more than a microcontroller takes, {DEVICE_BYTES_MAX}", text.len());
+        (!fits).then(why)
+    }
+
+    /// Over what it can be spoken to.
+    pub fn speaks(&self) -> BTreeSet<Protocol> {
+        let by_http = (!self.endpoint.is_empty()).then_some(Protocol::Http);
+        self.heard_over.iter().copied().chain(by_http).collect()
+    }
+
+    /// Why no way to it could carry this, now or later.
+    pub fn is_never_given(&self, places: &Places, text: &str) -> Option<String> {
+        let topic = places.device_topic(&self.node);
+        let mut whys = self.speaks().into_iter().map(|over| match over {
+            Protocol::Here => None,
+            Protocol::Mqtt if self.is_small() => self.is_too_small_for(&topic, text),
+            _ if text.len() <= MESSAGE_BYTES_MAX => None,
+            _ => Some(format!("the message has {} bytes, the most is {MESSAGE_BYTES_MAX}", text.len())),
+        });
+        let first = whys.next()??;
+        whys.all(|why| why.is_some()).then_some(first)
     }
 
     /// The newest version of an action that it has.

@@ -284,6 +284,68 @@ fn floods_are_bounded_and_a_flood_of_new_ids_keeps_out_nobody_who_is_there() {
     assert_eq!(loops.count(), 90);
 }
 
+#[test]
+fn invented_ids_have_half_of_the_room_and_are_soon_forgotten_and_those_that_work_are_not() {
+    let mut registry = registry(|rules| {
+        (rules.newcomers_burst, rules.nodes_max, rules.strangers) = (10_000, 100, Strangers::LetIn);
+    });
+    let hour = registry.rules.forget_unproven.as_secs();
+    registry.register(said("works", "", &["x"]), Proof::somebody(), Protocol::Amqp, at(0));
+    registry.worked(&id("works"), at(0));
+    for (n, proof) in
+        [Proof::Nothing, Proof::somebody(), Proof::of_broker("guest")].iter().cycle().take(300).enumerate()
+    {
+        registry.register(said(&format!("bot-{n}"), "", &["x"]), proof.clone(), Protocol::Mqtt, at(0));
+    }
+    assert_eq!((registry.len(), registry.refusals(Refused::Full)), (51, 250));
+    for n in 0..49 {
+        let (node, proof) = (format!("own-{n}"), user(&format!("own-{n}")));
+        let heard = registry.register(said(&node, "", &["x"]), proof, Protocol::Mqtt, at(1));
+        assert!(matches!(heard, Heard::New(_)), "the other half is for those that can show something");
+    }
+    registry.sweep(at(hour).mono);
+    assert_eq!(registry.len(), 100);
+    registry.sweep(at(hour + 2).mono);
+    assert_eq!(registry.len(), 50);
+    assert!(registry.node(&id("works")).is_some());
+
+    // As old after a restart as before it, however young the machine's own clock is.
+    let mut again = self::registry(|_| {});
+    let mut records: Vec<Record> = registry.all().map(|(record, _)| record.clone()).collect();
+    let stale = Record { node: id("stale"), worked: false, proof: Proof::Nothing, ..records[0].clone() };
+    records.push(stale);
+    let now = Now { mono: at(10).mono, wall: at(hour + 10).wall };
+    again.restore(records, now);
+    again.sweep(now.mono);
+    assert!(again.node(&id("stale")).is_none() && again.len() == 50);
+}
+
+#[test]
+fn no_node_is_given_more_at_once_than_a_share_of_what_is_let_out() {
+    let mut registry = registry(|_| {});
+    let greedy = Register { slots: Some(1_000_000), ..said("greedy", "", &["x"]) };
+    registry.register(greedy, user("greedy"), Protocol::Mqtt, at(0));
+    assert_eq!(registry.node(&id("greedy")).unwrap().0.slots, 256);
+}
+
+#[test]
+fn an_id_goes_from_whoever_shows_nothing_of_its_own_to_one_whose_credentials_are_for_it() {
+    let named = Proof::of_broker("guest");
+    for (first, second, may) in [
+        (Proof::somebody(), user("a"), true),
+        (Proof::somebody(), named.clone(), false),
+        (named.clone(), user("a"), false),
+        (user("a"), Proof::somebody(), false),
+        (user("a"), user("b"), false),
+    ] {
+        let mut registry = registry(|_| {});
+        registry.register(said("a", "", &["x"]), first.clone(), Protocol::Amqp, at(0));
+        let heard = registry.register(said("a", "", &["x"]), second.clone(), Protocol::Amqp, at(1));
+        assert_eq!(heard != Heard::Refused(Refused::Stolen), may, "{first:?} {second:?}");
+        assert_eq!(registry.blamed(&id("a")), u64::from(!may));
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Move {
     node: u8,
@@ -311,6 +373,8 @@ proptest! {
             registry.sweep(at(s).mono);
             let proof = match proof { 0 => Proof::Nothing, n => user(&format!("u{n}")) };
             let register = Register { force_register: force, ..said(&format!("n{node}"), &format!("http://{endpoint}"), &["x"]) };
+            // Whoever showed nothing and was away for an hour may be anybody when it is back.
+            model.retain(|node, (proof, _)| *proof != Proof::Nothing || registry.node(&id(&format!("n{node}"))).is_some());
             let before = model.get(&node).cloned();
             match registry.register(register, proof.clone(), Protocol::Amqp, at(s)) {
                 Heard::New(_) => prop_assert!(before.is_none()),

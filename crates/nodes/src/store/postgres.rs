@@ -5,7 +5,10 @@ use mutirao_core::Timestamp;
 use mutirao_store::postgres::{Ask, Row, text};
 use mutirao_store::{Migration, Postgres, StoreError};
 
-use super::{AUDIT_KEPT_MS, By, NodeStore, REMOVALS_KEPT_MS, Removal, Removed, Tossed, read_record, written};
+use super::{
+    ANSWERS_LOOKED_AT, AUDIT_KEPT_MS, Bounds, By, NodeStore, REMOVALS_KEPT_MS, Removal, Removed, Tossed, read_record,
+    written,
+};
 use crate::device::{Device, Digest, no_password};
 use crate::keys::{Enrolling, Invitation, Key};
 use crate::names::NodeId;
@@ -15,6 +18,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "nodes", version: 1, sql: include_str!("001_nodes.postgres.sql") },
     Migration { component: "nodes", version: 2, sql: include_str!("002_removed.postgres.sql") },
     Migration { component: "nodes", version: 3, sql: include_str!("003_keys.postgres.sql") },
+    Migration { component: "nodes", version: 4, sql: include_str!("004_answers.postgres.sql") },
 ];
 
 type Answer<T> = Result<T, StoreError>;
@@ -198,6 +202,37 @@ impl NodeStore for Postgres {
             })
         };
         found.iter().map(one).collect()
+    }
+
+    async fn keep_answer(&self, at: Timestamp, answer: String, bounds: Bounds) -> Answer<()> {
+        let (bytes_max, age_ms) = (bounds.bytes_max as i64, bounds.age_max.as_millis() as i64);
+        let bytes = i64::try_from(answer.len()).unwrap_or(i64::MAX);
+        let mut connection = self.connection().await?;
+        let tx = connection.begin().await?;
+        let sql = "INSERT INTO nodes_answers (at, bytes, text) VALUES ($1, $2, $3) RETURNING seq";
+        let put = tx.rows(sql, &[&at.0, &bytes, &text(&answer)]).await?;
+        let number: i64 = put.first().map_or(Ok(0), |row| row.try_get(0))?;
+        if number % ANSWERS_LOOKED_AT != 0 {
+            return tx.commit().await;
+        }
+        let sql = "DELETE FROM nodes_answers WHERE at < $1 OR seq <= (SELECT max(seq) FROM nodes_answers) - $2";
+        tx.run(sql, &[&(at.0 - age_ms), &i64::from(bounds.rows_max)]).await?;
+        // The oldest, until what is left fits.
+        let sql = "DELETE FROM nodes_answers WHERE seq IN (
+                     SELECT seq FROM (SELECT seq, sum(bytes) OVER (ORDER BY seq DESC) AS newer FROM nodes_answers) AS each
+                     WHERE newer > $1::bigint)";
+        tx.run(sql, &[&bytes_max]).await?;
+        tx.commit().await
+    }
+
+    async fn answers(&self, rows: u32) -> Answer<Vec<(i64, String)>> {
+        let sql = "SELECT seq, text FROM nodes_answers ORDER BY seq LIMIT $1";
+        let found = self.connection().await?.rows(sql, &[&i64::from(rows)]).await?;
+        found.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    }
+
+    async fn forget_answers(&self, numbers: Vec<i64>) -> Answer<()> {
+        self.connection().await?.run("DELETE FROM nodes_answers WHERE seq = ANY($1)", &[&numbers]).await.map(drop)
     }
 }
 

@@ -5,7 +5,10 @@ use mutirao_core::Timestamp;
 use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::{AUDIT_KEPT_MS, By, NodeStore, REMOVALS_KEPT_MS, Removal, Removed, Tossed, read_record, written};
+use super::{
+    ANSWERS_LOOKED_AT, AUDIT_KEPT_MS, Bounds, By, NodeStore, REMOVALS_KEPT_MS, Removal, Removed, Tossed, read_record,
+    written,
+};
 use crate::device::{Device, Digest, no_password};
 use crate::keys::{Enrolling, Invitation, Key};
 use crate::names::NodeId;
@@ -15,6 +18,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "nodes", version: 1, sql: include_str!("001_nodes.sql") },
     Migration { component: "nodes", version: 2, sql: include_str!("002_removed.sql") },
     Migration { component: "nodes", version: 3, sql: include_str!("003_keys.sql") },
+    Migration { component: "nodes", version: 4, sql: include_str!("004_answers.sql") },
 ];
 
 type Answer<T> = Result<T, StoreError>;
@@ -239,6 +243,53 @@ impl NodeStore for Sqlite {
         })
         .await
     }
+
+    async fn keep_answer(&self, at: Timestamp, text: String, bounds: Bounds) -> Answer<()> {
+        let (bytes_max, age_ms) = (bounds.bytes_max as i64, bounds.age_max.as_millis() as i64);
+        self.write(move |db| {
+            db.prepare_cached("INSERT INTO nodes_answers (at, bytes, text) VALUES (?1, ?2, ?3)")?.execute(params![
+                at.0,
+                bytes_of(&text),
+                text
+            ])?;
+            if db.last_insert_rowid() % ANSWERS_LOOKED_AT != 0 {
+                return Ok(());
+            }
+            db.prepare_cached(
+                "DELETE FROM nodes_answers WHERE at < ?1 OR seq <= (SELECT max(seq) FROM nodes_answers) - ?2",
+            )?
+            .execute(params![at.0 - age_ms, bounds.rows_max])?;
+            // The oldest, until what is left fits.
+            db.prepare_cached(
+                "DELETE FROM nodes_answers WHERE seq IN (
+                   SELECT seq FROM (SELECT seq, sum(bytes) OVER (ORDER BY seq DESC) AS newer FROM nodes_answers)
+                   WHERE newer > ?1)",
+            )?
+            .execute([bytes_max])
+            .map(drop)
+        })
+        .await
+    }
+
+    async fn answers(&self, rows: u32) -> Answer<Vec<(i64, String)>> {
+        self.read(move |db| {
+            let mut select = db.prepare_cached("SELECT seq, text FROM nodes_answers ORDER BY seq LIMIT ?1")?;
+            select.query_map([rows], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        })
+        .await
+    }
+
+    async fn forget_answers(&self, numbers: Vec<i64>) -> Answer<()> {
+        self.write(move |db| {
+            let mut delete = db.prepare_cached("DELETE FROM nodes_answers WHERE seq = ?1")?;
+            numbers.iter().try_for_each(|number| delete.execute([number]).map(drop))
+        })
+        .await
+    }
+}
+
+fn bytes_of(text: &str) -> i64 {
+    i64::try_from(text.len()).unwrap_or(i64::MAX)
 }
 
 /// None: its node has a name that this version does not know how to read.

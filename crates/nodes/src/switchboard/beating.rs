@@ -44,6 +44,7 @@ pub async fn run(board: Switchboard) {
             }
         }
         if now.since(swept) >= SWEEP_EVERY {
+            inner.tell_untold().await;
             if now.since(swept) >= SWEEP_EVERY + STOOD_STILL {
                 inner.state.lock().registry.hear_again(now);
             }
@@ -155,6 +156,7 @@ impl Inner {
             first_at,
             last_at: now.wall,
             heard_over: [Protocol::Here].into(),
+            worked: true,
         };
         state.registry.host(record, now.mono);
     }

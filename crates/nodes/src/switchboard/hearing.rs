@@ -158,7 +158,7 @@ impl Inner {
         if !known && said.voice.node.is_none() && self.has_key(&node).await? {
             return Err(self.stolen(&node));
         }
-        let (heard, record) = {
+        let (heard, record, unkept) = {
             let mut state = self.state.lock();
             let heard = state.registry.register(register, said.voice.proof.clone(), said.over, self.now());
             if let registry::Heard::Changed(_, changes) = &heard
@@ -169,7 +169,10 @@ impl Inner {
             if !matches!(heard, registry::Heard::Refused(_)) {
                 state.unwritten.insert(node.clone());
             }
-            (heard, state.registry.node(&node).map(|(record, _)| record.clone()))
+            if matches!(heard, registry::Heard::New(_) | registry::Heard::Changed(..)) {
+                state.has_news(&node);
+            }
+            (heard, state.registry.node(&node).map(|(record, _)| record.clone()), state.unkept(&node))
         };
         let ack = match heard {
             registry::Heard::Refused(refused) => {
@@ -180,14 +183,22 @@ impl Inner {
                 }
                 return Err(refused.into());
             }
-            registry::Heard::Same(ack) | registry::Heard::Repeated(ack) => ack,
-            // Whoever is told that it is registered must be so after a restart as well.
-            registry::Heard::New(ack) | registry::Heard::Changed(ack, _) => {
-                let kept = self.store.keep(record.into_iter().collect()).await;
-                kept.map_err(|error| No::Later(Problem::unavailable(error.to_string())))?;
-                ack
-            }
+            registry::Heard::New(ack)
+            | registry::Heard::Changed(ack, _)
+            | registry::Heard::Same(ack)
+            | registry::Heard::Repeated(ack) => ack,
         };
+        // Whoever is told that it is registered must be so after a restart as well, also if it says it again because the store
+        // did not take it before.
+        if let Some(news) = unkept {
+            let kept = self.store.keep(record.into_iter().collect()).await;
+            let mut state = self.state.lock();
+            if let Err(error) = kept {
+                state.registry.in_vain(&node);
+                return Err(No::Later(Problem::unavailable(error.to_string())));
+            }
+            state.kept(&node, news);
+        }
         meters::registered();
         Ok(Heard::Registered(ack))
     }
@@ -202,6 +213,7 @@ impl Inner {
         let Message { request, data, .. } = Message::read(said.bytes)?;
         let voice = &said.voice;
         let claim = self.state.lock().claim(&request, &voice.proof, voice.node.as_ref());
+        let was_given = matches!(claim, Claim::Its(_));
         let node = match claim {
             Claim::Anothers => return Err(Refused::Forged.into()),
             Claim::Its(node) => Some(node),
@@ -214,7 +226,11 @@ impl Inner {
         taker.returned(returned).await.map_err(refused_or_later)?;
         meters::result(said.over);
         if let Some(node) = node {
-            self.state.lock().saw(&node, self.now());
+            let mut state = self.state.lock();
+            match was_given {
+                true => state.worked(&node, self.now()),
+                false => state.saw(&node, self.now()),
+            }
         }
         Ok(Heard::Taken)
     }

@@ -1,8 +1,9 @@
 //! Every decision, behind one lock. No I/O, no clock.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use mutirao_core::{Dice, Mono, Timestamp};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Layer;
 use crate::errand::{Errand, NotSent};
@@ -13,6 +14,7 @@ use crate::registry::{Gone, Now, Presence, Proof, Record, Registry, Rules};
 use crate::routing::{self, Candidate, Choice, Ended, NoNode, Place, Router, Ticket, Why};
 use crate::store::{Removal, Removed};
 use crate::way::{NotGiven, Outstanding};
+use crate::wire::places::Places;
 
 /// A task that some node has.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ struct Out {
     over: Option<Protocol>,
     since: Mono,
     bytes: usize,
+    /// Whatever way keeps it for the node lets go of it when this is dropped: it has ended, or is nobody's any more.
+    _given_up: DropGuard,
 }
 
 /// Who gets a task, and how it is reached.
@@ -33,6 +37,8 @@ pub struct Chosen {
     pub layer: Layer,
     pub order: Vec<Protocol>,
     pub why: String,
+    /// It need not be done any more.
+    pub given_up: CancellationToken,
 }
 
 /// Whether somebody may say how a task ended.
@@ -53,6 +59,9 @@ pub struct State {
     out: HashMap<String, Out>,
     /// Heard of since it was last written down.
     pub unwritten: BTreeSet<NodeId>,
+    /// Said something new that is not in the store yet, and which of such it was.
+    unkept: BTreeMap<NodeId, u64>,
+    news: u64,
 }
 
 impl State {
@@ -71,13 +80,22 @@ impl State {
             preferences: Preferences::default(),
             out: HashMap::new(),
             unwritten: BTreeSet::new(),
+            unkept: BTreeMap::new(),
+            news: 0,
         }
     }
 
-    /// Chooses a node, and counts the task as given to it.
-    pub fn choose(&mut self, errand: &Errand, now: Mono, dice: &Dice) -> Result<Chosen, NotSent> {
+    /// Chooses a node that can be given this `text`, and counts the task as given to it.
+    pub fn choose(
+        &mut self,
+        errand: &Errand,
+        text: &str,
+        places: &Places,
+        now: Mono,
+        dice: &Dice,
+    ) -> Result<Chosen, NotSent> {
         let Errand { request, action, place, not, .. } = errand;
-        let candidates = self.candidates(errand);
+        let candidates = self.candidates(errand, text, places)?;
         let choice =
             self.router.choose(action, place, &candidates, not.as_ref(), now, dice).map_err(|none| match none {
                 NoNode::Nobody => NotSent::Nobody(action.clone()),
@@ -87,23 +105,22 @@ impl State {
             return Err(NotSent::Nobody(action.clone()));
         };
         let record = record.clone();
-        let mut can = record.heard_over.clone();
-        if !record.endpoint.is_empty() {
-            can.insert(Protocol::Http);
-        }
-        let order = self.preferences.order(&record.node, record.layer, &can, now);
+        let order = self.preferences.order(&record.node, record.layer, &record.speaks(), now);
         let (ticket, proof) = (choice.ticket, record.proof.clone());
         let (node, bytes) = (record.node.clone(), errand.data.len());
-        let out = Out { ticket, node, proof, over: None, since: now, bytes };
+        let given_up = CancellationToken::new();
+        let _given_up = given_up.clone().drop_guard();
+        let out = Out { ticket, node, proof, over: None, since: now, bytes, _given_up };
         // A name that is given twice means that whoever gave it has lost track: the first is nobody's any more.
         if let Some(before) = self.out.insert(request.clone(), out) {
             self.router.ended(before.ticket, Ended::Recalled, now, dice);
         }
-        Ok(Chosen { layer: choice.layer, why: why(&choice), record, order })
+        Ok(Chosen { layer: choice.layer, why: why(&choice), record, order, given_up })
     }
 
-    /// Who is there and has the action, each in the newest version that it has.
-    fn candidates(&self, errand: &Errand) -> Vec<Candidate> {
+    /// Who is there and has the action, each in the newest version that it has. One that could never be given the text is none;
+    /// if nobody else has the action, not even somebody who is away, the task is impossible.
+    fn candidates(&self, errand: &Errand, text: &str, places: &Places) -> Result<Vec<Candidate>, NotSent> {
         let fits = |record: &Record| {
             errand.place.node.as_ref().is_none_or(|node| *node == record.node)
                 && errand.place.labels.iter().all(|(key, value)| record.labels.get(key) == Some(value))
@@ -115,6 +132,18 @@ impl State {
         if brought && all.iter().any(|(record, _)| is_here(record)) {
             all.retain(|(record, _)| is_here(record));
         }
+        let all_told = all.len();
+        all.retain(|(record, _)| record.is_never_given(places, text).is_none());
+        if all.is_empty() && all_told > 0 {
+            let who_has_it = |record: &&Record| record.offer(&errand.action).is_some() && fits(record);
+            let others = || self.registry.all().map(|(record, _)| record).filter(who_has_it);
+            let mut whys = others().map(|record| record.is_never_given(places, text));
+            if let Some(Some(why)) = whys.next()
+                && whys.all(|why| why.is_some())
+            {
+                return Err(NotSent::Impossible(why));
+            }
+        }
         let candidate = |(record, offer): (&Record, &Offer)| Candidate {
             node: record.node.clone(),
             layer: record.layer,
@@ -122,7 +151,7 @@ impl State {
             slots: record.slots,
             version: offer.version,
         };
-        all.into_iter().map(candidate).collect()
+        Ok(all.into_iter().map(candidate).collect())
     }
 
     pub fn goes_over(&mut self, request: &str, protocol: Protocol) {
@@ -178,6 +207,9 @@ impl State {
         for one in &gone {
             let (Gone::Away(node) | Gone::Forgotten(node)) = one;
             self.forget(node);
+            if let Gone::Forgotten(node) = one {
+                self.unkept.remove(node);
+            }
         }
         gone
     }
@@ -194,6 +226,7 @@ impl State {
         if was_there {
             self.forget(node);
             self.unwritten.remove(node);
+            self.unkept.remove(node);
         }
         was_there
     }
@@ -208,6 +241,29 @@ impl State {
     /// It is somewhere else now: what was measured on the way there says nothing any more.
     pub fn moved(&mut self, node: &NodeId) {
         self.preferences.forget(node);
+    }
+
+    /// It said something new, to be kept before it is told that it was heard.
+    pub fn has_news(&mut self, node: &NodeId) {
+        self.news += 1;
+        self.unkept.insert(node.clone(), self.news);
+    }
+
+    /// What it said and is not kept yet.
+    pub fn unkept(&self, node: &NodeId) -> Option<u64> {
+        self.unkept.get(node).copied()
+    }
+
+    /// That is in the store now; what it said since is not.
+    pub fn kept(&mut self, node: &NodeId, news: u64) {
+        if self.unkept.get(node) == Some(&news) {
+            self.unkept.remove(node);
+        }
+    }
+
+    pub fn worked(&mut self, node: &NodeId, now: Now) {
+        self.registry.worked(node, now);
+        self.unwritten.insert(node.clone());
     }
 
     pub fn saw(&mut self, node: &NodeId, now: Now) {

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use ed25519_dalek::SigningKey;
+use mutirao_core::{Clock, Timestamp};
 use mutirao_mqtt::client::State;
 use mutirao_mqtt::codec::Answer;
-use mutirao_mqtt::{Client, Qos, TopicFilter};
+use mutirao_mqtt::{Client, Qos, TopicFilter, TopicName};
 use mutirao_nodes::breaker::Health;
-use mutirao_nodes::errand::{End, NotSent, Reach, Returned};
+use mutirao_nodes::errand::{End, Errand, NotSent, Reach, Returned};
 use mutirao_nodes::hands::Hands;
 use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::registry::{Presence, Proof, Strangers};
@@ -16,7 +19,9 @@ use mutirao_nodes::routing::{Ended, Place};
 use mutirao_nodes::{ActionName, Layer, Offer};
 use mutirao_testkit::wait::eventually;
 
-use crate::house::{Device, House, LONG, drained, errand, options, registration, result, tester, within};
+use crate::house::{
+    Device, House, LONG, drained, errand, keyed, options, registration, result, signed, tester, within,
+};
 
 const RESULTS: &str = "mutirao.task.handler.saida";
 
@@ -93,6 +98,126 @@ async fn what_is_sent_to_a_device_that_is_away_waits_for_it_and_is_shown() {
     let mut lamp = Device::connect(&house, "lamp", Some(("lamp", &password))).await;
     assert_eq!(lamp.next("/in").await["requestID"], "r1");
     assert_eq!(lamp.next("/in").await["requestID"], "r2");
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_was_given_up_while_its_device_was_away_is_not_run_when_it_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    let password = house.let_in("lamp").await;
+    let lamp = Device::connect(&house, "lamp", Some(("lamp", &password))).await;
+    lamp.register("blink").await;
+    drop(lamp);
+    eventually("it is gone", LONG, async || house.mqtt.port().gauges().connected == 0).await;
+    let brief = Errand { timeout: Duration::from_millis(300), ..errand("late", "blink") };
+    house.board.send(brief).await.unwrap();
+    for request in ["cancelled", "wanted"] {
+        house.board.send(errand(request, "blink")).await.unwrap();
+    }
+    house.board.ended("cancelled", Ended::Recalled);
+    let clock = mutirao_core::SystemClock::shared();
+    clock.sleep(Duration::from_millis(400)).await;
+    let mut lamp = Device::connect(&house, "lamp", Some(("lamp", &password))).await;
+    assert_eq!(lamp.next("/in").await["requestID"], "wanted");
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_too_long_for_a_microcontroller_goes_to_whoever_takes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    let (lamp, mut desk) = (house.device("lamp").await, house.device("desk").await);
+    lamp.register("blink").await;
+    let long = |request: &str| Errand { data: format!("\"{}\"", "x".repeat(3_000)), ..errand(request, "blink") };
+    let never = house.board.send(long("r0")).await;
+    assert!(matches!(&never, Err(NotSent::Impossible(why)) if why.contains("microcontroller")), "{never:?}");
+    desk.say("mutirao.nodes.register", registration("desk", "blink").replace("ESP32", "Python")).await;
+    for n in 0..4 {
+        let gone = house.board.send(long(&format!("r{n}"))).await.unwrap();
+        assert_eq!(gone.node.as_str(), "desk");
+        desk.next("/in").await;
+    }
+    // It is away, and will take it when it is back: nothing is impossible.
+    house.board.forget(&"desk".parse().unwrap()).await.unwrap();
+    let never = house.board.send(long("r9")).await;
+    assert!(matches!(never, Err(NotSent::Impossible(_))), "{never:?}");
+    let lamp = house.board.node(&"lamp".parse().unwrap()).unwrap();
+    assert_eq!((lamp.health[0].1, lamp.in_flight), (Health::Ok, 0), "nothing was held against it");
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_nobody_hears_is_kept_until_somebody_does_also_over_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    let (_, password) = house.board.add_device("desk", "desk".parse().unwrap(), true, &tester()).await.unwrap();
+    let answer = |request: &str, data: String| {
+        serde_json::json!({ "actionTo": "a", "requestID": request, "messageData": data }).to_string()
+    };
+    house.board.answer(answer("t1", "1".into())).await.unwrap();
+    // No packet holds it.
+    house.board.answer(answer("t2", "x".repeat(300 << 10))).await.unwrap();
+    house.close().await;
+    let house = House::open(folder.path()).await;
+    let mut asking = options(&house, "desk", Some(("desk", &password)));
+    asking.subscriptions.push((TopicFilter::new("mutirao.task.final.saida").unwrap(), Qos::AtLeastOnce));
+    let (client, heard) = Client::start(asking);
+    let mut desk = Device { client, heard: drained(heard), node: "desk".into() };
+    let first = desk.next("final.saida").await;
+    assert_eq!((&first["requestID"], &first["messageData"]), (&"t1".into(), &"1".into()));
+    let second = desk.next("final.saida").await;
+    let data: serde_json::Value = serde_json::from_str(second["messageData"].as_str().unwrap()).unwrap();
+    assert_eq!((&second["requestID"], &data["state"]), (&"t2".into(), &"too_long".into()));
+    assert!(data["error"].as_str().unwrap().contains("/v1/runs"), "{data}");
+    let store = house.store.clone();
+    eventually("they are told once", LONG, async || store.answers(10).await.unwrap().is_empty()).await;
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_told_that_it_is_registered_before_the_store_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    let mut lamp = house.device("lamp").await;
+    house.break_store(true).await;
+    let calm = registration("lamp", "blink").replace("\"forceRegister\":true", "\"forceRegister\":false");
+    // The second is like the first, which is known and not kept. Neither is acknowledged, nor is its packet.
+    let saying = [0, 1].map(|_| {
+        let (client, calm) = (lamp.client.clone(), calm.clone());
+        let topic = TopicName::new("mutirao.nodes.register").unwrap();
+        tokio::spawn(async move { client.publish(topic, calm.into(), Qos::AtLeastOnce).await })
+    });
+    let clock = mutirao_core::SystemClock::shared();
+    clock.sleep(Duration::from_millis(1_500)).await;
+    assert!(saying.iter().all(|one| !one.is_finished()));
+    while let Ok((topic, _)) = lamp.heard.try_recv() {
+        assert!(!topic.ends_with("actions-list"), "it was told what is not kept");
+    }
+    house.break_store(false).await;
+    assert_eq!(lamp.next("actions-list").await["nodeId"], "lamp");
+    assert_eq!(house.store.records(Timestamp(0)).await.unwrap().len(), 1);
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_signature_is_refused_counted_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    let id: mutirao_nodes::NodeId = "lamp".parse().unwrap();
+    let (right, wrong) = (SigningKey::from_bytes(&[7; 32]), SigningKey::from_bytes(&[8; 32]));
+    let password = keyed(&house, &id, &right).await;
+    let lamp = Device::connect(&house, "lamp", Some(("lamp", &password))).await;
+    lamp.register("blink").await;
+    for n in 1..=3 {
+        let refused = house.board.change_password(&id, &signed(&wrong, &id, 2, "stolen")).await.unwrap_err();
+        assert_eq!(refused.status, 401);
+        assert_eq!(house.board.node(&id).unwrap().refused, n);
+    }
+    let kept = async || house.reasons().await.iter().filter(|why| why.contains("its signature is wrong")).count();
+    eventually("they are kept", LONG, async || kept().await == 3).await;
+    let key = house.board.node_key(&id).await.unwrap();
+    assert_eq!(key.changes, 1, "nothing was changed");
     house.close().await;
 }
 

@@ -7,9 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use ed25519_dalek::{Signer, SigningKey};
 use mutirao_broker::Shared;
 use mutirao_core::auth::{Principal, Role};
+use mutirao_core::node::{NodeEnrol, NodePassword};
 use mutirao_core::{Clock, Dice, Problem, SystemClock};
 use mutirao_mqtt::client::{Received, State};
 use mutirao_mqtt::{Client, Limits, Options, Qos, TopicFilter, TopicName};
@@ -19,9 +23,9 @@ use mutirao_nodes::errand::{Errand, Returned, Taker};
 use mutirao_nodes::pulse::Pace;
 use mutirao_nodes::registry::Strangers;
 use mutirao_nodes::routing::{Place, Rules};
-use mutirao_nodes::store;
 use mutirao_nodes::switchboard::{Parts, Switchboard};
 use mutirao_nodes::wire::TaskRequest;
+use mutirao_nodes::{keys, store};
 use mutirao_store::{Database, Sqlite};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -140,10 +144,34 @@ impl House {
         Device::connect(self, name, Some((name, &password))).await
     }
 
+    /// Whether records of nodes cannot be written, or can again.
+    pub async fn break_store(&self, broken: bool) {
+        let Database::Sqlite(sqlite) = &self.database else { unreachable!("houses are on SQLite") };
+        let (from, to) = if broken { ("nodes_known", "nodes_away") } else { ("nodes_away", "nodes_known") };
+        let sql = format!("ALTER TABLE {from} RENAME TO {to}");
+        sqlite.write(move |db| db.execute_batch(&sql)).await.unwrap();
+    }
+
     pub fn reasons(&self) -> impl Future<Output = Vec<String>> {
         let store = self.store.clone();
         async move { store.tossed(1_000).await.unwrap().into_iter().map(|one| one.reason).collect() }
     }
+}
+
+/// A node that gives its key, and makes itself a password.
+pub async fn keyed(house: &House, node: &NodeId, key: &SigningKey) -> String {
+    let token = house.board.invite_node(node, &tester()).await.unwrap().token;
+    let public_key = STANDARD.encode(key.verifying_key().to_bytes());
+    house.board.enrol_node(&NodeEnrol { token, public_key }).await.unwrap();
+    let password = mutirao_nodes::device::new_password();
+    house.board.change_password(node, &signed(key, node, 1, &password)).await.unwrap();
+    password
+}
+
+pub fn signed(key: &SigningKey, node: &NodeId, change: u64, password: &str) -> NodePassword {
+    let digest = keys::written(node, password);
+    let signature = key.sign(&NodePassword::signed_bytes(node.as_str(), change, &digest, None));
+    NodePassword { change, digest, rabbit: None, signature: STANDARD.encode(signature.to_bytes()) }
 }
 
 pub fn tester() -> Principal {

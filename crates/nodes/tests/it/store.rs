@@ -1,11 +1,13 @@
 //! What either engine promises.
 
+use std::time::Duration;
+
 use mutirao_core::Timestamp;
 use mutirao_nodes::device::{Device, Digest};
 use mutirao_nodes::keys::{Enrolling, Invitation, Key};
 use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::registry::{Proof, Record};
-use mutirao_nodes::store::{By, NodeStore, Removal, Removed, Tossed};
+use mutirao_nodes::store::{Bounds, By, NodeStore, Removal, Removed, Tossed};
 use mutirao_nodes::{Layer, NodeId};
 
 pub async fn run(store: &dyn NodeStore) {
@@ -14,6 +16,36 @@ pub async fn run(store: &dyn NodeStore) {
     only_the_newest_rubbish_is_kept(store).await;
     what_was_taken_out_is_found_by_everybody_and_not_written_down_anew(store).await;
     a_key_is_given_once_and_changes_its_password_once_for_each_count(store).await;
+    answers_are_kept_in_order_within_bounds(store).await;
+}
+
+async fn answers_are_kept_in_order_within_bounds(store: &dyn NodeStore) {
+    let day = Duration::from_secs(86_400);
+    let wide = Bounds { rows_max: 1_000, bytes_max: 1 << 20, age_max: day };
+    let texts = async || store.answers(1_000).await.unwrap().into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+    for n in 0..3 {
+        store.keep_answer(Timestamp(n), format!("a{n}"), wide).await.unwrap();
+    }
+    assert_eq!(texts().await, ["a0", "a1", "a2"]);
+    let oldest = store.answers(1).await.unwrap();
+    store.forget_answers(oldest.iter().map(|(number, _)| *number).collect()).await.unwrap();
+    assert_eq!(texts().await, ["a1", "a2"]);
+    // They are looked at now and then: never much more than may be lies there.
+    for (round, (bounds, most)) in [
+        (Bounds { rows_max: 10, ..wide }, 10 + 32),
+        (Bounds { bytes_max: 50, ..wide }, 10 + 32),
+        (Bounds { age_max: Duration::from_millis(5), ..wide }, 6 + 32),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let began = 1_000 * (round as i64 + 1);
+        for n in 0..100 {
+            store.keep_answer(Timestamp(began + n), format!("b{n:04}"), bounds).await.unwrap();
+            assert!(n < 40 || texts().await.len() <= most, "{bounds:?}: {}", texts().await.len());
+        }
+        assert_eq!(texts().await.last().unwrap(), "b0099", "the newest stay");
+    }
 }
 
 async fn a_key_is_given_once_and_changes_its_password_once_for_each_count(store: &dyn NodeStore) {
@@ -83,6 +115,7 @@ fn record(node: &str, at: i64, kind: &str) -> Record {
         first_at: Timestamp(1),
         last_at: Timestamp(at),
         heard_over: [Protocol::Mqtt].into(),
+        worked: true,
     }
 }
 
