@@ -1,0 +1,55 @@
+//! The time of day in microseconds. The clock tells milliseconds; how far within one it is, the clock that does not jump says,
+//! held between what the other one says before and after.
+
+use std::sync::Arc;
+
+use mutirao_core::Clock;
+use parking_lot::Mutex;
+
+pub struct Wall {
+    clock: Arc<dyn Clock>,
+    /// What the steady clock lacks to the time of day.
+    ahead_us: Mutex<i64>,
+}
+
+impl Wall {
+    pub fn of(clock: Arc<dyn Clock>) -> Self {
+        let ahead_us = clock.now().0 * 1_000 - steady(&*clock);
+        Self { clock, ahead_us: Mutex::new(ahead_us) }
+    }
+
+    pub fn now_us(&self) -> i64 {
+        let (wall, steady) = (self.clock.now().0 * 1_000, steady(&*self.clock));
+        let mut ahead_us = self.ahead_us.lock();
+        let now = (steady + *ahead_us).clamp(wall, wall + 999);
+        *ahead_us = now - steady;
+        now
+    }
+}
+
+fn steady(clock: &dyn Clock) -> i64 {
+    i64::try_from(clock.monotonic().0.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mutirao_core::Timestamp;
+    use mutirao_core::clock::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn it_is_never_off_by_more_than_a_millisecond_and_follows_jumps() {
+        let clock = ManualClock::starting_at(Timestamp(1_000));
+        let wall = Wall::of(clock.clone());
+        for _ in 0..1_000 {
+            clock.advance(Duration::from_micros(1_300));
+            let now = wall.now_us();
+            assert!((0..1_000).contains(&(now - clock.now().0 * 1_000)), "{now}");
+        }
+        clock.step_wall_ms(-5_000_000);
+        assert_eq!(wall.now_us() / 1_000, clock.now().0);
+    }
+}
