@@ -26,12 +26,13 @@
 //! ```
 //!
 //! - [`yaml`] is the text as a tree, each piece with its place. [`fields`] takes a mapping apart.
-//! - [`spec`] is what was said; [`ends`] reads sources and sinks, [`operators`] what is between them, [`windows`] and
+//! - [`spec`] is what was said; [`ends`] reads sources and sinks, [`addresses`] where those are, [`operators`] what is between them, [`windows`] and
 //!   [`aggregates`] what those are made of, [`rate`] how many events a generator makes.
 //! - [`linking`] finds out who reads whom and what flows between them, and makes a [`Graph`].
 //!
 //! docs/streams.md is the reference.
 
+pub mod addresses;
 pub mod aggregates;
 pub mod ends;
 pub mod fields;

@@ -40,6 +40,9 @@ pub const COUNT_MAX: u64 = 10_000_000;
 /// The longest window by time: a year.
 pub const SPAN_US_MAX: i64 = 366 * 24 * 3600 * 1_000_000;
 
+/// The most sliding windows by time that an event is in.
+pub const SLIDES_MAX: i64 = 100_000;
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Window {
@@ -110,6 +113,8 @@ pub enum WindowError {
     Large(u64),
     #[error("a window, or its lateness, is longer than a year")]
     Long,
+    #[error("an event would be in {0} windows, the most is {SLIDES_MAX}")]
+    Many(i64),
     #[error("a window by time needs a field of kind time, and \"{0}\" is {1}")]
     NoTime(String, Kind),
     #[error("there is no field {0}")]
@@ -161,6 +166,9 @@ impl Grouping {
             Window::Time { size_us, lateness_us, .. } if *size_us.max(lateness_us) > SPAN_US_MAX => {
                 Err(WindowError::Long)
             }
+            Window::Time { size_us, every_us, .. } if size_us / every_us > SLIDES_MAX => {
+                Err(WindowError::Many(size_us / every_us))
+            }
             Window::Time { field, .. } => {
                 let field = input.fields.get(*field).ok_or(WindowError::NoField(*field))?;
                 if field.kind == Kind::Time {
@@ -208,6 +216,7 @@ mod tests {
         assert_eq!(of(time(2, 5, 5)), Err(WindowError::NoTime("x".into(), Kind::Float)));
         assert_eq!(of(time(9, 5, 5)), Err(WindowError::NoField(9)));
         assert_eq!(of(time(1, i64::MAX, 5)), Err(WindowError::Long));
+        assert_eq!(of(time(1, 1_000_000, 5)), Err(WindowError::Many(200_000)));
         let mut by_float = grouping(time(1, 5, 5));
         by_float.keys = vec![2];
         assert_eq!(by_float.output(&schema), Err(WindowError::Key("x".into(), Kind::Float)));

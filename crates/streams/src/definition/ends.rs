@@ -1,16 +1,22 @@
 //! Sources and sinks, as they are written.
 
+use std::time::Duration;
+
+use super::addresses::{self, address, host};
 use super::fields::{Fields, short};
 use super::rate::{self, Rate};
 use super::spec::{name, schema};
 use super::yaml::{Node, Word};
 use super::{Fault, Place};
-use crate::graph::Start;
+use crate::graph::{Address, Secret, Start};
 use crate::schema::Schema;
+use crate::window::SPAN_US_MAX;
 
 pub const SOURCES: [&str; 5] = ["mqtt", "amqp", "http", "file", "generator"];
 pub const SINKS: [&str; 7] = ["mqtt", "amqp", "webhook", "kv", "flow", "file", "stdout"];
 const TOPIC_BYTES_MAX: usize = 1_000;
+const MQTT: [&str; 2] = ["mqtts://", "mqtt://"];
+const AMQP: [&str; 2] = ["amqps://", "amqp://"];
 
 #[derive(Clone, Debug)]
 pub struct SourceSpec {
@@ -18,13 +24,33 @@ pub struct SourceSpec {
     /// Its own, or that of the stream. Of a generator that has neither, what it makes says it.
     pub schema: Option<Schema>,
     pub from: FromSpec,
+    pub clock: ClockSpec,
+    pub host: Option<String>,
     pub place: Place,
+}
+
+/// How a source's time goes.
+#[derive(Clone, Debug)]
+pub struct ClockSpec {
+    pub time: Option<Word>,
+    pub ahead: Option<Duration>,
+    pub idle: Idle,
+    /// What is said about a time that is not there.
+    pub about: Option<(&'static str, Place)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// Nothing is said of it.
+    Plain,
+    After(Duration),
+    Never,
 }
 
 #[derive(Clone, Debug)]
 pub enum FromSpec {
-    Mqtt { topics: Vec<String> },
-    Amqp { queue: String },
+    Mqtt { topics: Vec<String>, at: Option<Address> },
+    Amqp { queue: String, at: Option<Address> },
     Http,
     File { path: String, start: Start },
     Generator { rate: Rate, seed: u64, fields: Vec<(Word, Word)> },
@@ -35,13 +61,14 @@ pub struct SinkSpec {
     pub name: Word,
     pub input: Word,
     pub to: ToSpec,
+    pub host: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 pub enum ToSpec {
-    Mqtt { topic: Word },
-    Amqp { exchange: String, key: Word },
-    Webhook { url: String },
+    Mqtt { topic: Word, at: Option<Address> },
+    Amqp { exchange: String, key: Word, at: Option<Address> },
+    Webhook { url: String, header: Option<(String, Secret)> },
     Kv { key: Word, value: Option<Word> },
     Flow { flow: String },
     File { path: String },
@@ -50,10 +77,11 @@ pub enum ToSpec {
 
 /// `shared` is the stream's schema, and `said` whether it has one, be it a wrong one.
 pub fn source(node: &Node, shared: Option<&Schema>, said: bool, faults: &mut Vec<Fault>) -> Option<SourceSpec> {
-    let known: Vec<&str> = ["name", "schema"].into_iter().chain(SOURCES).collect();
+    let known: Vec<&str> = ["name", "schema", "time", "ahead", "idle", "host"].into_iter().chain(SOURCES).collect();
     let fields = Fields::of(node, "a source", &known, faults)?;
     let name = name(&fields, "a source", faults);
     let own = fields.get("schema").map(|node| schema(node, faults));
+    let (clock, host) = (clock(&fields, faults), host(&fields, faults));
     let (how, from) = one_of(&fields, "a source", &SOURCES, faults)?;
     let from = read_source(how, from, faults);
     let generates = matches!(from, Some(FromSpec::Generator { .. }));
@@ -65,7 +93,27 @@ pub fn source(node: &Node, shared: Option<&Schema>, said: bool, faults: &mut Vec
     let schema = own.unwrap_or_else(|| shared.cloned());
     let known = schema.is_some() || generates && !said && fields.get("schema").is_none();
     let (name, from) = (name?, from?);
-    known.then(|| SourceSpec { name: name.clone(), schema, from, place: node.place })
+    known.then(|| SourceSpec { name: name.clone(), schema, from, clock, host, place: node.place })
+}
+
+fn clock(fields: &Fields<'_>, faults: &mut Vec<Fault>) -> ClockSpec {
+    let year = Duration::from_micros(SPAN_US_MAX.unsigned_abs());
+    let bounded = |name: &str, least: Duration, faults: &mut Vec<Fault>| {
+        let (span, node) = (fields.span(name, faults)?, fields.get(name)?);
+        if span < least || span > year {
+            let least = mutirao_core::quantity::Span(least);
+            faults.push(Fault::new(node.place, format!("{name} is at least {least}, and at most a year")));
+        }
+        Some(span)
+    };
+    let ahead = bounded("ahead", Duration::ZERO, faults);
+    let never = fields.get("idle").and_then(Node::word).is_some_and(|word| word.text == "never");
+    let idle = match never {
+        true => Idle::Never,
+        false => bounded("idle", Duration::from_secs(1), faults).map_or(Idle::Plain, Idle::After),
+    };
+    let about = ["ahead", "idle"].into_iter().find_map(|name| Some((name, fields.get(name)?.place)));
+    ClockSpec { time: fields.word("time", faults).cloned(), ahead, idle, about }
 }
 
 fn one_of<'a>(fields: &Fields<'a>, what: &str, known: &[&str], faults: &mut Vec<Fault>) -> Option<(&'a str, &'a Node)> {
@@ -85,18 +133,20 @@ fn one_of<'a>(fields: &Fields<'a>, what: &str, known: &[&str], faults: &mut Vec<
 fn read_source(how: &str, node: &Node, faults: &mut Vec<Fault>) -> Option<FromSpec> {
     match how {
         "mqtt" => {
-            let fields = Fields::of(node, "mqtt", &["topic"], faults)?;
+            let fields = Fields::of(node, "mqtt", &with_address(&["topic"]), faults)?;
+            let at = address(&fields, MQTT, faults);
             let words = fields.words("topic", faults);
             if words.as_ref().is_none_or(Vec::is_empty) {
                 faults.push(Fault::new(node.place, "mqtt needs topic").hint("write topic: grid/+/reading"));
             }
             let words = words?;
             words.iter().for_each(|word| topic_filter(word, faults));
-            Some(FromSpec::Mqtt { topics: words.into_iter().map(|word| word.text.clone()).collect() })
+            Some(FromSpec::Mqtt { topics: words.into_iter().map(|word| word.text.clone()).collect(), at })
         }
         "amqp" => {
-            let fields = Fields::of(node, "amqp", &["queue"], faults)?;
-            Some(FromSpec::Amqp { queue: nonempty(&fields, "queue", "amqp", faults)? })
+            let fields = Fields::of(node, "amqp", &with_address(&["queue"]), faults)?;
+            let at = address(&fields, AMQP, faults);
+            Some(FromSpec::Amqp { queue: nonempty(&fields, "queue", "amqp", faults)?, at })
         }
         "http" => Fields::of(node, "http", &[], faults).map(|_| FromSpec::Http),
         "file" => {
@@ -128,40 +178,40 @@ fn read_source(how: &str, node: &Node, faults: &mut Vec<Fault>) -> Option<FromSp
 }
 
 pub fn sink(node: &Node, faults: &mut Vec<Fault>) -> Option<SinkSpec> {
-    let known: Vec<&str> = ["name", "from"].into_iter().chain(SINKS).collect();
+    let known: Vec<&str> = ["name", "from", "host"].into_iter().chain(SINKS).collect();
     let fields = Fields::of(node, "a sink", &known, faults)?;
     let name = name(&fields, "a sink", faults);
     let input = fields.needed("from", "a sink", faults);
+    let host = host(&fields, faults);
     let (how, to) = one_of(&fields, "a sink", &SINKS, faults)?;
     let to = read_sink(how, to, faults);
-    Some(SinkSpec { name: name?.clone(), input: input?.clone(), to: to? })
+    Some(SinkSpec { name: name?.clone(), input: input?.clone(), to: to?, host })
 }
 
 fn read_sink(how: &str, node: &Node, faults: &mut Vec<Fault>) -> Option<ToSpec> {
     Some(match how {
         "mqtt" => {
-            let fields = Fields::of(node, "mqtt", &["topic"], faults)?;
+            let fields = Fields::of(node, "mqtt", &with_address(&["topic"]), faults)?;
+            let at = address(&fields, MQTT, faults);
             let topic = fields.needed("topic", "mqtt", faults)?;
             if topic.text.is_empty() || topic.text.len() > TOPIC_BYTES_MAX || topic.text.contains(['+', '#', '\0']) {
                 let fault = Fault::new(topic.place, format!("nobody can publish to \"{}\"", short(&topic.text)));
                 faults.push(fault.hint("write a topic without + and #, like grid/alarms/{meter}"));
             }
-            ToSpec::Mqtt { topic: topic.clone() }
+            ToSpec::Mqtt { topic: topic.clone(), at }
         }
         "amqp" => {
-            let fields = Fields::of(node, "amqp", &["exchange", "key"], faults)?;
+            let fields = Fields::of(node, "amqp", &with_address(&["exchange", "key"]), faults)?;
+            let at = address(&fields, AMQP, faults);
             let exchange = fields.word("exchange", faults).map(|word| word.text.clone()).unwrap_or_default();
-            ToSpec::Amqp { exchange, key: fields.needed("key", "amqp", faults)?.clone() }
+            ToSpec::Amqp { exchange, key: fields.needed("key", "amqp", faults)?.clone(), at }
         }
         "webhook" => {
-            let fields = Fields::of(node, "webhook", &["url"], faults)?;
+            let fields = Fields::of(node, "webhook", &["url", "header", "secret"], faults)?;
+            let header = addresses::header(&fields, faults);
             let url = fields.needed("url", "webhook", faults)?;
-            let rest = url.text.strip_prefix("https://").or_else(|| url.text.strip_prefix("http://"));
-            if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/')) {
-                let fault = Fault::new(url.place, format!("\"{}\" is no address of a web server", short(&url.text)));
-                faults.push(fault.hint("write it like https://example.org/hook"));
-            }
-            ToSpec::Webhook { url: url.text.clone() }
+            addresses::web(url, faults);
+            ToSpec::Webhook { url: url.text.clone(), header }
         }
         "kv" => {
             let fields = Fields::of(node, "kv", &["key", "value"], faults)?;
@@ -181,6 +231,10 @@ fn read_sink(how: &str, node: &Node, faults: &mut Vec<Fault>) -> Option<ToSpec> 
             ToSpec::Stdout
         }
     })
+}
+
+fn with_address<'a>(keys: &[&'a str]) -> Vec<&'a str> {
+    keys.iter().copied().chain(addresses::KEYS).collect()
 }
 
 fn nonempty(fields: &Fields<'_>, name: &str, what: &str, faults: &mut Vec<Fault>) -> Option<String> {

@@ -4,6 +4,7 @@
 mod ends;
 mod inputs;
 mod steps;
+mod times;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +98,9 @@ pub fn link(spec: &Spec, faults: &mut Vec<Fault>) -> Option<Graph> {
     operators.iter_mut().flat_map(|operator| &mut operator.inputs).for_each(anew);
     sinks.iter_mut().for_each(|sink| anew(&mut sink.input));
     let stages = fusion::stages(&operators, &sinks);
-    Some(Graph { name: spec.name.clone(), sources, operators, sinks, stages })
+    let mut graph = Graph { name: spec.name.clone(), sources, operators, sinks, stages };
+    times::infer(&mut graph, spec, &order, faults);
+    (faults.len() == before).then_some(graph)
 }
 
 /// An expression of the definition, each of its flaws at its place.

@@ -1,7 +1,7 @@
 //! What stands between sources and sinks, as it was written.
 
 use super::Fault;
-use super::fields::Fields;
+use super::fields::{Fields, short};
 use super::spec::{Keeping, keeping, name};
 use super::windows::{self, WindowSpec};
 use super::yaml::{Node, Word};
@@ -83,6 +83,12 @@ fn inputs(fields: &Fields<'_>, union: bool, faults: &mut Vec<Fault>) -> Option<V
         if names.len() < 2 {
             let place = fields.get("union").map_or(fields.place, |node| node.place);
             faults.push(Fault::new(place, "a union has at least two inputs").hint("write union: [ one, other ]"));
+        }
+        for (n, name) in names.iter().enumerate() {
+            if names[..n].iter().any(|earlier| earlier.text == name.text) {
+                let fault = Fault::new(name.place, format!("\"{}\" is in the union twice", short(&name.text)));
+                faults.push(fault.hint("an event comes out of a union once for each time that it came in"));
+            }
         }
         return Some(names.into_iter().cloned().collect());
     }

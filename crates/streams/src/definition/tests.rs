@@ -1,3 +1,6 @@
+mod addresses;
+mod times;
+
 use super::*;
 use crate::graph::{Does, Port};
 
@@ -112,6 +115,11 @@ fn every_fault_has_its_place_and_a_suggestion() {
         ("by: at", "by: when", "19:42: there is no field \"when\"; there is meter, volts, amps, at, watts"),
         ("by: at", "by: volts", "19:42: \"volts\" is float, and a window by time needs a time; there is at"),
         ("slide: 1m", "slide: 0s", "19:22: a window of no time; write a time like 1m"),
+        (
+            "every: 10s",
+            "every: 100us",
+            "19:33: an event would be in 600000 windows, the most is 100000; write every: 600us or more",
+        ),
         ("slide: 1m", "slide: 60", "19:22: 60 of what?; write 60 events, or 60s"),
         (
             "every: 10s",
@@ -232,6 +240,29 @@ fn unions_join_what_is_alike() {
     let other = text.replacen("http: {}", "http: {}\n    schema: { meter: text }", 1);
     let faults = said(&check(&other).unwrap_err());
     assert!(faults[0].contains("have a map make the same fields in the same order"), "{faults:?}");
+}
+
+#[test]
+fn a_union_has_each_input_once() {
+    let twice = broken("filter: volts > 0 and amps >= 0", "union: [ meters, meters ]");
+    let wanted =
+        "10:22: \"meters\" is in the union twice; an event comes out of a union once for each time that it came in";
+    assert!(twice.iter().any(|one| one == wanted), "{twice:?}");
+}
+
+/// Neither a stack nor memory is at the mercy of a text.
+#[test]
+fn a_text_that_is_deep_or_stands_for_very_much_is_refused() {
+    for deep in ["- ".repeat(400_000), "? ".repeat(400_000), format!("a: {}", "[".repeat(200))] {
+        let faults = said(&check(&deep).unwrap_err());
+        assert!(faults[0].contains("more than 20 levels"), "{faults:?}");
+    }
+    let mut laughs = "a0: &a0 [ ha, ha, ha, ha, ha, ha, ha, ha ]\n".to_owned();
+    for n in 1..12 {
+        laughs += &format!("a{n}: &a{n} [ {} ]\n", vec![format!("*a{}", n - 1); 8].join(", "));
+    }
+    let faults = said(&check(&laughs).unwrap_err());
+    assert!(faults[0].contains("more than 262144 pieces"), "{faults:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::fields::{Fields, short, span};
 use super::yaml::Word;
 use super::{Fault, Place};
 use crate::schema::{Kind, Schema};
-use crate::window::{COUNT_MAX, Limits, SPAN_US_MAX, Window};
+use crate::window::{COUNT_MAX, Limits, SLIDES_MAX, SPAN_US_MAX, Window};
 
 #[derive(Clone, Debug)]
 pub struct WindowSpec {
@@ -185,6 +185,11 @@ fn timed(
     } else if every > size {
         Fault::new(moves, "a window that moves further than it is long would miss events")
             .hint(format!("write at most {}", mutirao_core::quantity::Span(size)))
+    } else if size.as_micros().div_ceil(every.as_micros()) > u128::from(SLIDES_MAX.unsigned_abs()) {
+        let windows = size.as_micros().div_ceil(every.as_micros());
+        let least = Duration::from_micros(size.as_micros().div_ceil(u128::from(SLIDES_MAX.unsigned_abs())) as u64);
+        Fault::new(moves, format!("an event would be in {windows} windows, the most is {SLIDES_MAX}"))
+            .hint(format!("write every: {} or more", mutirao_core::quantity::Span(least)))
     } else {
         return Some(Extent::Time { size, every, lateness, by: by.clone() });
     };

@@ -1,11 +1,16 @@
 //! YAML as a tree, each piece with its place.
 
+use std::collections::HashMap;
+
 use saphyr::{LoadableYamlNode, MarkedYaml, Marker, Scalar, YamlData};
+use saphyr_parser::{Event, Parser};
 
 use super::{Fault, Place};
 
 /// How deep a definition may be.
 const DEPTH_MAX: usize = 20;
+/// The most pieces of a text, those that references (`*like-this`) stand for each time.
+const PIECES_MAX: usize = 1 << 18;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
@@ -72,6 +77,7 @@ impl Node {
 
 /// The documents of a text that have something in them.
 pub fn read(text: &str) -> Result<Vec<Node>, Fault> {
+    bounded(text)?;
     let documents = MarkedYaml::load_from_str(text).map_err(|error| {
         let what = match error.info() {
             "duplicated key in mapping" => "the same field stands there twice".to_owned(),
@@ -84,6 +90,39 @@ pub fn read(text: &str) -> Result<Vec<Node>, Fault> {
     let source = Source { chars: text.chars().collect(), lines: text.lines().collect() };
     let nodes = documents.iter().map(|document| source.node(document, 0));
     Ok(nodes.collect::<Result<Vec<Node>, Fault>>()?.into_iter().filter(|node| node.what != Content::Nothing).collect())
+}
+
+/// Looks through a text before a tree is made of it: that is done by functions that call themselves for each level, and copies
+/// what a reference stands for.
+fn bounded(text: &str) -> Result<(), Fault> {
+    // Of each thing that may be referred to, how many pieces it has; and of those that are not over, how many there were before.
+    let (mut sizes, mut open) = (HashMap::new(), Vec::new());
+    let mut pieces = 0usize;
+    for event in Parser::new_from_str(text) {
+        // What is wrong with the text is told by whoever reads it.
+        let Ok((event, span)) = event else { return Ok(()) };
+        match event {
+            Event::SequenceStart(anchor, _) | Event::MappingStart(anchor, _) => {
+                open.push((anchor, pieces));
+                pieces += 1;
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                if let Some((anchor, before)) = open.pop().filter(|(anchor, _)| *anchor > 0) {
+                    sizes.insert(anchor, pieces - before);
+                }
+            }
+            Event::Scalar(..) => pieces += 1,
+            Event::Alias(anchor) => pieces = pieces.saturating_add(sizes.get(&anchor).copied().unwrap_or(1)),
+            _ => {}
+        }
+        if open.len() > DEPTH_MAX + 1 {
+            return Err(Fault::new(place(&span.start), format!("more than {DEPTH_MAX} levels stand in each other")));
+        }
+        if pieces > PIECES_MAX {
+            return Err(Fault::new(place(&span.start), format!("more than {PIECES_MAX} pieces")));
+        }
+    }
+    Ok(())
 }
 
 fn place(marker: &Marker) -> Place {

@@ -3,25 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{compiled, field, named};
+use super::{compiled, field, named, times};
 use crate::definition::Fault;
-use crate::definition::ends::{FromSpec, SinkSpec, SourceSpec, ToSpec};
+use crate::definition::ends::{ClockSpec, FromSpec, Idle, SinkSpec, SourceSpec, ToSpec};
 use crate::definition::fields::short;
 use crate::definition::yaml::Word;
 use crate::expression::Expression;
 use crate::graph::{From, Piece, Port, Sink, Source, Template, To, generator_schema};
-use crate::schema::{Field, Schema};
+use crate::schema::{Field, Kind, Schema};
 
 /// Where a source does not say it.
 const AHEAD: Duration = Duration::from_secs(3_600);
 const IDLE: Duration = Duration::from_secs(30);
-/// The most by which a source's time moves at a time.
-pub const PACE_MAX: Duration = Duration::from_secs(1);
 
 pub fn source(spec: &SourceSpec, faults: &mut Vec<Fault>) -> Option<Source> {
     let (from, schema) = match &spec.from {
-        FromSpec::Mqtt { topics } => (From::Mqtt { topics: topics.clone(), at: None }, spec.schema.clone()),
-        FromSpec::Amqp { queue } => (From::Amqp { queue: queue.clone(), at: None }, spec.schema.clone()),
+        FromSpec::Mqtt { topics, at } => (From::Mqtt { topics: topics.clone(), at: at.clone() }, spec.schema.clone()),
+        FromSpec::Amqp { queue, at } => (From::Amqp { queue: queue.clone(), at: at.clone() }, spec.schema.clone()),
         FromSpec::Http => (From::Http, spec.schema.clone()),
         FromSpec::File { path, start } => (From::File { path: path.clone(), start: *start }, spec.schema.clone()),
         FromSpec::Generator { rate, seed, fields } => {
@@ -29,16 +27,36 @@ pub fn source(spec: &SourceSpec, faults: &mut Vec<Fault>) -> Option<Source> {
             (From::Generator { rate: rate.clone(), seed: *seed, fields: made }, Some(schema))
         }
     };
-    Some(Source {
-        name: spec.name.text.clone(),
-        schema: Arc::new(schema?),
-        from,
-        time: None,
-        ahead: AHEAD,
-        idle: Some(IDLE),
-        pace: PACE_MAX,
-        host: None,
-    })
+    let schema = Arc::new(schema?);
+    let ClockSpec { time, ahead, idle, .. } = &spec.clock;
+    let time = match time {
+        Some(word) => Some(timed(word, &schema, faults)?),
+        None => None,
+    };
+    let idle = match idle {
+        Idle::Plain => Some(IDLE),
+        Idle::After(idle) => Some(*idle),
+        Idle::Never => None,
+    };
+    let (name, host) = (spec.name.text.clone(), spec.host.clone());
+    Some(Source { name, schema, from, time, ahead: ahead.unwrap_or(AHEAD), idle, pace: times::PACE_MAX, host })
+}
+
+fn timed(word: &Word, schema: &Schema, faults: &mut Vec<Fault>) -> Option<Expression> {
+    let time = compiled(word, schema, faults)?;
+    if time.kind() != Kind::Time {
+        let what = format!("an event's time is of kind time, and this is {}", time.kind());
+        let hint = match time.kind() {
+            Kind::Int => {
+                format!("of microseconds write time({0}), of milliseconds time({0} * 1000)", short(&word.text))
+            }
+            Kind::Text => format!("write time({}, time(0))", short(&word.text)),
+            _ => "write a field of kind time".to_owned(),
+        };
+        faults.push(Fault::new(word.place, what).hint(hint));
+        return None;
+    }
+    Some(time)
 }
 
 /// What a generator makes, in the order of the fields of its schema.
@@ -83,11 +101,11 @@ fn generated(spec: &SourceSpec, fields: &[(Word, Word)], faults: &mut Vec<Fault>
 
 pub fn sink(spec: &SinkSpec, input: Port, schema: Arc<Schema>, faults: &mut Vec<Fault>) -> Option<Sink> {
     let to = match &spec.to {
-        ToSpec::Mqtt { topic } => To::Mqtt { topic: template(topic, &schema, faults)?, at: None },
-        ToSpec::Amqp { exchange, key } => {
-            To::Amqp { exchange: exchange.clone(), key: template(key, &schema, faults)?, at: None }
+        ToSpec::Mqtt { topic, at } => To::Mqtt { topic: template(topic, &schema, faults)?, at: at.clone() },
+        ToSpec::Amqp { exchange, key, at } => {
+            To::Amqp { exchange: exchange.clone(), key: template(key, &schema, faults)?, at: at.clone() }
         }
-        ToSpec::Webhook { url } => To::Webhook { url: url.clone(), header: None },
+        ToSpec::Webhook { url, header } => To::Webhook { url: url.clone(), header: header.clone() },
         ToSpec::Kv { key, value } => {
             let key = template(key, &schema, faults);
             let value = match value {
@@ -100,7 +118,7 @@ pub fn sink(spec: &SinkSpec, input: Port, schema: Arc<Schema>, faults: &mut Vec<
         ToSpec::File { path } => To::File { path: path.clone() },
         ToSpec::Stdout => To::Stdout,
     };
-    Some(Sink { name: spec.name.text.clone(), input, schema, to, host: None })
+    Some(Sink { name: spec.name.text.clone(), input, schema, to, host: spec.host.clone() })
 }
 
 /// `grid/alarms/{meter}`
