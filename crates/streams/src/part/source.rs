@@ -58,8 +58,9 @@ pub struct SourceCore {
 }
 
 impl SourceCore {
-    /// A source of a graph. `origin` says how its events are numbered: [`Fixed`](Origin::Fixed) for files and generators, with the
-    /// epoch of its order for mqtt and amqp, with a figure that nobody else has for http.
+    /// A source of a graph. `origin` says how its events are numbered: [`Fixed`](Origin::Fixed) for files and generators; with the
+    /// [epoch](Origin::Epoch) of its order for mqtt, whose messages each subscriber gets; [`Free`](Origin::Free), with a figure that
+    /// nobody has or had, for http, and for amqp, whose messages are shared out among those who take them.
     pub fn of(graph: &Graph, source: usize, origin: Origin) -> Self {
         let what = What::Source(source as u32);
         let outbox = |port: Port| {
