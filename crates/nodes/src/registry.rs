@@ -26,17 +26,18 @@ mod record;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bucket::Bucket;
 use mutirao_core::{Mono, Timestamp};
 pub use record::{Changes, Gone, Heard, Now, Presence, Proof, Record, Refused, Rules, Strangers};
-use record::{ack, fingerprint, offers, slots, standing};
+use record::{ack, fingerprint, offers, parameters, slots, standing};
 
 use crate::names::{ActionName, NodeId, Offer};
 use crate::preference::Protocol;
-use crate::wire::Register;
+use crate::wire::{Parameters, Register};
 
 #[derive(Debug)]
 struct Node {
@@ -138,10 +139,11 @@ impl Registry {
             return Ok(Heard::Repeated(ack));
         }
         let offers = offers(&self.rules.namespace, &said);
+        let parameters = parameters(&offers, &said);
         let changes = Changes {
             endpoint: node.record.endpoint != said.endpoint,
             standing: standing(&node.record) != (said.layer, said.kind.as_str(), &said.labels, slots(&said)),
-            actions: node.record.offers != offers,
+            actions: node.record.offers != offers || node.record.parameters != parameters,
             proof: node.record.proof != proof,
             came_back: node.presence == Presence::Away,
             over: !node.record.heard_over.contains(&over),
@@ -153,7 +155,7 @@ impl Registry {
         record.slots = slots(&said);
         (record.endpoint, record.layer, record.kind, record.labels) =
             (said.endpoint, said.layer, said.kind, said.labels);
-        (record.offers, record.proof) = (offers, proof);
+        (record.offers, record.parameters, record.proof) = (offers, parameters, proof);
         Ok(if changes.any() { Heard::Changed(ack, changes) } else { Heard::Same(ack) })
     }
 
@@ -179,8 +181,10 @@ impl Registry {
             Some(removed) => now.wall.max(Timestamp(removed.0 + 1)),
             None => now.wall,
         };
+        let offers = offers(&self.rules.namespace, &said);
         let record = Record {
-            offers: offers(&self.rules.namespace, &said),
+            parameters: parameters(&offers, &said),
+            offers,
             slots: slots(&said),
             labels: said.labels,
             node: said.node,
@@ -357,6 +361,21 @@ impl Registry {
     /// Every action that somebody has, also somebody who is away: flows may name these.
     pub fn catalogue(&self) -> BTreeSet<ActionName> {
         self.nodes.values().flat_map(|node| node.record.offers.iter().map(|offer| offer.action.clone())).collect()
+    }
+
+    /// What is declared of an action in the newest version that is declared: where nodes differ, the longest and the most.
+    pub fn parameters(&self, action: &ActionName) -> Option<Parameters> {
+        let declared = self.nodes.values().flat_map(|node| &node.record.parameters);
+        let of_it = declared.filter(|(offer, _)| offer.action == *action);
+        let more = |(version, had): (u32, Parameters), (offer, declared): (u32, Parameters)| match offer.cmp(&version) {
+            Ordering::Less => (version, had),
+            Ordering::Greater => (offer, declared),
+            Ordering::Equal => {
+                let (timeout, retry) = (had.timeout.max(declared.timeout), had.retry.max(declared.retry));
+                (version, Parameters { timeout, retry })
+            }
+        };
+        of_it.map(|(offer, declared)| (offer.version, *declared)).reduce(more).map(|(_, declared)| declared)
     }
 
     pub fn len(&self) -> usize {

@@ -52,7 +52,7 @@ use crate::routing::{self, Ended};
 use crate::store::SharedNodes;
 use crate::way::{NotGiven, Parcel, Users, Way};
 use crate::wire::places::Places;
-use crate::wire::{self, Message};
+use crate::wire::{self, Message, Parameters};
 use state::{Chosen, State};
 use trouble::Trouble;
 
@@ -265,6 +265,10 @@ impl Reach for Switchboard {
 
     fn catalogue(&self) -> BTreeSet<ActionName> {
         self.0.state.lock().registry.catalogue()
+    }
+
+    fn parameters(&self, action: &ActionName) -> Option<Parameters> {
+        self.0.state.lock().registry.parameters(action)
     }
 }
 

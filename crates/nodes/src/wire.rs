@@ -45,22 +45,19 @@ pub enum Rubbish {
 
 /// A node says that it is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "patient::Written")]
 pub struct Register {
     /// Where it answers HTTP; empty if it does not.
     pub endpoint: String,
-    #[serde(serialize_with = "patient::loud_layer")]
     pub layer: Layer,
-    #[serde(rename = "type")]
     pub kind: String,
-    #[serde(rename = "nodeId")]
     pub node: NodeId,
-    #[serde(rename = "forceRegister")]
     pub force_register: bool,
     pub actions: Vec<String>,
+    /// What it declares of some of them: then they are written as [`ActionInfo`], others by their names alone.
+    pub parameters: BTreeMap<String, Parameters>,
     /// What flows may ask for. Workers of the document's time say nothing of it, nor of how much they take at once.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
 }
 
@@ -124,7 +121,7 @@ pub struct TaskRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionInfo {
     pub keyname: String,
-    #[serde(default = "ActionInfo::active")]
+    #[serde(default = "ActionInfo::active", deserialize_with = "patient::text")]
     pub life_state: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Parameters>,
@@ -139,9 +136,9 @@ impl ActionInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameters {
     /// Milliseconds.
-    #[serde(default = "Parameters::timeout_ms")]
+    #[serde(default = "Parameters::timeout_ms", deserialize_with = "patient::count")]
     pub timeout: u64,
-    #[serde(default = "Parameters::retries")]
+    #[serde(default = "Parameters::retries", deserialize_with = "patient::count")]
     pub retry: u32,
 }
 
@@ -199,15 +196,16 @@ impl Word for Register {
 
     fn read(bytes: &[u8]) -> Result<Self, Rubbish> {
         let raw: patient::Register = parse(Self::WHAT, bytes)?;
-        few(Self::WHAT, &raw.actions)?;
+        let (actions, parameters) = patient::apart(raw.actions);
+        few(Self::WHAT, &actions)?;
         bounded(Self::WHAT, [raw.endpoint.as_str(), raw.kind.as_str()])?;
         let layer = patient::layer(&raw.layer).ok_or_else(|| Rubbish::Layer(raw.layer.chars().take(40).collect()))?;
         if raw.labels.len() > LABELS_MAX {
             return Err(unreadable(Self::WHAT, &format!("it has more than {LABELS_MAX} labels")));
         }
         bounded(Self::WHAT, raw.labels.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]))?;
-        let patient::Register { endpoint, kind, node, force_register, actions, labels, slots, .. } = raw;
-        Ok(Self { endpoint, layer, kind, node, force_register, actions, labels, slots })
+        let patient::Register { endpoint, kind, node, force_register, labels, slots, .. } = raw;
+        Ok(Self { endpoint, layer, kind, node, force_register, actions, parameters, labels, slots })
     }
 }
 

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::names::{ActionName, Namespace, NodeId, Offer};
 use crate::preference::Protocol;
 use crate::wire::places::Places;
-use crate::wire::{Ack, DEVICE_BYTES_MAX, MESSAGE_BYTES_MAX, Register, Rubbish, fits_device, places};
+use crate::wire::{Ack, DEVICE_BYTES_MAX, MESSAGE_BYTES_MAX, Parameters, Register, Rubbish, fits_device, places};
 use crate::{Layer, pulse};
 
 /// Tasks that a node may ask to be given at once. A share of what whoever has tasks lets out: one node that is silent must not
@@ -219,6 +219,9 @@ pub struct Record {
     pub kind: String,
     pub endpoint: String,
     pub offers: BTreeSet<Offer>,
+    /// What it declares of some of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<Offer, Parameters>,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     pub slots: u32,
@@ -368,12 +371,21 @@ pub fn fingerprint(said: &Register) -> [u8; 32] {
     word(&said.labels.len().to_string());
     said.labels.iter().flat_map(|(key, value)| [key, value]).for_each(|text| word(text));
     said.actions.iter().collect::<BTreeSet<_>>().into_iter().for_each(|action| word(action));
+    for (action, Parameters { timeout, retry }) in &said.parameters {
+        word(&format!("{action} {timeout} {retry}"));
+    }
     digest.finalize().into()
 }
 
 pub fn offers(namespace: &Namespace, said: &Register) -> BTreeSet<Offer> {
     let ours = |offer: &Offer| offer.action.namespace() == namespace.as_str();
     said.actions.iter().filter_map(|text| text.parse().ok()).filter(ours).collect()
+}
+
+/// Of those that it offers.
+pub fn parameters(offers: &BTreeSet<Offer>, said: &Register) -> BTreeMap<Offer, Parameters> {
+    let declared = |offer: &Offer| said.parameters.get(&offer.to_string()).map(|declared| (offer.clone(), *declared));
+    offers.iter().filter_map(declared).collect()
 }
 
 /// Names the actions as the node did, those that will be asked for.

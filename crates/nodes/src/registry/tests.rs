@@ -22,9 +22,32 @@ fn said(node: &str, endpoint: &str, actions: &[&str]) -> Register {
         node: node.parse().unwrap(),
         force_register: false,
         actions: actions.iter().map(|name| format!("urn:sapparchi:Action:{name}")).collect(),
+        parameters: BTreeMap::new(),
         labels: BTreeMap::new(),
         slots: None,
     }
+}
+
+fn declaring(register: Register, action: &str, timeout: u64, retry: u32) -> Register {
+    let urn = format!("urn:sapparchi:Action:{action}");
+    let mut register = register;
+    register.actions.push(urn.clone());
+    register.parameters.insert(urn, Parameters { timeout, retry });
+    register
+}
+
+#[test]
+fn what_an_action_declares_is_that_of_its_newest_version_where_nodes_differ_the_most() {
+    let mut registry = registry(|_| {});
+    let mut say = |register: Register, ms| registry.register(register, user("u"), Protocol::Mqtt, at(ms));
+    say(declaring(said("n1", "", &["x"]), "a", 60_000, 9), 0);
+    say(declaring(said("n2", "", &["a"]), "a@2", 5_000, 1), 0);
+    say(declaring(said("n3", "", &[]), "a@2", 1_000, 4), 0);
+    let changed = say(declaring(said("n1", "", &["x"]), "a", 70_000, 9), 1);
+    assert!(matches!(changed, Heard::Changed(..)), "{changed:?}");
+    let of = |name: &str| registry.parameters(&format!("urn:sapparchi:Action:{name}").parse().unwrap());
+    assert_eq!(of("a"), Some(Parameters { timeout: 5_000, retry: 4 }));
+    assert_eq!((of("x"), of("unknown")), (None, None));
 }
 
 fn forced(register: Register) -> Register {

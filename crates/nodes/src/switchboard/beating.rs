@@ -17,7 +17,7 @@ use crate::wire;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// When a node was last heard of may be this old in the store.
 const WRITE_EVERY: Duration = Duration::from_secs(30);
-const LEFTOVERS_EVERY: Duration = Duration::from_secs(60);
+const LEFTOVERS_EVERY: Duration = Duration::from_secs(20);
 const LEARN_EVERY: Duration = Duration::from_secs(5);
 /// Clocks of managers differ, and writes take a while.
 const LEARN_OVERLAP_MS: i64 = 30_000;
@@ -150,6 +150,7 @@ impl Inner {
             kind: "manager".into(),
             endpoint: String::new(),
             offers,
+            parameters: Default::default(),
             labels: Default::default(),
             slots: hands.slots(),
             proof: Proof::Key(format!("manager {node}")),

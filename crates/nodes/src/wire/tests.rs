@@ -46,6 +46,28 @@ fn fields_may_come_in_any_order_with_others_between_and_small_slips_are_understo
 }
 
 #[test]
+fn an_action_may_be_told_with_what_it_declares() {
+    let text = r#"{"endpoint":"","layer":"EDGE","type":"x","nodeId":"n","forceRegister":false,"actions":["urn:sapparchi:Action:a",{"keyname":"urn:sapparchi:Action:b","life_state":"ACTIVE","parameters":{"timeout":5000,"retry":1}}]}"#;
+    let register: Register = read(text).unwrap();
+    assert_eq!(register.actions, ["urn:sapparchi:Action:a", "urn:sapparchi:Action:b"]);
+    let declared = Parameters { timeout: 5_000, retry: 1 };
+    assert_eq!(register.parameters.iter().collect::<Vec<_>>(), [(&"urn:sapparchi:Action:b".to_owned(), &declared)]);
+    assert_eq!(written(&register), text);
+    let with = |action: &str| read::<Register>(&format!(r#"{{"nodeId":"n","layer":"EDGE","actions":[{action}]}}"#));
+    let slips = with(r#"{"keyname":"k","parameters":{"timeout":"250"}},{"keyname":"gone","life_state":"INACTIVE"}"#).unwrap();
+    assert_eq!((slips.actions.len(), slips.parameters["k"]), (1, Parameters { timeout: 250, retry: 3 }));
+    for (wrong, why) in [
+        (r#"{"keyname":"k","parameters":{"timeout":-1}}"#, "-1 is too small or too large"),
+        (r#"{"keyname":"k","parameters":{"retry":99999999999}}"#, "is too small or too large"),
+        (r#"{"name":"k"}"#, "missing field `keyname`"),
+        ("7", "an action: "),
+    ] {
+        let said = with(wrong).unwrap_err().to_string();
+        assert!(said.contains(why), "{wrong}: {said}");
+    }
+}
+
+#[test]
 fn rubbish_says_in_a_line_what_is_wrong() {
     let line = |result: Result<Register, Rubbish>| result.unwrap_err().to_string();
     assert_eq!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ed25519_dalek::SigningKey;
-use mutirao_core::{Clock, Timestamp};
+use mutirao_core::Timestamp;
 use mutirao_mqtt::client::State;
 use mutirao_mqtt::codec::Answer;
 use mutirao_mqtt::{Client, Qos, TopicFilter, TopicName};

@@ -160,18 +160,28 @@ impl House {
 
 /// A node that gives its key, and makes itself a password.
 pub async fn keyed(house: &House, node: &NodeId, key: &SigningKey) -> String {
-    let token = house.board.invite_node(node, &tester()).await.unwrap().token;
-    let public_key = STANDARD.encode(key.verifying_key().to_bytes());
-    house.board.enrol_node(&NodeEnrol { token, public_key }).await.unwrap();
+    enrol(&house.board, node, key).await;
     let password = mutirao_nodes::device::new_password();
     house.board.change_password(node, &signed(key, node, 1, &password)).await.unwrap();
     password
 }
 
 pub fn signed(key: &SigningKey, node: &NodeId, change: u64, password: &str) -> NodePassword {
+    signed_as(key, node, change, password, None)
+}
+
+/// With what RabbitMQ is to keep of it.
+pub fn signed_as(key: &SigningKey, node: &NodeId, change: u64, password: &str, rabbit: Option<String>) -> NodePassword {
     let digest = keys::written(node, password);
-    let signature = key.sign(&NodePassword::signed_bytes(node.as_str(), change, &digest, None));
-    NodePassword { change, digest, rabbit: None, signature: STANDARD.encode(signature.to_bytes()) }
+    let signature = key.sign(&NodePassword::signed_bytes(node.as_str(), change, &digest, rabbit.as_deref()));
+    NodePassword { change, digest, rabbit, signature: STANDARD.encode(signature.to_bytes()) }
+}
+
+/// A node gives its key.
+pub async fn enrol(board: &Switchboard, node: &NodeId, key: &SigningKey) {
+    let token = board.invite_node(node, &tester()).await.unwrap().token;
+    let public_key = STANDARD.encode(key.verifying_key().to_bytes());
+    board.enrol_node(&NodeEnrol { token, public_key }).await.unwrap();
 }
 
 pub fn tester() -> Principal {

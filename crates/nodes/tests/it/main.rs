@@ -5,6 +5,7 @@ mod engines;
 mod faults;
 mod house;
 mod http;
+mod keyed;
 mod managers;
 mod rabbit;
 mod store;

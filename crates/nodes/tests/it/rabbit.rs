@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ed25519_dalek::SigningKey;
 use futures_util::StreamExt;
 use lapin::options::{
     BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, ExchangeDeclareOptions, QueueBindOptions,
@@ -12,9 +13,11 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer, ExchangeKind};
 use mutirao_broker::Rabbit;
 use mutirao_broker::rabbit::Config;
+use mutirao_broker::rabbit::management::Management;
 use mutirao_core::{Dice, SystemClock};
 use mutirao_mqtt::client::State;
 use mutirao_mqtt::{Client, Options, Qos, TopicFilter, TopicName};
+use mutirao_nodes::NodeId;
 use mutirao_nodes::errand::{End, Errand, Reach};
 use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::pulse::Pace;
@@ -27,13 +30,13 @@ use mutirao_store::{Database, Sqlite};
 use mutirao_testkit::services::{AMQP_VARIABLE, Service, shared};
 use mutirao_testkit::wait::eventually;
 
-use crate::house::{Desk, LONG, drained, within};
+use crate::house::{Desk, LONG, drained, enrol, within};
 
 const NAMESPACE: &str = "sapparchi";
 
-struct Yard {
-    board: Switchboard,
-    desk: Arc<Desk>,
+pub struct Yard {
+    pub board: Switchboard,
+    pub desk: Arc<Desk>,
     ways: RabbitWays,
     rabbit: Arc<Rabbit>,
     channel: Channel,
@@ -47,7 +50,16 @@ impl Yard {
         Self::within(url, namespace, Bounds::default()).await
     }
 
+    /// Where nodes get users of their own.
+    pub async fn managed(url: &str, namespace: &str, management: Arc<Management>) -> Self {
+        Self::build(url, namespace, Bounds::default(), Some(management)).await
+    }
+
     async fn within(url: &str, namespace: &str, bounds: Bounds) -> Self {
+        Self::build(url, namespace, bounds, None).await
+    }
+
+    async fn build(url: &str, namespace: &str, bounds: Bounds, management: Option<Arc<Management>>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (clock, dice) = (SystemClock::shared(), Arc::new(Dice::from_os()));
         let sqlite = Sqlite::open(&folder.path().join("store.db"), mutirao_nodes::MIGRATIONS).unwrap();
@@ -65,14 +77,14 @@ impl Yard {
         let desk = Arc::new(Desk::default());
         board.attend(desk.clone());
         let rabbit = Rabbit::connect(Config::new(url, clock.clone(), dice)).await.unwrap();
-        let ways = RabbitWays::open(&board, rabbit.clone(), None, clock, bounds);
+        let ways = RabbitWays::open(&board, rabbit.clone(), management, clock, bounds);
         let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
         let channel = connection.create_channel().await.unwrap();
         let namespace = namespace.to_owned();
         Self { board, desk, ways, rabbit, channel, _connection: connection, namespace, _folder: folder }
     }
 
-    fn name(&self, rest: &str) -> String {
+    pub fn name(&self, rest: &str) -> String {
         format!("{}.{rest}", self.namespace)
     }
 
@@ -91,13 +103,13 @@ impl Yard {
         self.channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await.unwrap()
     }
 
-    async fn publish(&self, exchange: &str, key: &str, text: String) {
+    pub async fn publish(&self, exchange: &str, key: &str, text: String) {
         let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
         let sent = self.channel.basic_publish(exchange.into(), key.into(), options, text.as_bytes(), properties);
         sent.await.unwrap();
     }
 
-    fn errand(&self, request: &str, action: &str) -> Errand {
+    pub fn errand(&self, request: &str, action: &str) -> Errand {
         Errand {
             request: request.into(),
             action: format!("urn:{}:Action:{action}", self.namespace).parse().unwrap(),
@@ -108,7 +120,11 @@ impl Yard {
         }
     }
 
-    fn registration(&self, node: &str, layer: &str, action: &str) -> String {
+    pub async fn enrol(&self, node: &NodeId, key: &SigningKey) {
+        enrol(&self.board, node, key).await;
+    }
+
+    pub fn registration(&self, node: &str, layer: &str, action: &str) -> String {
         let action = format!("urn:{}:Action:{action}", self.namespace);
         serde_json::json!({
             "endpoint": "", "layer": layer, "type": "Python", "nodeId": node, "forceRegister": true, "actions": [action],
@@ -116,7 +132,7 @@ impl Yard {
         .to_string()
     }
 
-    async fn close(self) {
+    pub async fn close(self) {
         let places = ["manager.available", "node.unicast", "task.handler.saida", "process.request.entrada"];
         let more = ["task.final.saida", "nodes.vouched"];
         let names: Vec<String> = places.iter().chain(&more).map(|rest| self.name(rest)).collect();
@@ -130,13 +146,13 @@ impl Yard {
     }
 }
 
-async fn next(consumer: &mut Consumer) -> serde_json::Value {
+pub async fn next(consumer: &mut Consumer) -> serde_json::Value {
     let delivery = within("a message", consumer.next()).await.unwrap().unwrap();
     delivery.ack(BasicAckOptions::default()).await.unwrap();
     serde_json::from_slice(&delivery.data).unwrap()
 }
 
-fn result(request: &str) -> String {
+pub fn result(request: &str) -> String {
     serde_json::json!({ "actionTo": "x", "requestID": request, "messageData": "{\"ok\":1}" }).to_string()
 }
 

@@ -8,6 +8,7 @@ use mutirao_nodes::keys::{Enrolling, Invitation, Key};
 use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::registry::{Proof, Record};
 use mutirao_nodes::store::{Bounds, By, NodeStore, Removal, Removed, Tossed};
+use mutirao_nodes::wire::Parameters;
 use mutirao_nodes::{Layer, NodeId};
 
 pub async fn run(store: &dyn NodeStore) {
@@ -109,6 +110,7 @@ fn record(node: &str, at: i64, kind: &str) -> Record {
         kind: kind.into(),
         endpoint: String::new(),
         offers: ["urn:mutirao:Action:a@2".parse().unwrap()].into(),
+        parameters: [("urn:mutirao:Action:a@2".parse().unwrap(), Parameters { timeout: 5_000, retry: 1 })].into(),
         labels: [("zone".into(), "a\u{0}b".into())].into(),
         slots: 16,
         proof: Proof::User("u".into()),
