@@ -220,11 +220,19 @@ pub enum Refused {
     Misplaced { host: HostId, because: String },
 }
 
+/// What [`place`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    pub decisions: Vec<Decision>,
+    /// Those that have no host after it, and why.
+    pub nowhere: Vec<(Part, Nowhere)>,
+}
+
 /// Who is to run what from now on, as far as that differs from what is. `others`: how many parts of other shards each host
 /// has; they are no business of this owner, and weigh as much.
-pub fn place(hosts: &[Host], parts: &[Wanted], others: &BTreeMap<HostId, u32>) -> Vec<Decision> {
+pub fn place(hosts: &[Host], parts: &[Wanted], others: &BTreeMap<HostId, u32>) -> Placed {
     let mut room = Room::new(hosts, parts, others);
-    let mut decisions = Vec::new();
+    let (mut decisions, mut nowhere) = (Vec::new(), Vec::new());
     // First those that lose their place, so that who looks for one sees what is free.
     let mut seekers: Vec<(&Wanted, Option<Lost>)> = Vec::new();
     for wanted in parts {
@@ -253,21 +261,17 @@ pub fn place(hosts: &[Host], parts: &[Wanted], others: &BTreeMap<HostId, u32>) -
                 room.stay(wanted);
                 continue;
             }
-            Err(nowhere) => (None, Why::Nowhere(nowhere)),
+            Err(why) => {
+                nowhere.push((wanted.part.clone(), why.clone()));
+                (None, Why::Nowhere(why))
+            }
         };
         // Who had no place and has none is where it was.
         if seat.is_some() || wanted.seat.is_some() {
             decisions.push(decision(wanted, seat, lost.map_or_else(|| why.clone(), |lost| lost.then(why.clone()))));
         }
     }
-    decisions
-}
-
-/// Why a part that is nowhere is nowhere, with what there is now.
-pub fn why_nowhere(hosts: &[Host], parts: &[Wanted], part: &Part) -> Option<Nowhere> {
-    let room = Room::new(hosts, parts, &BTreeMap::new());
-    let wanted = parts.iter().find(|wanted| wanted.part == *part)?;
-    room.find(wanted).err()
+    Placed { decisions, nowhere }
 }
 
 /// Moves one part, if the rules let it.

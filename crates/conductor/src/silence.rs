@@ -46,6 +46,11 @@ impl Ears {
         self.heard = heard;
     }
 
+    /// Whether it was met in this life of it.
+    pub fn knows(&self, id: &str, boot: u64) -> bool {
+        self.heard.get(id).is_some_and(|heard| heard.boot == boot)
+    }
+
     pub fn life(&self, id: &str, now: Mono) -> Life {
         match self.heard.get(id) {
             Some(heard) if now.since(heard.at) < LEASE => Life::Alive,

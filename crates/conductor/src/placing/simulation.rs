@@ -197,7 +197,7 @@ impl World {
                 Host { id: id.clone(), name: id.clone(), boot: row.boot, standing, cores: 2, life }
             })
             .collect();
-        let decisions = place(&hosts, &manager.parts, &BTreeMap::new());
+        let decisions = place(&hosts, &manager.parts, &BTreeMap::new()).decisions;
         assert!(under <= generation);
         if self.dice.below(8) == 0 {
             self.managers[n].pending = Some((under, decisions));

@@ -37,7 +37,12 @@ fn apply(parts: &mut [Wanted], decisions: &[Decision]) {
 }
 
 fn places(hosts: &[Host], parts: &[Wanted]) -> Vec<Decision> {
-    place(hosts, parts, &BTreeMap::new())
+    place(hosts, parts, &BTreeMap::new()).decisions
+}
+
+fn why_nowhere(hosts: &[Host], parts: &[Wanted], part: &Part) -> Option<Nowhere> {
+    let nowhere = place(hosts, parts, &BTreeMap::new()).nowhere;
+    nowhere.into_iter().find(|(of, _)| of == part).map(|(_, why)| why)
 }
 
 #[test]
@@ -58,7 +63,7 @@ fn what_other_shards_have_weighs_as_much() {
     let hosts = [host("a", 1), host("b", 1)];
     let others = BTreeMap::from([("a".to_owned(), 5)]);
     let parts: Vec<Wanted> = (0..4).map(|n| wanted(What::Sink(n), 0)).collect();
-    let decisions = place(&hosts, &parts, &others);
+    let decisions = place(&hosts, &parts, &others).decisions;
     assert!(decisions.iter().all(|decision| decision.to.as_ref().unwrap().host == "b"), "{decisions:?}");
 }
 
