@@ -2,17 +2,19 @@
 //! ([`runners`]); the manager is the product's own binary, in a process of its own.
 //!
 //! - [`one`]: the round trip of one action by each protocol, beside the raw one ([`raw`]) over the same.
-//! - [`two`]: a manager killed with nodes registered and runs under way.
+//! - [`two`]: a manager killed with nodes registered and runs under way; what was done is the nodes' own account ([`effects`]).
 //! - [`three`]: one node of eleven slowed to two seconds, by turns and by what was learned.
 //! - [`four`]: forty light steps one after the other, the published benchmark of workflow engines.
 //! - [`five`]: a thousand nodes on one machine.
 
 pub mod devices;
+pub mod effects;
 pub mod five;
 pub mod four;
 pub mod one;
 pub mod raw;
 pub mod runners;
+pub mod tasks;
 pub mod three;
 pub mod two;
 

@@ -1,4 +1,5 @@
-//! Nodes of this program: each a connection of its own, in the words of the wire, as a device would be.
+//! Nodes of this program: each a connection of its own, in the words of the wire, as a device would be. As devices are told to,
+//! one that is asked the same again while it has it at hand, or after, does not do it again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,8 @@ use mutirao_mqtt::{Qos, TopicFilter, TopicName};
 use mutirao_nodes::wire::places::{Kind, Places};
 use mutirao_nodes::wire::{Heartbeat, Message, Register, written};
 use mutirao_nodes::{Layer, Namespace, NodeId};
-use parking_lot::Mutex;
+
+use super::effects::{Before, Effects, Lately};
 
 /// Devices say again what they have when they are asked to, this far apart at most.
 const SPREAD_MS: u64 = 300;
@@ -22,7 +24,8 @@ pub struct Seen {
     pub answered: AtomicU64,
     /// Acknowledgements of registrations, and when the last first one of a device came.
     pub registered: AtomicU64,
-    pub requests: Mutex<std::collections::HashMap<String, u32>>,
+    /// What was done, for experiments that look at it.
+    pub effects: Option<Effects>,
 }
 
 #[derive(Clone)]
@@ -37,6 +40,12 @@ impl Fleet {
     pub fn new(server: &str, dice: Arc<Dice>) -> Self {
         let places = Places(Namespace::default());
         Self { server: server.into(), seen: Arc::default(), dice, places }
+    }
+
+    /// One that keeps account of what its devices do.
+    pub fn accounting(server: &str, dice: Arc<Dice>) -> Self {
+        let seen = Arc::new(Seen { effects: Some(Effects::default()), ..Seen::default() });
+        Self { seen, ..Self::new(server, dice) }
     }
 
     /// A device that answers each message after `takes`, with what it was given.
@@ -60,12 +69,14 @@ impl Fleet {
             node: node.clone(),
             force_register: true,
             actions: vec![format!("urn:{}:Action:{action}", self.places.0)],
+            parameters: Default::default(),
             labels: Default::default(),
             slots: Some(64),
         };
         let (fleet, mut state) = (self.clone(), client.state());
         let register: Bytes = written(&register).into();
         let task = tokio::spawn(async move {
+            let mut lately = Lately::default();
             let say = |topic: String, body: Bytes| {
                 let client = client.clone();
                 async move {
@@ -103,9 +114,22 @@ impl Fleet {
                                 fleet.seen.registered.fetch_add(1, Ordering::Relaxed);
                             }
                             Some(Kind::In(_)) => {
-                                let Ok(message) = serde_json::from_slice::<Message>(&body) else { continue };
-                                *fleet.seen.requests.lock().entry(message.request.clone()).or_default() += 1;
-                                let say = say(fleet.places.results(), written(&message).into());
+                                let Ok(mut message) = serde_json::from_slice::<Message>(&body) else { continue };
+                                match lately.of(&message.request) {
+                                    Before::No => {}
+                                    // Its answer is on its way.
+                                    Before::Doing => continue,
+                                    Before::Done(answer) => {
+                                        tokio::spawn(say(fleet.places.results(), answer));
+                                        continue;
+                                    }
+                                }
+                                if let Some(effects) = &fleet.seen.effects {
+                                    message.data = effects.of(&message.data);
+                                }
+                                let answer: Bytes = written(&message).into();
+                                lately.doing(message.request, answer.clone(), takes);
+                                let say = say(fleet.places.results(), answer);
                                 let seen = fleet.seen.clone();
                                 tokio::spawn(async move {
                                     if !takes.is_zero() {

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PERSISTENT: u8 = 2;
 
 /// Times a round trip, again and again.
-async fn timed(times: usize, mut once: impl AsyncFnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<Vec<f64>> {
+pub async fn timed(times: usize, mut once: impl AsyncFnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<Vec<f64>> {
     let mut took = Vec::with_capacity(times);
     for n in 0..times + WARM {
         let begun = now();
@@ -126,10 +126,16 @@ pub async fn amqp(url: &str, times: usize) -> anyhow::Result<Vec<f64>> {
     took
 }
 
-async fn end(url: &str, queue: &str) -> anyhow::Result<(Channel, Consumer)> {
+/// On a connection of its own, whose messages are confirmed.
+pub async fn channel(url: &str) -> anyhow::Result<Channel> {
     let connection = Connection::connect(url, ConnectionProperties::default()).await?;
     let channel = connection.create_channel().await?;
     channel.confirm_select(ConfirmSelectOptions::default()).await?;
+    Ok(channel)
+}
+
+async fn end(url: &str, queue: &str) -> anyhow::Result<(Channel, Consumer)> {
+    let channel = channel(url).await?;
     let durable = QueueDeclareOptions { durable: true, ..Default::default() };
     channel.queue_declare(queue.into(), durable, FieldTable::default()).await?;
     let consume = BasicConsumeOptions::default();
@@ -137,7 +143,7 @@ async fn end(url: &str, queue: &str) -> anyhow::Result<(Channel, Consumer)> {
     Ok((channel, consumer))
 }
 
-async fn say(channel: &Channel, queue: &str, body: &[u8]) -> anyhow::Result<()> {
+pub async fn say(channel: &Channel, queue: &str, body: &[u8]) -> anyhow::Result<()> {
     let properties = BasicProperties::default().with_delivery_mode(PERSISTENT);
     channel.basic_publish("".into(), queue.into(), BasicPublishOptions::default(), body, properties).await?.await?;
     Ok(())

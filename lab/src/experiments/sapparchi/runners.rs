@@ -1,14 +1,13 @@
 //! Nodes that are processes of the product's own: `mutirao role node`, by whatever they speak.
 
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use anyhow::Context;
 use mutirao_core::node::DeviceSpec;
-use mutirao_core::{Clock, SystemClock};
 use mutirao_testkit::installation::find_binary;
 
-use super::{Bench, now};
+use super::Bench;
+use super::two::registered;
 
 /// One node; gone when dropped, its folder too.
 pub struct Runner {
@@ -38,16 +37,8 @@ impl Runner {
             command.args(["--listen", "127.0.0.1:0"]);
         }
         let runner = Self { process: command.spawn()?, _folder: folder };
-        let begun = now();
-        loop {
-            let there = bench.client.nodes().await.unwrap_or_default();
-            let here = |runs: &mutirao_core::node::RunsView| runs.presence == "registered";
-            if there.iter().any(|node| node.name == name && node.runs.as_ref().is_some_and(here)) {
-                return Ok(runner);
-            }
-            anyhow::ensure!(now().since(begun) < Duration::from_secs(60), "the node {name} did not register");
-            SystemClock.sleep(Duration::from_millis(50)).await;
-        }
+        registered(bench, name, transport).await?;
+        Ok(runner)
     }
 }
 
