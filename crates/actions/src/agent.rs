@@ -92,6 +92,7 @@ impl Me {
             node: self.node.clone(),
             force_register: true,
             actions: offers.iter().map(Offer::to_string).collect(),
+            parameters: BTreeMap::new(),
             labels: self.labels.clone(),
             slots: u32::try_from(self.slots).ok(),
         }

@@ -54,7 +54,8 @@ fn an_action_may_be_told_with_what_it_declares() {
     assert_eq!(register.parameters.iter().collect::<Vec<_>>(), [(&"urn:sapparchi:Action:b".to_owned(), &declared)]);
     assert_eq!(written(&register), text);
     let with = |action: &str| read::<Register>(&format!(r#"{{"nodeId":"n","layer":"EDGE","actions":[{action}]}}"#));
-    let slips = with(r#"{"keyname":"k","parameters":{"timeout":"250"}},{"keyname":"gone","life_state":"INACTIVE"}"#).unwrap();
+    let slips =
+        with(r#"{"keyname":"k","parameters":{"timeout":"250"}},{"keyname":"gone","life_state":"INACTIVE"}"#).unwrap();
     assert_eq!((slips.actions.len(), slips.parameters["k"]), (1, Parameters { timeout: 250, retry: 3 }));
     for (wrong, why) in [
         (r#"{"keyname":"k","parameters":{"timeout":-1}}"#, "-1 is too small or too large"),
