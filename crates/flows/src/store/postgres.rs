@@ -1,6 +1,6 @@
 //! Flows in PostgreSQL.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -100,35 +100,40 @@ impl FlowStore for PostgresFlows {
 
     async fn read(&self, runs: Vec<RunKey>) -> Answer<Vec<RunRecord>> {
         let keys: Vec<i64> = runs.iter().map(|run| run.0 as i64).collect();
-        let mut connection = self.0.connection().await?;
-        let tx = connection.begin().await?;
+        let connection = self.0.connection().await?;
         let sql = format!("SELECT {RUN}, definition, input, reply FROM flow_runs WHERE run = ANY($1)");
+        let arg: [&(dyn mutirao_store::postgres::ToSql + Sync); 1] = [&keys];
+        // In one go, the runs first: of one that had ended by then, all that came before its end is there.
+        let (runs, outcomes, tries, places) = tokio::try_join!(
+            connection.rows(&sql, &arg),
+            connection.rows(
+                "SELECT run, step, item, ok, said, tries, node, why, began_at, ended_at FROM flow_outcomes WHERE run = ANY($1)",
+                &arg
+            ),
+            connection.rows("SELECT run, step, item, tries, reason FROM flow_tries WHERE run = ANY($1)", &arg),
+            connection.rows("SELECT run, step, item, generation, n, node FROM flow_noted WHERE run = ANY($1)", &arg),
+        )?;
         let mut records = BTreeMap::new();
-        for found in tx.rows(&sql, &[&keys]).await? {
+        for found in runs {
             let reply = found.try_get::<_, Option<&str>>(11)?.map(parsed).transpose()?;
             let (row, definition, input) = (row(&found)?, found.try_get(9)?, json(&found, 10)?);
             let (outcomes, tries, noted) = (Vec::new(), Vec::new(), Vec::new());
             records.insert(row.key, RunRecord { row, definition, input, reply, outcomes, tries, noted });
         }
-        let outcomes = "SELECT run, step, item, ok, said, tries, node, why, began_at, ended_at
-                        FROM flow_outcomes WHERE run = ANY($1)";
-        for found in tx.rows(outcomes, &[&keys]).await? {
+        for found in outcomes {
             let one = outcome(&found)?;
             records.entry(one.key.run).and_modify(|record| record.outcomes.push(one));
         }
-        let tries = "SELECT run, step, item, tries, reason FROM flow_tries WHERE run = ANY($1)";
-        for found in tx.rows(tries, &[&keys]).await? {
+        for found in tries {
             let key = step_key(found.try_get(0)?, found.try_get(1)?, found.try_get(2)?);
             let one = Try { key, tries: found.try_get::<_, i64>(3)? as u32, reason: found.try_get(4)? };
             records.entry(key.run).and_modify(|record| record.tries.push(one));
         }
-        let nodes = "SELECT run, step, item, generation, n, node FROM flow_noted WHERE run = ANY($1)";
-        for found in tx.rows(nodes, &[&keys]).await? {
+        for found in places {
             let key = step_key(found.try_get(0)?, found.try_get(1)?, found.try_get(2)?);
             let one = noted(key, (found.try_get(3)?, found.try_get(4)?), found.try_get(5)?);
             records.entry(key.run).and_modify(|record| record.noted.extend(one));
         }
-        tx.commit().await?;
         Ok(records.into_values().collect())
     }
 
@@ -154,13 +159,20 @@ impl FlowStore for PostgresFlows {
     async fn write(&self, fence: Fence, batch: Arc<Batch>) -> Answer<Fate> {
         let mut connection = self.0.connection().await?;
         let tx = connection.begin().await?;
-        if !fence.holds_in_postgres(&tx).await? {
+        // In one go: a server asks for as many journeys as there are questions that wait for each other.
+        let (holds, ..) = tokio::try_join!(
+            fence.holds_in_postgres(&tx),
+            outcomes(&tx, &batch.outcomes),
+            async {
+                tries(&tx, &batch.tries).await?;
+                noting(&tx, &batch.noted).await
+            },
+            ends(&tx, &batch),
+        )?;
+        if !holds {
+            // Nothing is kept of what is not committed.
             return Ok(Fate::Fenced);
         }
-        outcomes(&tx, &batch.outcomes).await?;
-        tries(&tx, &batch.tries).await?;
-        noting(&tx, &batch.noted).await?;
-        ends(&tx, &batch).await?;
         tx.commit().await?;
         Ok(Fate::Durable)
     }
@@ -288,21 +300,28 @@ async fn noting(tx: &Transaction<'_>, all: &[Noted]) -> Answer<()> {
     .map(drop)
 }
 
+/// How runs ended, and which answers have left: mostly both of a run at once.
 async fn ends(tx: &Transaction<'_>, batch: &Batch) -> Answer<()> {
-    if !batch.ends.is_empty() {
+    let mut told: BTreeSet<RunKey> = batch.announced.iter().copied().collect();
+    let ends = async |told: Vec<i64>| {
         let runs: Vec<i64> = batch.ends.iter().map(|(run, ..)| run.0 as i64).collect();
         let ends = batch.ends.iter().map(|(_, end, _)| text(end)).collect::<Answer<Vec<String>>>()?;
         let moments: Vec<i64> = batch.ends.iter().map(|(.., at)| at.0).collect();
+        // The first end counts.
         tx.run(
-            "UPDATE flow_runs SET ended = said.ended, ended_at = said.at
-             FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS said (run, ended, at)
-             WHERE flow_runs.run = said.run AND flow_runs.ended IS NULL",
-            &[&runs, &ends, &moments],
+            "UPDATE flow_runs SET ended = coalesce(flow_runs.ended, said.ended), ended_at = coalesce(flow_runs.ended_at, said.at),
+                 announced = greatest(flow_runs.announced, said.told)
+             FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) AS said (run, ended, at, told)
+             WHERE flow_runs.run = said.run",
+            &[&runs, &ends, &moments, &told],
         )
-        .await?;
+        .await
+    };
+    if !batch.ends.is_empty() {
+        ends(batch.ends.iter().map(|(run, ..)| i64::from(told.remove(run))).collect()).await?;
     }
-    if !batch.announced.is_empty() {
-        let runs: Vec<i64> = batch.announced.iter().map(|run| run.0 as i64).collect();
+    if !told.is_empty() {
+        let runs: Vec<i64> = told.iter().map(|run| run.0 as i64).collect();
         tx.run("UPDATE flow_runs SET announced = 1 WHERE run = ANY($1)", &[&runs]).await?;
     }
     Ok(())
