@@ -15,12 +15,14 @@
 //! assert!(Expression::compile(&"(".repeat(900)).is_err());
 //! ```
 
+mod lately;
 mod members;
 pub mod toll;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use cel::common::ast::IdedExpr;
 use cel::{Context, Program, Value};
@@ -69,6 +71,11 @@ impl Expression {
         let names = members::free(program.expression());
         let levied = toll::levied(program.expression());
         Ok(Self { text: text.into(), program, levied, names })
+    }
+
+    /// The same, compiled once for as long as it is asked for again soon: that takes far longer than evaluating it.
+    pub fn lately(text: &str) -> Result<Arc<Self>, Flaw> {
+        lately::compiled(text)
     }
 
     pub fn text(&self) -> &str {

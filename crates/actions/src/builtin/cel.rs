@@ -22,7 +22,7 @@ impl Action for Cel {
     async fn run(&self, data: &str) -> Result<String, String> {
         let asked: Asked = super::read(data)?;
         let evaluate = move || {
-            let expression = Expression::compile(&asked.expression).map_err(|flaw| flaw.to_string())?;
+            let expression = Expression::lately(&asked.expression).map_err(|flaw| flaw.to_string())?;
             expression.evaluate([("input", value_of(&asked.input))]).map(|value| value.to_string())
         };
         // It may take some tenths of a second, in which others have their turn.
