@@ -84,15 +84,15 @@ pub struct Me {
 }
 
 impl Me {
-    pub fn register(&self, offers: &[Offer]) -> Register {
+    pub fn register(&self, table: &Table) -> Register {
         Register {
             endpoint: self.endpoint.clone(),
             layer: self.layer,
             kind: "mutirao".into(),
             node: self.node.clone(),
             force_register: true,
-            actions: offers.iter().map(Offer::to_string).collect(),
-            parameters: BTreeMap::new(),
+            actions: table.offers().iter().map(Offer::to_string).collect(),
+            parameters: table.declared(),
             labels: self.labels.clone(),
             slots: u32::try_from(self.slots).ok(),
         }

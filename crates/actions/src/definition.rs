@@ -7,7 +7,8 @@
 //! command: [ ./power_factor.py ] # found in the folder of this file, else in PATH
 //! mode: lines                    # one process that stays; `once` starts one for each task
 //! at_once: 4                     # tasks that it is given at the same time
-//! timeout: 10s
+//! timeout: 10s                   # and a step waits a little longer for it, unless it says otherwise
+//! retries: 5                     # of a step that does not say
 //! memory: 64MiB                  # of address space, for each process; of memory, for all of them together
 //! cpus: 0.5                      # for all of them together
 //! output_max: 64KiB
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mutirao_core::quantity::{Bytes, Cpus, Span};
+use mutirao_nodes::wire::Parameters;
 use mutirao_nodes::{ActionName, Namespace, Offer};
 use serde::Deserialize;
 use serde_json::Value;
@@ -27,6 +29,9 @@ use crate::{OUTPUT_BYTES, OUTPUT_BYTES_MAX};
 
 /// Below the half hour after which RabbitMQ takes a message back that was not acknowledged.
 const TIMEOUT_MAX: Duration = Duration::from_secs(20 * 60);
+/// What a task and its result may take there and back, besides what the program takes.
+const ON_THE_WAY: Duration = Duration::from_secs(5);
+const RETRIES_MAX: u32 = 100;
 const AT_ONCE_MAX: u32 = 64;
 const COMMAND_BYTES_MAX: usize = 16 << 10;
 
@@ -48,6 +53,8 @@ pub struct Definition {
     /// Tasks that a process that stays is given at once.
     pub at_once: usize,
     pub timeout: Duration,
+    /// What managers are told of it.
+    pub declared: Option<Parameters>,
     pub memory: Option<Bytes>,
     pub cpus: Option<Cpus>,
     pub output_bytes_max: usize,
@@ -68,6 +75,8 @@ struct Written {
     at_once: Option<u32>,
     #[serde(default)]
     timeout: Option<Span>,
+    #[serde(default)]
+    retries: Option<u32>,
     #[serde(default)]
     memory: Option<Bytes>,
     #[serde(default)]
@@ -110,6 +119,14 @@ impl Definition {
         if timeout.is_zero() || timeout > TIMEOUT_MAX {
             return Err("timeout: it must be above 0 and at most 20m".into());
         }
+        if written.retries.is_some_and(|retries| retries > RETRIES_MAX) {
+            return Err(format!("retries: it must be at most {RETRIES_MAX}"));
+        }
+        let says_so = written.timeout.is_some() || written.retries.is_some();
+        let declared = says_so.then(|| Parameters {
+            timeout: (timeout + ON_THE_WAY).as_millis() as u64,
+            retry: written.retries.unwrap_or(Parameters::default().retry),
+        });
         let output = written.output_max.map_or(OUTPUT_BYTES as u64, |bytes| bytes.0);
         if output == 0 || output > OUTPUT_BYTES_MAX as u64 {
             return Err(format!("output_max: it must be above 0 and at most {}", Bytes(OUTPUT_BYTES_MAX as u64)));
@@ -130,6 +147,7 @@ impl Definition {
             mode: written.mode,
             at_once: at_once as usize,
             timeout,
+            declared,
             memory: written.memory.filter(|memory| memory.0 > 0),
             cpus: written.cpus,
             output_bytes_max: output as usize,
@@ -152,6 +170,14 @@ mod tests {
         let read = Definition::read(whole.clone(), &namespace).unwrap();
         assert_eq!(read.offer.to_string(), "urn:mutirao:Action:actions.pf@2");
         assert_eq!((read.at_once, read.output_bytes_max, read.mode), (4, 2_048, Mode::Lines));
+        assert_eq!(read.declared, Some(Parameters { timeout: 15_000, retry: 3 }), "the way takes its time too");
+        let silent = json!({"kind": "Action", "name": "a", "command": ["true"]});
+        assert_eq!(Definition::read(silent.clone(), &namespace).unwrap().declared, None);
+        let often = json!({"retries": 9, "kind": "Action", "name": "a", "command": ["true"]});
+        assert_eq!(
+            Definition::read(often, &namespace).unwrap().declared,
+            Some(Parameters { timeout: 35_000, retry: 9 })
+        );
         for (field, value, words) in [
             ("kind", json!("Queue"), "kind is Queue"),
             ("name", json!("a/b"), "name: "),
@@ -160,6 +186,7 @@ mod tests {
             ("command", json!([]), "command: there is no program"),
             ("command", json!(["a\u{0}"]), "zero byte"),
             ("timeout", json!("0s"), "timeout: "),
+            ("retries", json!(101), "retries: "),
             ("output_max", json!("1GiB"), "output_max: "),
             ("cpus", json!("0"), "cpus"),
             ("at_once", json!(0), "at_once: "),

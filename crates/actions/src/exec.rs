@@ -41,6 +41,7 @@ pub fn entry(definition: &Definition, around: &Surroundings) -> Entry {
     Entry {
         offer: definition.offer.clone(),
         timeout: definition.timeout,
+        declared: definition.declared,
         output_bytes_max: definition.output_bytes_max,
         action,
     }

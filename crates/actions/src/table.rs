@@ -8,7 +8,7 @@ use std::time::Duration;
 use mutirao_core::Clock;
 use mutirao_core::clock::ClockExt;
 use mutirao_nodes::errand::End;
-use mutirao_nodes::wire::ACTIONS_MAX;
+use mutirao_nodes::wire::{ACTIONS_MAX, Parameters};
 use mutirao_nodes::{ActionName, Offer};
 use parking_lot::RwLock;
 use tokio::sync::watch;
@@ -22,13 +22,15 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Entry {
     pub offer: Offer,
     pub timeout: Duration,
+    /// What managers are told of it.
+    pub declared: Option<Parameters>,
     pub output_bytes_max: usize,
     pub action: Arc<dyn Action>,
 }
 
 impl Entry {
     pub fn new(offer: Offer, action: Arc<dyn Action>) -> Self {
-        Self { offer, timeout: TIMEOUT, output_bytes_max: OUTPUT_BYTES, action }
+        Self { offer, timeout: TIMEOUT, declared: None, output_bytes_max: OUTPUT_BYTES, action }
     }
 }
 
@@ -51,11 +53,12 @@ impl Table {
 
     pub fn put(&self, entry: Entry) -> Result<(), Full> {
         let mut entries = self.entries.write();
-        let before = entries.get(&entry.offer.action).map(|old| old.offer.clone());
+        let said = |entry: &Entry| (entry.offer.clone(), entry.declared);
+        let before = entries.get(&entry.offer.action).map(said);
         if before.is_none() && entries.len() >= ACTIONS_MAX {
             return Err(Full);
         }
-        let news = before.as_ref() != Some(&entry.offer);
+        let news = before != Some(said(&entry));
         entries.insert(entry.offer.action.clone(), entry);
         drop(entries);
         if news {
@@ -79,7 +82,13 @@ impl Table {
         self.entries.read().values().map(|entry| entry.offer.clone()).collect()
     }
 
-    /// Changes whenever the offers do.
+    /// And what it declares of some of them.
+    pub fn declared(&self) -> BTreeMap<String, Parameters> {
+        let entries = self.entries.read();
+        entries.values().filter_map(|entry| Some((entry.offer.to_string(), entry.declared?))).collect()
+    }
+
+    /// Changes whenever either does.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -168,5 +177,24 @@ mod tests {
         tokio::task::yield_now().await;
         clock.advance(TIMEOUT);
         assert_eq!(late.await.unwrap(), End::Failed("it took longer than 30000ms".into()));
+    }
+
+    #[test]
+    fn managers_are_told_what_an_action_declares_and_when_that_changes() {
+        let table = Table::new(SystemClock::shared());
+        let gate = Arc::new(Semaphore::new(1));
+        let declaring = |retry| {
+            let declared = Some(Parameters { timeout: 5_000, retry });
+            table.put(Entry { declared, ..entry("a", 2, "x", &gate) }).unwrap();
+        };
+        let changes = table.changes();
+        table.put(entry("b", 0, "x", &gate)).unwrap();
+        declaring(1);
+        declaring(1);
+        assert_eq!(*changes.borrow(), 2, "the same again is no news");
+        declaring(2);
+        assert_eq!(*changes.borrow(), 3);
+        let urn = table.offers()[0].to_string();
+        assert_eq!(table.declared(), [(urn, Parameters { timeout: 5_000, retry: 2 })].into());
     }
 }

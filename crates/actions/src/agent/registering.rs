@@ -48,7 +48,7 @@ impl Registering {
         if self.under_way.swap(true, Ordering::Relaxed) {
             return;
         }
-        let text = written(&self.me.register(&self.table.offers()));
+        let text = written(&self.me.register(&self.table));
         let (line, under_way) = (self.line.clone(), self.under_way.clone());
         tokio::spawn(async move {
             if let Err(why) = line.register(text).await {
