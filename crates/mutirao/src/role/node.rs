@@ -5,6 +5,7 @@
 mod actions;
 mod key;
 mod line;
+mod slim;
 mod workers;
 
 use std::net::SocketAddr;

@@ -101,7 +101,7 @@ fn by_amqp_a_node_that_has_a_key_has_a_user_of_its_own_at_rabbitmq_until_it_is_r
     wait::until("it to register", SOON, || {
         let shown: serde_json::Value =
             serde_json::from_slice(&up.cli(&["--json", "node", "show", "gate-7"]).stdout).unwrap_or_default();
-        shown["runs"]["presence"] == "registered" && shown["runs"]["proof"] == format!("user broker {USER}")
+        shown["runs"]["presence"] == "registered" && shown["runs"]["proof"] == "user gate-7"
     });
     let flow = "kind: Flow\nname: sum\nsteps:\n  - name: one\n    action: builtin.cel\n    on: { node: gate-7 }\n    \
                 input: { expression: \"'input + 1'\", input: '41' }\n";
@@ -113,8 +113,18 @@ fn by_amqp_a_node_that_has_a_key_has_a_user_of_its_own_at_rabbitmq_until_it_is_r
     assert!(may.contains(r"mutirao\.node\.unicast\.gate-7") && !may.contains(r"mutirao\.node\.unicast|"), "{may}");
     let topics = broker.rabbitmqctl(&["list_user_topic_permissions", USER]).unwrap();
     assert!(topics.contains(r"mutirao\.nodes\.register") && !topics.contains(".*"), "{topics}");
+    let connected = || broker.rabbitmqctl(&["list_connections", "user"]).unwrap().contains(USER);
+    assert!(connected());
     up.ok(&["device", "rm", "gate-7"]);
     assert!(!broker.rabbitmqctl(&["list_users"]).unwrap().contains(USER));
+    assert!(!broker.rabbitmqctl(&["list_queues", "name"]).unwrap().contains("node.unicast.gate-7"));
+    // Its process is still there, and tries to come in.
+    wait::until("its connections to be ended", SOON, || !connected());
+    let known = up.cli(&["node", "show", "gate-7"]);
+    assert!(!known.status.success(), "it is no node any more");
+    let run = json_of(&up, &["flow", "run", "sum", "--input", "{}"])["run"].to_string();
+    wait::until("nobody to be asked", SOON, || up.ok(&["flow", "explain", &run]).contains("waits for a node"));
+    assert!(node.try_wait().unwrap().is_none() && !connected());
     node.kill().unwrap();
     node.wait().unwrap();
 }

@@ -15,7 +15,7 @@ use mutirao_nodes::NodeId;
 use mutirao_store::{FolderLock, StoreError};
 use mutirao_worker::{Confinement, Keeper};
 
-use super::{NodeArgs, Transport, key, line};
+use super::{NodeArgs, Transport, key, line, slim};
 use crate::cli::{Globals, documents};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -68,14 +68,16 @@ pub async fn run(globals: &Globals, args: NodeArgs, transport: Transport) -> Res
     let agent = Agent::new(me.clone(), table.clone(), opened.line, spool, clock, dice);
     tracing::info!(node = %me.node, layer = ?me.layer, actions = table.offers().len(), "runs actions");
     let stop = async { asked.next().await };
-    match programs {
-        None => agent.run(opened.heard, stop).await,
-        Some((watching, _keeper)) => {
-            tokio::select! {
-                () = agent.run(opened.heard, stop) => {}
-                () = watching.watch() => {}
-            }
+    let watching = async {
+        match programs {
+            Some((watching, _keeper)) => watching.watch().await,
+            None => std::future::pending().await,
         }
+    };
+    let beside = async { tokio::join!(slim::once_started(&SystemClock), watching) };
+    tokio::select! {
+        () = agent.run(opened.heard, stop) => {}
+        _ = beside => {}
     }
     Ok(())
 }
