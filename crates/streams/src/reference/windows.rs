@@ -45,7 +45,10 @@ impl Windows {
                 let closed = time.saturating_sub(lateness_us).max(self.closed);
                 let mut said = self.close(closed, field, size_us, every_us);
                 self.closed = closed;
-                said.push((Port::Main, Word::Time(closed.saturating_sub(size_us).saturating_add(1))));
+                // Who will say no more says so as it is.
+                let all = *time == i64::MAX;
+                let until = if all { i64::MAX } else { closed.saturating_sub(size_us).saturating_add(1) };
+                said.push((Port::Main, Word::Time(until)));
                 said
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::table::{Layout, Table};
-use super::watermark::{BEGINNING, Watermarks};
+use super::watermark::{BEGINNING, END, Watermarks};
 use super::{Grouping, Refused, Window, WindowError, definition_of, first_end};
 use crate::batch::Batch;
 use crate::operator::{Operator, Outlet, Piece, Port};
@@ -107,7 +107,8 @@ impl Operator for Jumping {
                 snapshot.tables.insert(end, Some(table.finish()));
             }
         }
-        out.push(Piece::Watermark(closed.saturating_sub(self.size_us).saturating_add(1)));
+        let said = closed.saturating_sub(self.size_us).saturating_add(1);
+        out.push(Piece::Watermark(if now == END { END } else { said }));
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::slides::Slides;
 use super::table::{Layout, flush};
-use super::watermark::{BEGINNING, Watermarks};
+use super::watermark::{BEGINNING, END, Watermarks};
 use super::{Grouping, Refused, Window, WindowError, definition_of, first_end};
 use crate::aggregate::item::Item;
 use crate::aggregate::slide::Plan;
@@ -194,7 +194,8 @@ impl Operator for Sliding {
         while let Some(end) = self.next_end() {
             self.slide_to(end, out);
         }
-        out.push(Piece::Watermark(self.closed.saturating_sub(self.size_us).saturating_add(1)));
+        let said = self.closed.saturating_sub(self.size_us).saturating_add(1);
+        out.push(Piece::Watermark(if now == END { END } else { said }));
         Ok(())
     }
 
