@@ -30,7 +30,7 @@ pub mod check;
 pub mod functions;
 mod lexer;
 #[cfg(test)]
-mod naive;
+pub(crate) mod naive;
 pub mod plan;
 pub mod run;
 pub mod syntax;

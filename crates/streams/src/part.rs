@@ -319,3 +319,6 @@ impl PartCore {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;

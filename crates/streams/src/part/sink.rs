@@ -83,13 +83,13 @@ impl SinkCore {
         self.counts.passed_over += u64::from(heard.passed_over.is_some());
         for word in words {
             if let Word::Rows { batch, place, times, .. } = word {
-                self.rows(&batch, place, times.arrived_us, rows);
+                self.rows_of(&batch, place, times.arrived_us, rows);
             }
         }
         Ok(heard)
     }
 
-    fn rows(&self, batch: &Batch, place: Place, arrived_us: i64, rows: &mut Vec<SinkRow>) {
+    pub(super) fn rows_of(&self, batch: &Batch, place: Place, arrived_us: i64, rows: &mut Vec<SinkRow>) {
         let mut lines = Vec::new();
         json::write(batch, &mut lines);
         let mut lines = lines.split(|byte| *byte == b'\n');

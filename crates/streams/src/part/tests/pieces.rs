@@ -1,0 +1,1 @@
+//! Single rules of parts, one by one.
