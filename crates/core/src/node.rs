@@ -66,6 +66,12 @@ pub struct DeviceSpec {
     /// Whether it may ask for Tasks to be run, and hear what came of them.
     #[serde(default)]
     pub requests: bool,
+    /// Topics of its own that it may publish to, with + and #: grid/meter-1/#
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub publish: Vec<String>,
+    /// Topics of its own that it may hear.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subscribe: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -73,6 +79,10 @@ pub struct DeviceView {
     pub name: String,
     pub node: String,
     pub requests: bool,
+    #[serde(default)]
+    pub publish: Vec<String>,
+    #[serde(default)]
+    pub subscribe: Vec<String>,
     pub created_at: Timestamp,
     pub created_by: String,
 }

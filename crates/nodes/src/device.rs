@@ -7,6 +7,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::names::{BadName, NodeId};
+use crate::topics::OwnTopics;
 
 /// 160 bits, as 40 characters: short enough to be typed into a sketch.
 const PASSWORD_BYTES: usize = 20;
@@ -22,6 +23,7 @@ pub struct Device {
     pub digest: Digest,
     /// Whether it may ask for Tasks to be run, and hear what came of them.
     pub may_request: bool,
+    pub topics: OwnTopics,
     pub created_at: Timestamp,
     pub created_by: String,
 }
@@ -83,6 +85,7 @@ mod tests {
             node: "n".parse().unwrap(),
             digest: Digest::of("lamp", password.as_bytes()),
             may_request: false,
+            topics: OwnTopics::default(),
             created_at: Timestamp(0),
             created_by: "t".into(),
         };

@@ -36,6 +36,7 @@ mod routes;
 pub mod routing;
 pub mod store;
 pub mod switchboard;
+pub mod topics;
 mod view;
 pub mod way;
 pub mod wire;

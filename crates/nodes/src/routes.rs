@@ -16,6 +16,7 @@ use mutirao_surface::{Args, Body, Capability, OpenApiRouter, PageArgs, Part, Rej
 use crate::meters;
 use crate::names::NodeId;
 use crate::switchboard::Switchboard;
+use crate::topics::OwnTopics;
 use crate::wire::HEALTH_UP;
 
 impl Switchboard {
@@ -68,7 +69,9 @@ async fn add_device(
 ) -> Result<(StatusCode, Json<DeviceCreated>), Rejection> {
     let node = spec.node.as_deref().unwrap_or(&spec.name);
     let node = node.parse().map_err(|bad: crate::names::BadName| Problem::invalid("node", bad.to_string()))?;
-    let (device, password) = board.add_device(&spec.name, node, spec.requests, &caller).await?;
+    let topics = OwnTopics::checked(spec.publish, spec.subscribe, board.places().0.as_str())
+        .map_err(|bad| Problem::invalid(bad.field, bad.why))?;
+    let (device, password) = board.add_device(&spec.name, node, spec.requests, topics, &caller).await?;
     Ok((StatusCode::CREATED, Json(DeviceCreated { device: device.into(), password })))
 }
 

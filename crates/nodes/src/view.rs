@@ -66,6 +66,8 @@ impl From<Device> for DeviceView {
             name: device.name,
             node: device.node.to_string(),
             requests: device.may_request,
+            publish: device.topics.publish,
+            subscribe: device.topics.subscribe,
             created_at: device.created_at,
             created_by: device.created_by,
         }

@@ -28,6 +28,12 @@ enum Verb {
         /// It may also ask for Tasks to be run, and hear what came of them
         #[arg(long)]
         requests: bool,
+        /// Topics of its own that it may publish to, for streams and others to read; may be repeated: 'grid/meter-1/#'
+        #[arg(long, value_name = "TOPIC")]
+        publish: Vec<String>,
+        /// Topics of its own that it may hear; may be repeated
+        #[arg(long, value_name = "TOPIC")]
+        subscribe: Vec<String>,
     },
     /// Show devices by name, without their passwords
     List {
@@ -46,8 +52,8 @@ pub async fn run(globals: &Globals, args: DeviceArgs) -> Result<(), Failure> {
     let out = Out::new(globals.shape());
     let client = reach::client(&globals.config(vec![])?)?;
     match args.verb {
-        Verb::Add { name, node, requests } => {
-            let created = client.add_device(&DeviceSpec { name, node, requests }).await?;
+        Verb::Add { name, node, requests, publish, subscribe } => {
+            let created = client.add_device(&DeviceSpec { name, node, requests, publish, subscribe }).await?;
             out.answer(&created, |created| created.password.clone())?;
             let (name, node) = (&created.device.name, &created.device.node);
             out.note(format!("this is the only time the password is shown; user {name} speaks for node {node}"));

@@ -98,7 +98,9 @@ impl Gate for Doorkeeper {
             meters::refused(Refused::BadPassword);
             return Err(Refusal::BadCredentials);
         };
-        let rights = self.topics.rights(Some(&device.node), device.may_request);
+        let mut rights = self.topics.rights(Some(&device.node), device.may_request);
+        rights.publish.extend(filters(device.topics.publish));
+        rights.subscribe.extend(filters(device.topics.subscribe));
         self.devices.write().insert(device.name.as_str().into(), (device.node, device.may_request));
         let standing = Standing::Known;
         Ok(Guest { who: who_is(&device.name), standing, rights, sessions_max: SESSIONS_OF_A_DEVICE })

@@ -13,17 +13,19 @@ use crate::device::{Device, Digest, no_password};
 use crate::keys::{Enrolling, Invitation, Key};
 use crate::names::NodeId;
 use crate::registry::Record;
+use crate::topics::OwnTopics;
 
 pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "nodes", version: 1, sql: include_str!("001_nodes.postgres.sql") },
     Migration { component: "nodes", version: 2, sql: include_str!("002_removed.postgres.sql") },
     Migration { component: "nodes", version: 3, sql: include_str!("003_keys.postgres.sql") },
     Migration { component: "nodes", version: 4, sql: include_str!("004_answers.postgres.sql") },
+    Migration { component: "nodes", version: 5, sql: include_str!("005_topics.postgres.sql") },
 ];
 
 type Answer<T> = Result<T, StoreError>;
 
-const DEVICE: &str = "SELECT name, node, digest, may_request, created_at, created_by FROM devices";
+const DEVICE: &str = "SELECT name, node, digest, may_request, created_at, created_by, publish, subscribe FROM devices";
 
 #[async_trait]
 impl NodeStore for Postgres {
@@ -81,13 +83,23 @@ impl NodeStore for Postgres {
     async fn add_device(&self, device: Device, by: By) -> Answer<bool> {
         let mut connection = self.connection().await?;
         let tx = connection.begin().await?;
-        let sql = "INSERT INTO devices (name, node, digest, may_request, created_at, created_by)
-                   VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
+        let sql = "INSERT INTO devices (name, node, digest, may_request, created_at, created_by, publish, subscribe)
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
         let (node, digest) = (device.node.as_str(), device.digest.0.as_slice());
+        let (publish, subscribe) = (device.topics.publish_text(), device.topics.subscribe_text());
         let new = tx
             .run(
                 sql,
-                &[&device.name, &node, &digest, &device.may_request, &device.created_at.0, &text(&device.created_by)],
+                &[
+                    &device.name,
+                    &node,
+                    &digest,
+                    &device.may_request,
+                    &device.created_at.0,
+                    &text(&device.created_by),
+                    &publish,
+                    &subscribe,
+                ],
             )
             .await?;
         if new > 0 {
@@ -247,6 +259,7 @@ fn device(row: &Row) -> Answer<Option<Device>> {
         may_request: row.try_get(3)?,
         created_at: Timestamp(row.try_get(4)?),
         created_by: row.try_get(5)?,
+        topics: OwnTopics::read(row.try_get(6)?, row.try_get(7)?),
     }))
 }
 

@@ -13,17 +13,19 @@ use crate::device::{Device, Digest, no_password};
 use crate::keys::{Enrolling, Invitation, Key};
 use crate::names::NodeId;
 use crate::registry::Record;
+use crate::topics::OwnTopics;
 
 pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "nodes", version: 1, sql: include_str!("001_nodes.sql") },
     Migration { component: "nodes", version: 2, sql: include_str!("002_removed.sql") },
     Migration { component: "nodes", version: 3, sql: include_str!("003_keys.sql") },
     Migration { component: "nodes", version: 4, sql: include_str!("004_answers.sql") },
+    Migration { component: "nodes", version: 5, sql: include_str!("005_topics.sql") },
 ];
 
 type Answer<T> = Result<T, StoreError>;
 
-const DEVICE: &str = "SELECT name, node, digest, may_request, created_at, created_by FROM devices";
+const DEVICE: &str = "SELECT name, node, digest, may_request, created_at, created_by, publish, subscribe FROM devices";
 
 #[async_trait]
 impl NodeStore for Sqlite {
@@ -87,8 +89,8 @@ impl NodeStore for Sqlite {
         self.write(move |db| {
             let new = db
                 .prepare_cached(
-                    "INSERT INTO devices (name, node, digest, may_request, created_at, created_by)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
+                    "INSERT INTO devices (name, node, digest, may_request, created_at, created_by, publish, subscribe)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
                 )?
                 .execute(params![
                     device.name,
@@ -96,7 +98,9 @@ impl NodeStore for Sqlite {
                     device.digest.0,
                     device.may_request,
                     device.created_at.0,
-                    device.created_by
+                    device.created_by,
+                    device.topics.publish_text(),
+                    device.topics.subscribe_text()
                 ])?;
             if new > 0 {
                 audit(db, &by, "device.add", &device.name)?;
@@ -302,6 +306,7 @@ fn device(row: &Row<'_>) -> rusqlite::Result<Option<Device>> {
         may_request: row.get(3)?,
         created_at: Timestamp(row.get(4)?),
         created_by: row.get(5)?,
+        topics: OwnTopics::read(&row.get::<_, String>(6)?, &row.get::<_, String>(7)?),
     }))
 }
 

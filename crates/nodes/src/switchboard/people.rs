@@ -10,6 +10,7 @@ use crate::meters;
 use crate::names::{NodeId, Offer};
 use crate::registry::{Presence, Record, Refused};
 use crate::store::{By, Removal, Removed, Tossed};
+use crate::topics::OwnTopics;
 use crate::way::{Outstanding, Waits};
 
 /// A node as it stands.
@@ -83,6 +84,7 @@ impl Switchboard {
         name: &str,
         node: NodeId,
         may_request: bool,
+        topics: OwnTopics,
         who: &Principal,
     ) -> Result<(Device, String), Problem> {
         device::check_name(name).map_err(|bad| Problem::invalid("name", bad.to_string()))?;
@@ -92,6 +94,7 @@ impl Switchboard {
             node,
             digest: Digest::of(name, password.as_bytes()),
             may_request,
+            topics,
             created_at: at,
             created_by: who.name.clone(),
         };

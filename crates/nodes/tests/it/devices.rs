@@ -16,6 +16,7 @@ use mutirao_nodes::hands::Hands;
 use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::registry::{Presence, Proof, Strangers};
 use mutirao_nodes::routing::{Ended, Place};
+use mutirao_nodes::topics::OwnTopics;
 use mutirao_nodes::{ActionName, Layer, Offer};
 use mutirao_testkit::wait::eventually;
 
@@ -151,7 +152,8 @@ async fn what_is_too_long_for_a_microcontroller_goes_to_whoever_takes_it() {
 async fn an_answer_that_nobody_hears_is_kept_until_somebody_does_also_over_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let house = House::open(folder.path()).await;
-    let (_, password) = house.board.add_device("desk", "desk".parse().unwrap(), true, &tester()).await.unwrap();
+    let (_, password) =
+        house.board.add_device("desk", "desk".parse().unwrap(), true, OwnTopics::default(), &tester()).await.unwrap();
     let answer = |request: &str, data: String| {
         serde_json::json!({ "actionTo": "a", "requestID": request, "messageData": data }).to_string()
     };
@@ -330,7 +332,8 @@ async fn a_result_that_cannot_be_taken_now_is_taken_later_and_asked_for_again() 
 async fn only_who_may_asks_for_tasks_and_what_is_no_task_is_kept_with_its_reason() {
     let folder = tempfile::tempdir().unwrap();
     let house = House::open(folder.path()).await;
-    let (_, password) = house.board.add_device("desk", "desk".parse().unwrap(), true, &tester()).await.unwrap();
+    let (_, password) =
+        house.board.add_device("desk", "desk".parse().unwrap(), true, OwnTopics::default(), &tester()).await.unwrap();
     let mut asking = options(&house, "desk", Some(("desk", &password)));
     asking.subscriptions.push((TopicFilter::new("mutirao.task.final.saida").unwrap(), Qos::AtLeastOnce));
     let (client, heard) = Client::start(asking);
@@ -381,5 +384,37 @@ async fn the_manager_s_own_hands_run_what_they_can_and_are_not_kept() {
     drop(store);
     let house = House::open(folder.path()).await;
     assert!(house.board.nodes().is_empty(), "who is here is here");
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_has_topics_of_its_own_and_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    let topics = |publish: &[&str], subscribe: &[&str]| {
+        let owned = |list: &[&str]| list.iter().map(|one| (*one).to_owned()).collect();
+        OwnTopics { publish: owned(publish), subscribe: owned(subscribe) }
+    };
+    let let_in = async |name: &str, topics| {
+        house.board.add_device(name, name.parse().unwrap(), false, topics, &tester()).await.unwrap().1
+    };
+    let meter = let_in("meter-1", topics(&["grid/meter-1/#"], &[])).await;
+    let desk = let_in("desk", topics(&[], &["grid/+/reading"])).await;
+    let mut hearing = options(&house, "desk", Some(("desk", &desk)));
+    hearing.subscriptions.push((TopicFilter::new("grid/+/reading").unwrap(), Qos::AtLeastOnce));
+    let (client, heard) = Client::start(hearing);
+    let mut state = client.state();
+    state.wait_for(|state| *state == State::Connected).await.unwrap();
+    let mut desk = Device { client, heard: drained(heard), node: "desk".into() };
+    let meter = Device::connect(&house, "meter-1", Some(("meter-1", &meter))).await;
+    // Whoever says what it may not is cut off, and heard by nobody.
+    let thief = house.device("thief").await;
+    let stolen = TopicName::new("grid/meter-1/reading").unwrap();
+    let stealing = tokio::spawn(async move { thief.client.publish(stolen, "{}".into(), Qos::AtLeastOnce).await });
+    let port = house.mqtt.port().clone();
+    eventually("it is cut off", LONG, async || port.counts().publishes_denied > 0).await;
+    stealing.abort();
+    meter.say("grid/meter-1/reading", r#"{"watts":7}"#).await;
+    assert_eq!(desk.next("reading").await, serde_json::json!({ "watts": 7 }));
     house.close().await;
 }

@@ -24,6 +24,7 @@ use mutirao_nodes::pulse::Pace;
 use mutirao_nodes::registry::Strangers;
 use mutirao_nodes::routing::{Place, Rules};
 use mutirao_nodes::switchboard::{Parts, Switchboard};
+use mutirao_nodes::topics::OwnTopics;
 use mutirao_nodes::wire::TaskRequest;
 use mutirao_nodes::{keys, store};
 use mutirao_store::{Database, Sqlite};
@@ -135,7 +136,7 @@ impl House {
 
     /// Lets a device in that speaks for the node of its own name.
     pub async fn let_in(&self, name: &str) -> String {
-        self.board.add_device(name, name.parse().unwrap(), false, &tester()).await.unwrap().1
+        self.board.add_device(name, name.parse().unwrap(), false, OwnTopics::default(), &tester()).await.unwrap().1
     }
 
     /// A device with its password, connected and listening.

@@ -8,6 +8,7 @@ use mutirao_nodes::keys::{Enrolling, Invitation, Key};
 use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::registry::{Proof, Record};
 use mutirao_nodes::store::{Bounds, By, NodeStore, Removal, Removed, Tossed};
+use mutirao_nodes::topics::OwnTopics;
 use mutirao_nodes::wire::Parameters;
 use mutirao_nodes::{Layer, NodeId};
 
@@ -141,6 +142,7 @@ async fn a_device_s_name_is_given_once(store: &dyn NodeStore) {
         node: node.parse().unwrap(),
         digest: Digest::of(name, b"secret"),
         may_request: true,
+        topics: OwnTopics { publish: vec!["grid/#".into()], subscribe: vec![] },
         created_at: Timestamp(5),
         created_by: "ana".into(),
     };
