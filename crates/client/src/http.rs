@@ -107,6 +107,10 @@ impl Call {
         Ok(self.header("content-type", "application/json"))
     }
 
+    pub fn body(self, body: Bytes) -> Self {
+        Self { body, ..self }
+    }
+
     /// Not repeated, whatever happens to its answer.
     pub fn once(self) -> Self {
         Self { repeat: Repeat::Never, ..self }

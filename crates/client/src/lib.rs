@@ -34,6 +34,7 @@ mod monitors;
 mod nodes;
 mod queues;
 mod sse;
+mod streams;
 mod target;
 
 pub use access::Health;
@@ -46,3 +47,4 @@ pub use http::{ByteStream, Client};
 pub use jobs::{DeadFilter, Heard, JobFilter, JobLogsFrom, JobStream, LogsFrom, PageArgs, PieceStream, Reach};
 pub use mutirao_tls::{Believe, Trust};
 pub use queues::Unfinished;
+pub use streams::{EventStream, Over};

@@ -130,7 +130,7 @@ pub enum Noun {
     Flow(flow::FlowArgs),
     /// Actions: what nodes can do, and which of them
     Action(action::ActionArgs),
-    /// Streams: graphs of operators over events that never end; checked and shown, not run yet
+    /// Streams: graphs of operators over events that never end
     Stream(stream::StreamArgs),
     /// Small shared state: values under keys
     Kv(kv::KvArgs),
@@ -171,7 +171,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         Noun::Monitor(args) => monitor::run(&globals, args).await,
         Noun::Flow(args) => flow::run(&globals, args).await,
         Noun::Action(args) => action::run(&globals, args).await.map(|()| 0),
-        Noun::Stream(args) => stream::run(&globals, args),
+        Noun::Stream(args) => stream::run(&globals, args).await,
         Noun::Kv(args) => kv::run(&globals, args).await.map(|()| 0),
         Noun::Apply(args) => apply::run(&globals, args).await.map(|()| 0),
         Noun::Worker(args) => worker::run(&globals, args).await.map(|()| 0),

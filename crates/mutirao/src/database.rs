@@ -41,12 +41,15 @@ pub fn place(settings: &Settings) -> Place {
 }
 
 /// Whoever hands out attempts, or owns a shard, does so in generations; those of after a backup must not come again. And
-/// whoever owned queues then does not now. Nor is it the installation any more that the backup was made of.
+/// whoever owned queues then does not now. Nor is it the installation any more that the backup was made of. Logs of streams are in
+/// no backup, so these begin anew: no snapshot speaks of what is in a log now, and no row was handed over.
 fn jumps() -> String {
     format!(
         "UPDATE generations SET n = n + {JUMP};
          UPDATE shard_leases SET owner = NULL, beats = 0, generation = generation + {JUMP};
          DELETE FROM shard_members;
+         DELETE FROM stream_snapshots;
+         DELETE FROM stream_handed_over;
          {FORGET}"
     )
 }
@@ -68,16 +71,18 @@ pub fn postgres_steps() -> Vec<Migration> {
     let monitors = mutirao_monitors::POSTGRES_MIGRATIONS;
     let (kv, nodes) = (mutirao_kv::POSTGRES_MIGRATIONS, mutirao_nodes::POSTGRES_MIGRATIONS);
     let (jobs, flows) = (mutirao_jobs::POSTGRES_MIGRATIONS, mutirao_flows::POSTGRES_MIGRATIONS);
-    let own = installation::POSTGRES_MIGRATIONS;
-    [mutirao_api::POSTGRES_MIGRATIONS, shards, jobs, fleet, monitors, kv, nodes, flows, BLOBS_MIGRATIONS, own].concat()
+    let (streams, own) = (mutirao_conductor::POSTGRES_MIGRATIONS, installation::POSTGRES_MIGRATIONS);
+    let first = [mutirao_api::POSTGRES_MIGRATIONS, shards, jobs, fleet, monitors, kv, nodes, flows].concat();
+    [&first, streams, BLOBS_MIGRATIONS, own].concat()
 }
 
 fn sqlite_steps() -> Vec<Migration> {
     let shards = mutirao_shards::store::sqlite::MIGRATIONS;
     let (monitors, kv, flows) = (mutirao_monitors::MIGRATIONS, mutirao_kv::MIGRATIONS, mutirao_flows::MIGRATIONS);
     let (fleet, own) = (mutirao_fleet::MIGRATIONS, installation::MIGRATIONS);
-    let nodes = mutirao_nodes::MIGRATIONS;
-    [mutirao_api::MIGRATIONS, shards, mutirao_jobs::MIGRATIONS, fleet, monitors, kv, nodes, flows, own].concat()
+    let (nodes, streams) = (mutirao_nodes::MIGRATIONS, mutirao_conductor::MIGRATIONS);
+    [mutirao_api::MIGRATIONS, shards, mutirao_jobs::MIGRATIONS, fleet, monitors, kv, nodes, flows, streams, own]
+        .concat()
 }
 
 /// Whoever forgets to name the server must not get an empty installation in its place, nor a backup of one.

@@ -23,6 +23,7 @@ mod membership;
 mod nodes;
 mod role;
 mod signals;
+mod streams;
 mod telemetry;
 mod tls;
 mod up;

@@ -9,12 +9,14 @@ use std::time::Duration;
 use mutirao_api::auth::upkeep::Keep;
 use mutirao_api::{Api, ApiError, ApiParts, Rate};
 use mutirao_broker::Rabbit;
+use mutirao_conductor::{Streams, StreamsParts};
 use mutirao_core::auth::Role;
 use mutirao_core::job::{WorkerState, WorkerView};
 use mutirao_core::{Clock, Dice, InstallationId, QueueName, SystemClock};
 use mutirao_fleet::{Fleets, FleetsParts};
 use mutirao_flows::foreman::Rules;
 use mutirao_flows::{Flows, FlowsParts};
+use mutirao_hosts::Host;
 use mutirao_jobs::{Jobs, JobsParts, JobsSettings};
 use mutirao_kv::{AtHand, Kv, KvParts, Legacy, Path as KvPath};
 use mutirao_monitors::placement::Standing;
@@ -38,7 +40,7 @@ use crate::fleet::{Advice, Enrolments, Gatekeeper, Grounds};
 use crate::managers::Peers;
 use crate::membership::Membership;
 use crate::up::{Invite, Obituary, Resumed};
-use crate::{broker, checks, database, flows, leavers, machine, nodes, tls};
+use crate::{broker, checks, database, flows, leavers, machine, nodes, streams, tls};
 
 /// How long open requests may take to end when the manager goes down.
 const REQUESTS_DRAIN: Duration = Duration::from_secs(5);
@@ -55,6 +57,8 @@ pub struct Manager {
     kv: Kv,
     nodes: Switchboard,
     flows: Flows,
+    streams: Streams,
+    host: Option<Host>,
     mqtt: Option<Embedded>,
     by_rabbit: Option<RabbitWays>,
     store: Database,
@@ -169,10 +173,10 @@ impl Manager {
             tokio::spawn(leavers::watch(management, jobs.clone(), auth.clone(), clock.clone(), shutdown.clone()));
         }
         let peers = (rabbit.is_some() && matches!(store, Database::Postgres(_)))
-            .then(|| Peers::meet(own_name, broker.clone(), clock.clone(), shutdown.clone()));
+            .then(|| Peers::meet(own_name.clone(), broker.clone(), clock.clone(), shutdown.clone()));
         let fleets = Fleets::start(FleetsParts {
             store: store.clone(),
-            leases,
+            leases: leases.clone(),
             floor: Arc::new(Grounds {
                 jobs: jobs.clone(),
                 monitors: monitors.clone(),
@@ -186,6 +190,37 @@ impl Manager {
         });
         jobs.consult(Arc::new(Advice(fleets.clone())));
         fleets.list_also(Arc::new(nodes::Listed(switchboard.clone())));
+        let streams = Streams::start(StreamsParts {
+            store: store.clone(),
+            leases,
+            terms,
+            member: MemberId(own_name.clone()),
+            address: shown_url(settings, scheme, address),
+            broker: broker.clone(),
+            blobs: blobs.clone(),
+            roll: Arc::new(streams::Enrolled(auth.clone())),
+            receivers: Arc::new(streams::Doors { kv: kv.clone(), flows: flows.clone() }),
+            clock: clock.clone(),
+            dice: dice.clone(),
+            keep: settings.streams_keep.0,
+            log_bytes: streams::log_bytes(),
+            shutdown: shutdown.clone(),
+        })
+        .await
+        .map_err(failed)?;
+        let host = streams::host(
+            settings,
+            &streams::Around {
+                streams: &streams,
+                member: &own_name,
+                broker: &broker,
+                blobs: &blobs,
+                mqtt: mqtt.as_ref(),
+                rabbit: rabbit.as_ref(),
+                clock: &clock,
+                dice: &dice,
+            },
+        )?;
         let own_clock = clock.clone();
         let api = mutirao_api::build(ApiParts {
             auth,
@@ -199,6 +234,7 @@ impl Manager {
                 kv.capability(legacy(settings)),
                 switchboard.capability(),
                 flows.capability(),
+                streams.capability(),
                 mutirao_flows::catalogue::capability(&switchboard),
             ],
             ways,
@@ -228,6 +264,8 @@ impl Manager {
             kv,
             nodes: switchboard,
             flows,
+            streams,
+            host,
             mqtt,
             by_rabbit,
             store,
@@ -308,6 +346,10 @@ impl Manager {
         if !self.serving.is_finished() {
             let _ = self.serving.await;
         }
+        // Parts write down what they remember, and say so, while there is somebody to hear it.
+        if let Some(host) = self.host {
+            host.stop(&SystemClock).await;
+        }
         // Devices first: what they say from now on nobody would take.
         if let Some(mqtt) = self.mqtt {
             mqtt.stop().await;
@@ -317,7 +359,7 @@ impl Manager {
         }
         self.nodes.stop().await;
         // At once: each waits until the other managers stand ready.
-        tokio::join!(self.monitors.stop(), self.kv.stop(), self.jobs.stop(), self.flows.stop());
+        tokio::join!(self.monitors.stop(), self.kv.stop(), self.jobs.stop(), self.flows.stop(), self.streams.stop());
         if let Some(rabbit) = self.rabbit {
             rabbit.close();
         }

@@ -79,7 +79,9 @@ impl Membership {
         let file = data.join(MEMBER_FILE);
         let before = Before::read(&file).filter(|before| before.is_dead(&spot));
         if let Some(Before { member, .. }) = &before {
-            for group in [GROUP, mutirao_monitors::GROUP, mutirao_kv::GROUP, mutirao_flows::GROUP] {
+            for group in
+                [GROUP, mutirao_monitors::GROUP, mutirao_kv::GROUP, mutirao_flows::GROUP, mutirao_conductor::GROUP]
+            {
                 bury(leases, group, member).await.map_err(trouble)?;
             }
         }

@@ -2,7 +2,7 @@
 //! the manager, before anything is [made](making).
 
 mod checking;
-mod declared;
+pub mod declared;
 pub mod documents;
 mod making;
 
@@ -45,6 +45,7 @@ enum Made {
     Monitor(Box<MonitorView>),
     Channel(Box<ChannelView>),
     Flow { name: String },
+    Stream { name: String },
 }
 
 impl Made {
@@ -54,6 +55,7 @@ impl Made {
             Made::Monitor(monitor) => format!("monitor {}", monitor.definition.name),
             Made::Channel(channel) => format!("channel {}", channel.definition.name),
             Made::Flow { name } => format!("flow {name}"),
+            Made::Stream { name } => format!("stream {name}"),
         }
     }
 }

@@ -41,7 +41,7 @@ macro_rules! kind {
 kind! {
     Folder = "folder", File = "file", Count = "count", Many = "count", Level = "level",
     Names = "names", LogFormat = "format", WorkerWay = "way", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url", Share = "share",
-    Labels = "labels", InLayer = "layer", Leave = "leave", OwnChecker = "inside|none", Crew = "least..most", Switch = "on|off",
+    Labels = "labels", InLayer = "layer", Leave = "leave", OwnChecker = "inside|none", OwnHost = "inside|none", StreamFiles = "folder|anywhere", Crew = "least..most", Switch = "on|off",
     Namespace = "namespace", Routing = "learned|round-robin",
 }
 
@@ -261,6 +261,47 @@ impl FromStr for OwnChecker {
             "inside" => Ok(Self::Inside),
             "none" => Ok(Self::None),
             _ => Err(format!("\"{text}\" is neither: choose inside or none")),
+        }
+    }
+}
+
+/// Who runs the parts of streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnHost {
+    /// The manager itself, too.
+    Inside,
+    /// Hosts of their own, and nobody else.
+    None,
+}
+
+impl FromStr for OwnHost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "inside" => Ok(Self::Inside),
+            "none" => Ok(Self::None),
+            _ => Err(format!("\"{text}\" is neither: choose inside or none")),
+        }
+    }
+}
+
+/// Which files streams may read and write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamFiles {
+    /// Those of one folder.
+    Folder,
+    Anywhere,
+}
+
+impl FromStr for StreamFiles {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "folder" => Ok(Self::Folder),
+            "anywhere" => Ok(Self::Anywhere),
+            _ => Err(format!("\"{text}\" is neither: choose folder or anywhere")),
         }
     }
 }

@@ -8,7 +8,7 @@ use mutirao_nodes::Namespace;
 
 use super::kinds::{
     Auto, BrokerUrl, CacheUrl, Count, Crew, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Leave, Level,
-    LogFormat, ManagementUrl, Many, Maybe, Names, OwnChecker, Routing, Secret, ServerUrl, Share, Switch, WorkerWay,
+    LogFormat, ManagementUrl, Many, Maybe, Names, OwnChecker, OwnHost, Routing, Secret, ServerUrl, Share, StreamFiles, Switch, WorkerWay,
 };
 use super::{ConfigError, Values};
 
@@ -189,6 +189,13 @@ settings! {
     /// Whether the API has the routes /api of the store that kv takes the place of. They ask nobody who it is: switch them on
     /// only where everybody who reaches the API may read and write every key of the default namespace.
     "kv.legacy_routes" => kv_legacy_routes: Switch = "off";
+    /// Whether a manager runs parts of streams itself (inside), or leaves them to hosts (none): see `mutirao role host`.
+    "streams.host" => streams_host: OwnHost = "inside";
+    /// Which files streams may read and write: those in the folder `files` of the data folder, or anywhere that the process may.
+    /// Whoever may deploy streams can then read what it can: its admin token among it.
+    "streams.files" => streams_files: StreamFiles = "folder";
+    /// How long it is kept what was done with streams, and where their parts went.
+    "streams.keep" => streams_keep: Span = "30days";
     /// How long the outcomes of monitors are kept, and what is left of monitors that were removed.
     "monitors.keep" => monitors_keep: Span = "30days";
     /// Whether monitors may probe link-local addresses and the metadata services of clouds, which hand out credentials.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use mutirao_client::Client;
+use mutirao_client::{Client, Over};
 use mutirao_core::declared::Wrong;
 use mutirao_flows::FlowSpec;
 use mutirao_monitors::alerts::channel::ChannelSpec;
@@ -12,6 +12,9 @@ use mutirao_queues::{QueueSpec, QueueView};
 use super::declared::{Files, Place, Placed};
 use crate::failure::Failure;
 
+/// Definitions that are sent to be checked together.
+const STREAMS_AT_ONCE: usize = 100;
+
 /// What is to be done, all of it sound.
 #[derive(Debug, Default)]
 pub struct Planned {
@@ -19,6 +22,8 @@ pub struct Planned {
     pub channels: Vec<ChannelSpec>,
     pub flows: Vec<FlowSpec>,
     pub monitors: Vec<Declared>,
+    /// As they are written.
+    pub streams: Vec<String>,
 }
 
 /// What is to become of a queue.
@@ -63,7 +68,13 @@ pub async fn everything(client: &Client, files: &mut Files) -> Result<Planned, F
     for (places, some) in places.chunks(DECLARED_MAX).zip(monitors.chunks(DECLARED_MAX)) {
         files.wrong.extend(placed(places, client.check_monitors(some, &files.channel_names).await?));
     }
-    Ok(Planned { queues, channels, flows, monitors })
+    let (places, streams) = apart(std::mem::take(&mut files.streams));
+    let texts: Vec<&str> = streams.iter().map(String::as_str).collect();
+    for (places, some) in places.chunks(STREAMS_AT_ONCE).zip(texts.chunks(STREAMS_AT_ONCE)) {
+        // One in whose place another comes forgets what it kept: that is asked for by name, with `stream deploy`.
+        files.wrong.extend(placed(places, client.check_streams(some, Over::Refuse).await?));
+    }
+    Ok(Planned { queues, channels, flows, monitors, streams })
 }
 
 async fn to_become(client: &Client, all: Vec<(QueueSpec, Pause)>) -> Result<Vec<Queue>, Failure> {

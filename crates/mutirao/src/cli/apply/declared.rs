@@ -9,10 +9,11 @@ use mutirao_monitors::MonitorSpec;
 use mutirao_monitors::alerts::channel::ChannelSpec;
 use mutirao_monitors::service::declaring::{Declared, Pause};
 use mutirao_queues::QueueSpec;
+use mutirao_streams::definition;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::documents::{self, Document};
+use super::documents::{self, Document, Written};
 use crate::failure::{Exit, Failure};
 
 /// Where something is declared.
@@ -36,6 +37,7 @@ pub struct Files {
     pub channels: Vec<Placed<ChannelSpec>>,
     pub flows: Vec<Placed<FlowSpec>>,
     pub monitors: Vec<Placed<Declared>>,
+    pub streams: Vec<Placed<String>>,
     /// Names of all channels, also of those that are wrong: nobody is told twice about one mistake.
     pub channel_names: BTreeSet<String>,
     pub wrong: Vec<(Place, String)>,
@@ -53,6 +55,8 @@ enum Thing {
     Monitor(Box<MonitorSpec>, Pause),
     Channel(Box<ChannelSpec>),
     Flow(Box<FlowSpec>),
+    /// As it is written.
+    Stream(String),
 }
 
 impl Files {
@@ -92,7 +96,7 @@ impl Files {
                 None
             }
         });
-        match understood(document.value) {
+        match understood(document.value, document.text) {
             Err(what) => self.wrong.push((place, what)),
             Ok(_) if first.is_some() => {
                 let first = first.unwrap_or_default();
@@ -100,6 +104,7 @@ impl Files {
             }
             Ok(Thing::Queue(spec, pause)) => self.queues.push(Placed { place, what: (*spec, pause) }),
             Ok(Thing::Channel(spec)) => self.channels.push(Placed { place, what: *spec }),
+            Ok(Thing::Stream(text)) => self.streams.push(Placed { place, what: text }),
             Ok(Thing::Flow(spec)) => self.flows.push(Placed { place, what: *spec }),
             Ok(Thing::Monitor(spec, pause)) => {
                 self.monitors.push(Placed { place, what: Declared { definition: *spec, pause } });
@@ -110,8 +115,11 @@ impl Files {
     /// All that is wrong, in the order of the files, and why the rest could not be looked at, if it could not.
     pub fn refusal(mut self, otherwise: Option<Failure>) -> Failure {
         self.wrong.sort();
-        let is_rest =
-            !(self.queues.is_empty() && self.channels.is_empty() && self.flows.is_empty() && self.monitors.is_empty());
+        let is_rest = !(self.queues.is_empty()
+            && self.channels.is_empty()
+            && self.flows.is_empty()
+            && self.streams.is_empty()
+            && self.monitors.is_empty());
         let mut lines: Vec<String> =
             self.wrong.into_iter().map(|(place, what)| format!("{}: {what}", place.shown)).collect();
         if let Some(Failure::Said { line, .. }) = otherwise.filter(|_| is_rest) {
@@ -122,8 +130,8 @@ impl Files {
 }
 
 /// What a document declares, checked; or what is wrong with it.
-fn understood(mut value: Value) -> Result<Thing, String> {
-    let kinds = "write kind: Queue, kind: Monitor, kind: Channel or kind: Flow";
+fn understood(mut value: Value, written: Written) -> Result<Thing, String> {
+    let kinds = "write kind: Queue, kind: Monitor, kind: Channel, kind: Flow or kind: Stream";
     let fields = value.as_object_mut().ok_or("it is not a list of fields; begin with kind: Queue")?;
     let kind = match fields.remove("kind") {
         Some(Value::String(kind)) => kind,
@@ -149,8 +157,22 @@ fn understood(mut value: Value) -> Result<Thing, String> {
         }
         // Whether it could work depends on the actions that there are: the manager says.
         "Flow" => Ok(Thing::Flow(Box::new(read(value)?))),
-        "Stream" => Err("streams are not run yet; `mutirao stream check` says whether one is sound".into()),
+        "Stream" => sound(written).map(Thing::Stream),
         _ => Err(format!("there is no kind \"{kind}\"; {kinds}")),
+    }
+}
+
+/// Or all that is wrong with it, with the lines of the file.
+pub fn sound(Written { text, line }: Written) -> Result<String, String> {
+    match definition::check(&text) {
+        Ok(_) => Ok(text),
+        Err(faults) => {
+            let shifted = faults.into_iter().map(|mut fault| {
+                fault.place.line += line - 1;
+                fault.to_string()
+            });
+            Err(shifted.collect::<Vec<_>>().join("\n"))
+        }
     }
 }
 
@@ -169,7 +191,8 @@ mod tests {
         let mut files = Files::default();
         for (n, json) in documents.iter().enumerate() {
             let place = format!("q.yaml, document {}", n + 1);
-            files.take(Document { place, value: serde_json::from_str(json).unwrap() });
+            let text = Written { text: (*json).to_owned(), line: 1 };
+            files.take(Document { place, value: serde_json::from_str(json).unwrap(), text });
         }
         files
     }

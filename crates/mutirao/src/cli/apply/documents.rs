@@ -11,6 +11,14 @@ use serde_json::{Map, Number, Value};
 pub struct Document {
     pub place: String,
     pub value: Value,
+    /// As it is written, and the line of the file in which that begins; of what is no YAML, as JSON.
+    pub text: Written,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    pub text: String,
+    pub line: usize,
 }
 
 /// The documents of a file, or what is wrong with it, in one line; `-` is YAML from stdin.
@@ -30,7 +38,30 @@ pub fn read(file: &Path, bytes_max: usize) -> Result<Vec<Document>, String> {
     }
     let several = values.len() > 1;
     let place = |n: usize| if several { format!("{shown}, document {}", n + 1) } else { shown.clone() };
-    Ok(values.into_iter().enumerate().map(|(n, value)| Document { place: place(n), value }).collect())
+    let pieces = pieces(&text);
+    let told = pieces.len() == values.len() && file.extension().is_none_or(|kind| kind == "yaml" || kind == "yml");
+    let mut written = pieces.into_iter().filter(|_| told);
+    let document = |(n, value): (usize, Value)| {
+        let text = written.next().unwrap_or_else(|| Written { text: value.to_string(), line: 1 });
+        Document { place: place(n), value, text }
+    };
+    Ok(values.into_iter().enumerate().map(document).collect())
+}
+
+/// The documents of a text that have something in them. A line that begins with `---` ends a document whatever is in it, a
+/// block of text among it.
+fn pieces(text: &str) -> Vec<Written> {
+    let mut all = vec![Written { text: String::new(), line: 1 }];
+    for (n, line) in text.split_inclusive('\n').enumerate() {
+        if line.trim_end() == "---" || line.starts_with("--- ") {
+            all.push(Written { text: String::new(), line: n + 1 });
+        }
+        if let Some(last) = all.last_mut() {
+            last.text += line;
+        }
+    }
+    all.retain(|piece| matches!(yaml(&piece.text), Ok(values) if !values.is_empty()));
+    all
 }
 
 fn text_of(file: &Path, bytes_max: u64) -> std::io::Result<String> {
@@ -91,6 +122,14 @@ mod tests {
         let expected =
             [json!({"a": 1, "b": [1.5, "yes", true, null], "c": {"d": "10m", "7": "x"}}), json!({"e": "two\nlines\n"})];
         assert_eq!(yaml(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn documents_are_cut_apart_as_they_are_written() {
+        let text = "# first\na: 1\n---\n# nothing\n---\nb: |\n  --- no\n  more\n--- \nc: 2\n";
+        let cut: Vec<(usize, String)> = pieces(text).into_iter().map(|piece| (piece.line, piece.text)).collect();
+        let expected = [(1, "# first\na: 1\n"), (5, "---\nb: |\n  --- no\n  more\n"), (9, "--- \nc: 2\n")];
+        assert_eq!(cut, expected.map(|(line, text)| (line, text.to_owned())));
     }
 
     #[test]

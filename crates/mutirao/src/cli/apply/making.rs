@@ -2,7 +2,8 @@
 //! written whole or not at all; should the manager go away between two writes, the file is applied again, and what is there
 //! already stays.
 
-use mutirao_client::Client;
+use mutirao_client::{Client, Over};
+use mutirao_conductor::view::StreamDeployed;
 use mutirao_core::declared::Became;
 use mutirao_flows::FlowSpec;
 use mutirao_flows::view::FlowDeclared;
@@ -27,7 +28,7 @@ pub async fn everything(client: &Client, planned: Planned) -> Result<Vec<Applied
 }
 
 async fn in_order(client: &Client, planned: Planned, all: &mut Vec<Applied>) -> Result<(), Failure> {
-    let Planned { queues, channels, flows, monitors } = planned;
+    let Planned { queues, channels, flows, monitors, streams } = planned;
     for queue in queues {
         let (became, view) = match queue {
             Queue::Stays(there) => (Became::Unchanged, there),
@@ -40,7 +41,13 @@ async fn in_order(client: &Client, planned: Planned, all: &mut Vec<Applied>) -> 
         all.push(channel_made_so(client, channel).await?);
     }
     flows_made_so(client, &flows, all).await?;
-    monitors_made_so(client, &monitors, all).await
+    monitors_made_so(client, &monitors, all).await?;
+    // After the flows that they start.
+    for text in &streams {
+        let StreamDeployed { name, became, .. } = client.deploy_stream(text, Over::Refuse).await?;
+        all.push(Applied { became, thing: Made::Stream { name } });
+    }
+    Ok(())
 }
 
 /// All of them or none, as many at once as are taken.
