@@ -139,7 +139,7 @@ struct Inner {
     refusals: Refusals,
     /// Whoever looks at dead letters has them for that while.
     looking: Semaphore,
-    logs: Logs,
+    logs: Arc<Logs>,
 }
 
 impl Rabbit {
@@ -218,7 +218,7 @@ impl Rabbit {
         self.0.logs.shut();
     }
 
-    fn log<'a>(&self, log: &'a Name) -> Result<LogName<'a>, BrokerError> {
+    fn log(&self, log: &Name) -> Result<LogName, BrokerError> {
         self.0.names.log(log)
     }
 }
@@ -289,6 +289,10 @@ impl Broker for Rabbit {
 
     async fn append(&self, log: &Name, batch: Vec<Bytes>) -> Result<u64, BrokerError> {
         self.0.logs.append(&self.log(log)?, &batch).await
+    }
+
+    async fn add(&self, log: &Name, batch: Vec<Bytes>) -> Result<(), BrokerError> {
+        self.0.logs.add(&self.log(log)?, &batch).await
     }
 
     async fn read(&self, log: &Name, offset: u64, limit: u32) -> Result<Vec<Record>, BrokerError> {

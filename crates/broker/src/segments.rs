@@ -3,9 +3,11 @@
 //!
 //! Not here: one log ([`log`]), the bytes of a record ([`format`]) and the handling of one file ([`segment`]).
 
+mod files;
 mod format;
 mod log;
 mod segment;
+mod tail;
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,7 +21,9 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::memory::Limits;
 use crate::{BrokerError, Name, Record};
+use files::Files;
 use log::{Log, ReadError};
+use tail::Tails;
 
 /// What a folder is called while it is removed. No log has this in its name.
 const GOING: &str = "~";
@@ -29,6 +33,14 @@ pub(crate) struct Logs {
     folder: PathBuf,
     limits: Limits,
     slots: Mutex<HashMap<String, Arc<Slot>>>,
+    shared: Arc<Shared>,
+}
+
+/// What all logs have together.
+#[derive(Default)]
+struct Shared {
+    files: Arc<Files>,
+    tails: Tails,
 }
 
 /// A log's place, also while it is opened or removed.
@@ -39,9 +51,15 @@ struct Slot {
     changing: Arc<tokio::sync::Mutex<()>>,
 }
 
+impl Slot {
+    fn log(&self) -> Option<Arc<Log>> {
+        self.log.lock().clone().filter(|log| !log.is_over())
+    }
+}
+
 impl Logs {
     pub fn new(folder: PathBuf, limits: Limits) -> Self {
-        Self { folder, limits, slots: Mutex::default() }
+        Self { folder, limits, slots: Mutex::default(), shared: Arc::default() }
     }
 
     fn slot(&self, name: &Name) -> Result<Arc<Slot>, BrokerError> {
@@ -59,17 +77,18 @@ impl Logs {
     /// Opens a log. A failure is not remembered: mended files are found at the next try.
     async fn open(&self, name: &Name) -> Result<Arc<Log>, BrokerError> {
         let slot = self.slot(name)?;
-        if let Some(log) = &*slot.log.lock() {
-            return Ok(log.clone());
+        if let Some(log) = slot.log() {
+            return Ok(log);
         }
         let changing = slot.changing.clone().lock_owned().await;
-        if let Some(log) = &*slot.log.lock() {
-            return Ok(log.clone());
+        if let Some(log) = slot.log() {
+            return Ok(log);
         }
         let (name, folder, limits) = (name.to_owned(), self.folder.join(name), self.limits);
+        let shared = self.shared.clone();
         off_thread(move || {
             let _changing: OwnedMutexGuard<()> = changing;
-            let log = Log::open(name, &folder, limits)?;
+            let log = Log::open(name, &folder, limits, &shared)?;
             *slot.log.lock() = Some(log.clone());
             Ok(log)
         })
@@ -85,7 +104,7 @@ impl Logs {
             match self.open(name).await?.read(offset, limit).await {
                 Ok(records) => return Ok(records),
                 // What is of that name now has it, or has not.
-                Err(ReadError::Removed) => {}
+                Err(ReadError::Over) => {}
                 Err(ReadError::Failed(error)) => return Err(error),
             }
         }

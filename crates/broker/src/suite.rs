@@ -151,6 +151,8 @@ macro_rules! broker_suite {
             logs::offsets_that_are_not_there_are_an_error_that_says_what_is,
             logs::concurrent_appends_lose_nothing_and_tell_where_they_begin,
             logs::retention_takes_the_oldest_and_says_so,
+            logs::a_wait_for_records_that_is_given_up_loses_nothing,
+            logs::many_reads_that_wait_hold_nobody_up,
             logs::what_is_added_is_there_in_the_order_of_each_writer,
             logs::what_is_needed_survives_trimming,
             logs::a_forgotten_log_begins_anew_and_forgetting_it_again_changes_nothing,

@@ -35,7 +35,7 @@ const REQUESTS_MAX: usize = 512;
 /// KiB of bodies in those requests; past it callers wait.
 const REQUESTS_KIB_MAX: usize = 64 << 10;
 /// Reads without an answer yet. Fewer than the server lets wait.
-const READS_MAX: usize = 32;
+const READS_MAX: usize = 2_048;
 
 /// How a link is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,7 +207,7 @@ impl Broker for Link {
         batch.iter().try_for_each(check_size)?;
         // One frame after the other: after an error a prefix of the batch has arrived, and nothing behind it.
         while !batch.is_empty() {
-            let rest = batch.split_off(fitting(batch.iter().map(body_cost)));
+            let rest = batch.split_off(fitting(FRAME_COST_MAX, batch.iter().map(body_cost)));
             self.ask(|id| Ask::Publish { id, queue: queue.into() }, batch, OnLoss::AskAgain).await?;
             batch = rest;
         }

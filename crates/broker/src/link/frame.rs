@@ -191,13 +191,13 @@ pub(super) fn body_cost(body: &Bytes) -> usize {
     body.len() + BODY_COST
 }
 
-/// How many of `costs`, from the front, fit one frame: at least one if there is one.
-pub(super) fn fitting(costs: impl Iterator<Item = usize>) -> usize {
+/// How many of `costs`, from the front, come to no more than `most`: at least one if there is one.
+pub(super) fn fitting(most: usize, costs: impl Iterator<Item = usize>) -> usize {
     let mut total = 0;
     let mut count = 0;
     for cost in costs {
         total += cost;
-        if total > FRAME_COST_MAX && count > 0 {
+        if total > most && count > 0 {
             break;
         }
         count += 1;
@@ -269,9 +269,9 @@ mod tests {
 
     #[test]
     fn a_frame_is_cut_before_it_grows_too_large_but_never_to_nothing() {
-        assert_eq!(fitting([FRAME_COST_MAX + 1, 1].into_iter()), 1);
-        assert_eq!(fitting([FRAME_COST_MAX / 2; 3].into_iter()), 2);
-        assert_eq!(fitting(std::iter::empty()), 0);
+        assert_eq!(fitting(FRAME_COST_MAX, [FRAME_COST_MAX + 1, 1].into_iter()), 1);
+        assert_eq!(fitting(FRAME_COST_MAX, [FRAME_COST_MAX / 2; 3].into_iter()), 2);
+        assert_eq!(fitting(FRAME_COST_MAX, std::iter::empty()), 0);
     }
 
     proptest! {

@@ -17,7 +17,7 @@ use futures_util::stream::{FuturesUnordered, SplitSink, SplitStream};
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use mutirao_core::clock::{Clock, ClockExt};
 
-use super::frame::{Answer, Ask, Frame, Rubbish, SUBPROTOCOL, Tell, WS_BYTES_MAX, fitting, unpack};
+use super::frame::{Answer, Ask, FRAME_COST_MAX, Frame, Rubbish, SUBPROTOCOL, Tell, WS_BYTES_MAX, fitting, unpack};
 use super::permit::{Deed, Permit};
 use super::{PING_EVERY, Silence, WRITE_MAX};
 use crate::{BrokerError, Shared};
@@ -26,8 +26,10 @@ use outbox::{Outbox, Outgoing, Parting};
 
 /// Requests of one connection that the broker may be busy with; past it the socket is not read.
 const REQUESTS_MAX: usize = 256;
-/// Reads of one connection that may wait at the end of a log.
-const READS_MAX: usize = 64;
+/// Reads of one connection that may wait at the end of a log: a host of streams has one for each log that it reads.
+const READS_MAX: usize = 4_096;
+/// Reckoned bytes of records that answer one read, unless the first alone is larger: others wait behind it.
+const READ_COST_MAX: usize = 1 << 20;
 /// How long a peer gets to take the close frame.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 /// Bytes of a close frame's reason, by RFC 6455.
@@ -318,14 +320,15 @@ fn answer(id: u64, result: Result<Answered, BrokerError>) -> Frame<Tell> {
 
 async fn dead_letters(broker: Shared, queue: String, limit: u32) -> Result<Answered, BrokerError> {
     let mut letters = broker.dead_letters(&queue, limit).await?;
-    letters.truncate(fitting(letters.iter().map(|l| super::frame::body_cost(&l.body) + l.reason.len())));
+    letters
+        .truncate(fitting(FRAME_COST_MAX, letters.iter().map(|l| super::frame::body_cost(&l.body) + l.reason.len())));
     let (reasons, bodies) = letters.into_iter().map(|letter| (letter.reason, letter.body)).unzip();
     Ok((Answer::DeadLetters(reasons), bodies))
 }
 
 async fn records(broker: Shared, log: String, offset: u64, limit: u32) -> Result<Answered, BrokerError> {
     let mut records = broker.read(&log, offset, limit).await?;
-    records.truncate(fitting(records.iter().map(|record| super::frame::body_cost(&record.body))));
+    records.truncate(fitting(READ_COST_MAX, records.iter().map(|record| super::frame::body_cost(&record.body))));
     let (offsets, bodies) = records.into_iter().map(|record| (record.offset, record.body)).unzip();
     Ok((Answer::Records(offsets), bodies))
 }

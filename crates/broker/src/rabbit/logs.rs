@@ -3,11 +3,13 @@
 //!
 //! Offsets are RabbitMQ's own. It spends one on itself at each segment's beginning, so a number may be skipped.
 //!
-//! A confirm does not tell the offset, so [`append`](Logs::append) reads its own first record back ([`tail`]). Records
-//! of other writers may lie between those of one batch. A confirmed record is with the stream's replicas, not
-//! necessarily on their disks: a power cut of all of them can lose the last moments.
+//! A confirm does not tell the offset, so [`append`](Logs::append) reads its own first record back ([`tail`]), and with it
+//! whatever others append meanwhile; [`add`](Logs::add) does not. Records of other writers may lie between those of one
+//! batch. A confirmed record is with the stream's replicas, not necessarily on their disks: a power cut of all of them can lose
+//! the last moments.
 
 mod cursor;
+mod idle;
 mod tail;
 
 use std::collections::HashMap;
@@ -15,6 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use lapin::BasicProperties;
 use mutirao_core::clock::{Clock, ClockExt};
 use mutirao_core::limits::MESSAGE_BYTES_MAX;
 use parking_lot::Mutex;
@@ -29,12 +34,22 @@ use super::trouble::Trouble;
 use crate::memory::check_size;
 use crate::{BrokerError, Limits, Record};
 use cursor::{Cursor, Start};
+use idle::Idle;
 use tail::Tail;
 
-/// Cursors kept open for the reader that comes back for more; the one not used for longest makes way.
-const IDLE_CURSORS_MAX: usize = 32;
 /// How long a stream that has records may take to send its first.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// Goes on also when nobody waits for it any more: whoever gives up and comes back finds it further on.
+type Errand = Shared<BoxFuture<'static, Result<(), Trouble>>>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum What {
+    /// A cursor.
+    Open,
+    /// Whether an offset is there, or was spent by RabbitMQ on itself.
+    Check,
+}
 
 pub(super) struct Logs {
     line: Line,
@@ -44,15 +59,26 @@ pub(super) struct Logs {
     clock: Arc<dyn Clock>,
     /// Tells our records from other writers'.
     writer: u64,
-    idle: Mutex<Vec<Cursor>>,
+    idle: Mutex<Idle>,
+    /// Under way, by queue and offset.
+    errands: Mutex<HashMap<(What, String, u64), Errand>>,
     tails: Mutex<HashMap<String, Arc<Tail>>>,
 }
 
 impl Logs {
-    pub fn new(dial: Arc<Dial>, limits: Limits, part: Part) -> Self {
+    pub fn new(dial: Arc<Dial>, limits: Limits, part: Part) -> Arc<Self> {
         let (clock, writer) = (dial.clock.clone(), dial.dice.u64());
-        let line = Line::new("logs", dial);
-        Self { line, post: Post::new(), limits, part, clock, writer, idle: Mutex::default(), tails: Mutex::default() }
+        Arc::new(Self {
+            line: Line::new("logs", dial),
+            post: Post::new(),
+            limits,
+            part,
+            clock,
+            writer,
+            idle: Mutex::default(),
+            errands: Mutex::default(),
+            tails: Mutex::default(),
+        })
     }
 
     pub fn shut(&self) {
@@ -60,49 +86,72 @@ impl Logs {
     }
 
     /// Waits for the connection, and then sends once: what may have been appended is not appended again.
-    pub async fn append(&self, log: &LogName<'_>, batch: &[Bytes]) -> Result<u64, BrokerError> {
-        batch.iter().try_for_each(check_size)?;
-        let bytes: usize = batch.iter().map(Bytes::len).sum();
-        if bytes > MESSAGE_BYTES_MAX {
-            return Err(BrokerError::TooLarge { bytes, bound: MESSAGE_BYTES_MAX });
-        }
+    pub async fn append(&self, log: &LogName, batch: &[Bytes]) -> Result<u64, BrokerError> {
+        check_batch(batch)?;
         if batch.is_empty() {
             return Ok(self.extent(log).await?.1);
         }
         let tail = self.tail(&log.queue);
         let (up, claim) = loop {
-            let up = self.line.up().await?;
-            match self.line.answered(&up, self.prepare(&up, log, &tail)).await {
+            let up = self.ready(log).await?;
+            match self.line.answered(&up, tail.claim(&up, self.clock.monotonic())).await {
                 Ok(claim) => break (up, claim),
                 Err(Trouble::Said(error)) => return Err(error),
                 Err(Trouble::Lost(_)) => self.look_again(&up, log).await,
             }
         };
-        let seat = self.post.seat(&self.line, &up).await.map_err(Trouble::give_up)?;
-        let exchange = log.entrance.as_deref().unwrap_or_default();
-        let to = Address { exchange, key: &log.queue, must_arrive: MustArrive::Yes };
-        let properties = persistent().with_message_id(claim.id().into());
-        let mut left = (0..batch.len()).collect();
-        seat.send(&to, batch, &properties, &mut left)
-            .await
-            .map_err(|undelivered| self.not_appended(log, undelivered))?;
-        seat.leave();
+        self.send(&up, log, batch, &persistent().with_message_id(claim.id().into())).await?;
         self.line.answered(&up, claim.offset()).await.map_err(Trouble::give_up)
     }
 
+    /// As [`append`](Self::append), without a reader that looks where it went.
+    pub async fn add(&self, log: &LogName, batch: &[Bytes]) -> Result<(), BrokerError> {
+        check_batch(batch)?;
+        let up = self.ready(log).await?;
+        self.send(&up, log, batch, &persistent()).await
+    }
+
+    /// A connection on which the log is there to be appended to.
+    async fn ready(&self, log: &LogName) -> Result<Up, BrokerError> {
+        loop {
+            let up = self.line.up().await?;
+            match self.line.answered(&up, self.prepare(&up, log)).await {
+                Ok(()) => return Ok(up),
+                Err(Trouble::Said(error)) => return Err(error),
+                Err(Trouble::Lost(_)) => self.look_again(&up, log).await,
+            }
+        }
+    }
+
+    async fn prepare(&self, up: &Up, log: &LogName) -> Result<(), Trouble> {
+        ensure_log(&self.line, up, log, &self.limits, self.part).await?;
+        ensure_begun(&self.line, up, &log.queue).await
+    }
+
+    async fn send(
+        &self,
+        up: &Up,
+        log: &LogName,
+        batch: &[Bytes],
+        properties: &BasicProperties,
+    ) -> Result<(), BrokerError> {
+        let seat = self.post.seat(&self.line, up).await.map_err(Trouble::give_up)?;
+        let exchange = log.entrance.as_deref().unwrap_or_default();
+        let to = Address { exchange, key: &log.queue, must_arrive: MustArrive::Yes };
+        let mut left = (0..batch.len()).collect();
+        let sent = seat.send(&to, batch, properties, &mut left).await;
+        sent.map_err(|undelivered| self.not_appended(log, undelivered))?;
+        seat.leave();
+        Ok(())
+    }
+
     /// It may have been the log that went, and not the connection.
-    async fn look_again(&self, up: &Up, log: &LogName<'_>) {
+    async fn look_again(&self, up: &Up, log: &LogName) {
         forget_log(&self.line, &log.queue);
         self.line.after_loss(up.generation).await;
     }
 
-    async fn prepare(&self, up: &Up, log: &LogName<'_>, tail: &Arc<Tail>) -> Result<tail::Claim, Trouble> {
-        ensure_log(&self.line, up, log, &self.limits, self.part).await?;
-        ensure_begun(&self.line, up, &log.queue).await?;
-        tail.claim(up, self.clock.monotonic()).await
-    }
-
-    fn not_appended(&self, log: &LogName<'_>, undelivered: Undelivered) -> BrokerError {
+    fn not_appended(&self, log: &LogName, undelivered: Undelivered) -> BrokerError {
         let why = match undelivered {
             Undelivered::Trouble(trouble) => return trouble.give_up(),
             Undelivered::Nacked => "the stream takes nothing now",
@@ -111,7 +160,7 @@ impl Logs {
                 "it was deleted; it is made anew by the next append"
             }
         };
-        BrokerError::Log { name: log.ours.into(), why: why.into() }
+        BrokerError::Log { name: log.ours.clone(), why: why.into() }
     }
 
     fn tail(&self, queue: &str) -> Arc<Tail> {
@@ -120,7 +169,7 @@ impl Logs {
         tails.entry(queue.into()).or_insert_with(|| Tail::new(queue, self.writer)).clone()
     }
 
-    pub async fn read(&self, log: &LogName<'_>, offset: u64, limit: u32) -> Result<Vec<Record>, BrokerError> {
+    pub async fn read(self: &Arc<Self>, log: &LogName, offset: u64, limit: u32) -> Result<Vec<Record>, BrokerError> {
         loop {
             let up = self.line.up().await?;
             match self.try_read(&up, log, offset, limit).await {
@@ -131,17 +180,22 @@ impl Logs {
         }
     }
 
-    async fn try_read(&self, up: &Up, log: &LogName<'_>, offset: u64, limit: u32) -> Result<Vec<Record>, Trouble> {
-        let mut loan = match self.take_idle(&log.queue, offset, up.generation) {
-            Some(cursor) => Loan { logs: self, cursor: Some(cursor) },
-            None => {
-                // From 0 on nothing need be known: either it is there, or what comes first says that it is gone.
-                if offset > 0 {
-                    self.check_offset(up, log, offset).await?;
-                }
-                Loan { logs: self, cursor: Some(self.line.answered(up, self.open(up, log, offset)).await?) }
+    async fn try_read(
+        self: &Arc<Self>,
+        up: &Up,
+        log: &LogName,
+        offset: u64,
+        limit: u32,
+    ) -> Result<Vec<Record>, Trouble> {
+        let idle = || self.idle.lock().take(&log.queue, offset, up.generation);
+        let cursor = loop {
+            // Others may read on from the same place: each has a cursor of its own.
+            match idle() {
+                Some(cursor) => break cursor,
+                None => self.opened(up, log, offset).await?,
             }
         };
+        let mut loan = Loan { logs: self, cursor: Some(cursor) };
         let Some(cursor) = loan.cursor.as_mut() else { return Ok(Vec::new()) };
         if limit == 0 {
             return Ok(Vec::new());
@@ -155,32 +209,76 @@ impl Logs {
         };
         if first != offset {
             // RabbitMQ spends an offset on itself where a segment begins; or retention was quicker than we.
-            self.check_offset(up, log, offset).await?;
+            self.checking(up, log, offset).await?;
         }
         Ok(cursor.take(limit as usize))
     }
 
-    async fn open(&self, up: &Up, log: &LogName<'_>, offset: u64) -> Result<Cursor, Trouble> {
-        ensure_log(&self.line, up, log, &self.limits, self.part).await?;
-        Cursor::open(up, &log.queue, Start::At(offset), cursor::PREFETCH).await
+    /// There is an idle cursor that begins at this offset.
+    fn opened(self: &Arc<Self>, up: &Up, log: &LogName, offset: u64) -> Errand {
+        let open = async move |logs: Arc<Self>, up: Up, log: LogName| {
+            let cursor = logs.open(&up, &log, offset).await?;
+            logs.idle.lock().keep(cursor);
+            Ok(())
+        };
+        self.errand(What::Open, up, log, offset, open)
     }
 
-    async fn check_offset(&self, up: &Up, log: &LogName<'_>, offset: u64) -> Result<(), Trouble> {
+    fn checking(self: &Arc<Self>, up: &Up, log: &LogName, offset: u64) -> Errand {
+        let check = async move |logs: Arc<Self>, up: Up, log: LogName| logs.check_offset(&up, &log, offset).await;
+        self.errand(What::Check, up, log, offset, check)
+    }
+
+    /// Done once for all who wait for it at the same time.
+    fn errand<F>(
+        self: &Arc<Self>,
+        what: What,
+        up: &Up,
+        log: &LogName,
+        offset: u64,
+        run: impl FnOnce(Arc<Self>, Up, LogName) -> F,
+    ) -> Errand
+    where
+        F: Future<Output = Result<(), Trouble>> + Send + 'static,
+    {
+        let key = (what, log.queue.clone(), offset);
+        let mut errands = self.errands.lock();
+        if let Some(under_way) = errands.get(&key) {
+            return under_way.clone();
+        }
+        let (logs, done, work) = (self.clone(), key.clone(), run(self.clone(), up.clone(), log.clone()));
+        let task = tokio::spawn(async move {
+            let result = work.await;
+            logs.errands.lock().remove(&done);
+            result
+        });
+        let broke = || Trouble::Lost("what was asked of the log was not ended".into());
+        let under_way = async move { task.await.unwrap_or_else(|_| Err(broke())) }.boxed().shared();
+        errands.insert(key, under_way.clone());
+        under_way
+    }
+
+    async fn open(&self, up: &Up, log: &LogName, offset: u64) -> Result<Cursor, Trouble> {
+        // From 0 on nothing need be known: either it is there, or what comes first says that it is gone.
+        if offset > 0 {
+            self.check_offset(up, log, offset).await?;
+        }
+        let open = async {
+            ensure_log(&self.line, up, log, &self.limits, self.part).await?;
+            Cursor::open(up, &log.queue, Start::At(offset), cursor::PREFETCH).await
+        };
+        self.line.answered(up, open).await
+    }
+
+    async fn check_offset(&self, up: &Up, log: &LogName, offset: u64) -> Result<(), Trouble> {
         let (first, next) = self.line.answered(up, self.try_extent(up, log)).await?;
         if (first..=next).contains(&offset) {
             return Ok(());
         }
-        Err(Trouble::Said(BrokerError::NoSuchOffset { name: log.ours.into(), offset, first, next }))
+        Err(Trouble::Said(BrokerError::NoSuchOffset { name: log.ours.clone(), offset, first, next }))
     }
 
-    fn take_idle(&self, queue: &str, offset: u64, generation: u64) -> Option<Cursor> {
-        let mut idle = self.idle.lock();
-        idle.retain(|cursor| cursor.generation == generation);
-        let at = idle.iter().position(|cursor| cursor.queue == queue && cursor.next == offset)?;
-        Some(idle.remove(at))
-    }
-
-    pub async fn extent(&self, log: &LogName<'_>) -> Result<(u64, u64), BrokerError> {
+    pub async fn extent(&self, log: &LogName) -> Result<(u64, u64), BrokerError> {
         loop {
             let up = self.line.up().await?;
             match self.line.answered(&up, self.try_extent(&up, log)).await {
@@ -191,12 +289,12 @@ impl Logs {
         }
     }
 
-    pub async fn forget(&self, log: &LogName<'_>) -> Result<(), BrokerError> {
+    pub async fn forget(&self, log: &LogName) -> Result<(), BrokerError> {
         loop {
             let up = self.line.up().await?;
             let removed = self.line.answered(&up, remove_log(&up, &log.queue)).await;
             forget_log(&self.line, &log.queue);
-            self.idle.lock().retain(|cursor| cursor.queue != log.queue);
+            self.idle.lock().forget(&log.queue);
             self.tails.lock().remove(&log.queue);
             match removed {
                 Ok(()) => return Ok(()),
@@ -206,7 +304,7 @@ impl Logs {
         }
     }
 
-    async fn try_extent(&self, up: &Up, log: &LogName<'_>) -> Result<(u64, u64), Trouble> {
+    async fn try_extent(&self, up: &Up, log: &LogName) -> Result<(u64, u64), Trouble> {
         ensure_log(&self.line, up, log, &self.limits, self.part).await?;
         if !has_begun(up, &log.queue).await? {
             return Ok((0, 0));
@@ -222,6 +320,15 @@ impl Logs {
     }
 }
 
+fn check_batch(batch: &[Bytes]) -> Result<(), BrokerError> {
+    batch.iter().try_for_each(check_size)?;
+    let bytes: usize = batch.iter().map(Bytes::len).sum();
+    if bytes > MESSAGE_BYTES_MAX {
+        return Err(BrokerError::TooLarge { bytes, bound: MESSAGE_BYTES_MAX });
+    }
+    Ok(())
+}
+
 /// A cursor in use. Whoever gives up waiting loses nothing: it goes back to the idle ones.
 struct Loan<'a> {
     logs: &'a Logs,
@@ -231,10 +338,6 @@ struct Loan<'a> {
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
         let Some(cursor) = self.cursor.take() else { return };
-        let mut idle = self.logs.idle.lock();
-        if idle.len() >= IDLE_CURSORS_MAX {
-            idle.remove(0);
-        }
-        idle.push(cursor);
+        self.logs.idle.lock().keep(cursor);
     }
 }

@@ -54,8 +54,8 @@ pub(super) struct Work {
 
 /// A log as its user and as RabbitMQ call it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LogName<'a> {
-    pub ours: &'a Name,
+pub(super) struct LogName {
+    pub ours: String,
     pub queue: String,
     /// The exchange by which whoever appends reaches it; `None` where it is named.
     pub entrance: Option<String>,
@@ -122,10 +122,10 @@ impl Names {
         format!("{}ear\\.[0-9a-f]{{16}}", escaped(&self.prefix))
     }
 
-    pub fn log<'a>(&self, name: &'a Name) -> Result<LogName<'a>, BrokerError> {
+    pub fn log(&self, name: &Name) -> Result<LogName, BrokerError> {
         check_name(name)?;
         let entrance = name.starts_with(STREAMS).then(|| self.entrance_of_streams());
-        Ok(LogName { ours: name, queue: format!("{}{name}{LOG}", self.prefix), entrance })
+        Ok(LogName { ours: name.into(), queue: format!("{}{name}{LOG}", self.prefix), entrance })
     }
 
     /// What hosts of streams publish to, and nothing else.

@@ -153,7 +153,7 @@ fn found(queue: Option<Queue>, name: &str) -> Result<(), Trouble> {
 pub(super) async fn ensure_log(
     line: &Line,
     up: &Up,
-    log: &LogName<'_>,
+    log: &LogName,
     limits: &Limits,
     part: Part,
 ) -> Result<(), Trouble> {

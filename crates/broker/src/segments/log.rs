@@ -13,7 +13,8 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::segment::{self, Segment};
-use super::{format, log_error, off_thread};
+use super::tail::Tail;
+use super::{Shared, format, log_error, off_thread};
 use crate::memory::{Limits, check_size};
 use crate::{BrokerError, Record};
 
@@ -22,7 +23,7 @@ const UNWRITTEN_KIB_MAX: usize = 64 << 10;
 /// Bytes of records written under one fsync, unless one batch alone is larger.
 const GROUP_BYTES_MAX: usize = 16 << 20;
 /// Bytes a read gathers before it stops short of its limit.
-const READ_BYTES_MAX: usize = 4 << 20;
+const READ_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of a segment whatever the limits say: positions in it are kept in 32 bits.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
@@ -40,6 +41,8 @@ pub(super) struct Log {
     rests: Condvar,
     room: Arc<Semaphore>,
     end: watch::Sender<End>,
+    newest: Arc<Tail>,
+    shared: Arc<Shared>,
     /// Nothing before it is needed.
     trimmed: Mutex<u64>,
 }
@@ -48,7 +51,8 @@ pub(super) struct Log {
 struct End {
     /// The offset after the last durable record.
     next: u64,
-    removed: bool,
+    /// It was removed, or has to be opened anew: there is another of its name now, or there can be.
+    over: bool,
 }
 
 #[derive(Default)]
@@ -68,7 +72,7 @@ struct Append {
 pub(super) enum ReadError {
     Failed(BrokerError),
     /// There is another of its name now, or there can be.
-    Removed,
+    Over,
 }
 
 impl From<BrokerError> for ReadError {
@@ -78,8 +82,8 @@ impl From<BrokerError> for ReadError {
 }
 
 impl Log {
-    pub fn open(name: String, folder: &Path, limits: Limits) -> Result<Arc<Self>, BrokerError> {
-        let segments = segment::open_all(folder).map_err(|why| log_error(&name, why))?;
+    pub fn open(name: String, folder: &Path, limits: Limits, shared: &Arc<Shared>) -> Result<Arc<Self>, BrokerError> {
+        let segments = segment::open_all(folder, &shared.files).map_err(|why| log_error(&name, why))?;
         let next = segments.back().map_or(0, |last| last.next());
         Ok(Arc::new(Self {
             name,
@@ -89,7 +93,9 @@ impl Log {
             intake: Mutex::default(),
             rests: Condvar::new(),
             room: Arc::new(Semaphore::new(UNWRITTEN_KIB_MAX)),
-            end: watch::Sender::new(End { next, removed: false }),
+            end: watch::Sender::new(End { next, over: false }),
+            newest: Arc::default(),
+            shared: shared.clone(),
             trimmed: Mutex::new(0),
         }))
     }
@@ -121,6 +127,10 @@ impl Log {
             }
         }
         answer.await.unwrap_or(Err(BrokerError::Closed))
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.end.borrow().over
     }
 
     fn write_until_idle(&self) {
@@ -158,6 +168,9 @@ impl Log {
         }
         intake.writing = !group.is_empty();
         if !intake.writing {
+            if intake.broken.is_some() {
+                self.end.send_modify(|end| end.over = true);
+            }
             self.rests.notify_all();
         }
         intake.writing.then_some(group)
@@ -171,7 +184,9 @@ impl Log {
         let segment = self.segment_to_write(first)?;
         let written = segment.append(group.iter().flat_map(|append| &append.batch));
         match written {
-            Ok(next) => {
+            Ok(written) => {
+                let next = first + written.bodies.len() as u64;
+                self.shared.tails.push(&self.newest, written);
                 self.end.send_modify(|end| end.next = next);
                 self.retain();
                 Ok(first)
@@ -191,7 +206,7 @@ impl Log {
         if let Some(last) = last.filter(goes_on) {
             return Ok(last);
         }
-        let fresh = Arc::new(Segment::create(&self.folder, next)?);
+        let fresh = Arc::new(Segment::create(&self.folder, next, &self.shared.files)?);
         self.segments.lock().push_back(fresh.clone());
         Ok(fresh)
     }
@@ -213,7 +228,7 @@ impl Log {
                 gone.push(oldest);
             }
         }
-        unlink(&gone);
+        gone.iter().for_each(|segment| segment.unlink());
     }
 
     /// Lets segments go of which nothing is needed. The last stays: it says where the log goes on.
@@ -233,7 +248,7 @@ impl Log {
             return Ok(());
         }
         off_thread(move || {
-            unlink(&gone);
+            gone.iter().for_each(|segment| segment.unlink());
             Ok(())
         })
         .await
@@ -248,7 +263,8 @@ impl Log {
                 self.rests.wait(&mut intake);
             }
         }
-        self.end.send_modify(|end| end.removed = true);
+        self.end.send_modify(|end| end.over = true);
+        self.segments.lock().iter().for_each(|segment| segment.let_go());
     }
 
     pub async fn read(&self, offset: u64, limit: u32) -> Result<Vec<Record>, ReadError> {
@@ -257,14 +273,18 @@ impl Log {
         }
         let mut ends = self.end.subscribe();
         loop {
-            if self.end.borrow().removed {
-                return Err(ReadError::Removed);
+            if self.is_over() {
+                return Err(ReadError::Over);
             }
             let (first, next) = self.extent();
             if offset < first || offset > next {
                 return Err(BrokerError::NoSuchOffset { name: self.name.clone(), offset, first, next }.into());
             }
             if offset < next {
+                let newest = self.newest.read(offset, limit as usize, READ_BYTES_MAX);
+                if !newest.is_empty() {
+                    return Ok(newest);
+                }
                 let found = {
                     let segments = self.segments.lock();
                     let after = segments.partition_point(|segment| segment.base <= offset);
@@ -275,20 +295,15 @@ impl Log {
                 let name = self.name.clone();
                 let read =
                     move || segment.read(offset, limit as usize, READ_BYTES_MAX).map_err(|why| log_error(&name, why));
-                return Ok(off_thread(read).await?);
+                match off_thread(read).await {
+                    // It went while it was read: the next round says so.
+                    Err(BrokerError::Log { .. }) if self.is_over() || offset < self.extent().0 => continue,
+                    read => return Ok(read?),
+                }
             }
-            if ends.wait_for(|end| end.next > offset || end.removed).await.is_err() {
+            if ends.wait_for(|end| end.next > offset || end.over).await.is_err() {
                 return Err(BrokerError::Closed.into());
             }
-        }
-    }
-}
-
-fn unlink(segments: &[Arc<Segment>]) {
-    for segment in segments {
-        // A file that cannot be removed now is still there at the next open, and counted again.
-        if let Err(error) = std::fs::remove_file(&segment.path) {
-            tracing::warn!(file = %segment.path.display(), %error, "an old log segment cannot be removed");
         }
     }
 }

@@ -6,11 +6,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use super::files::Files;
 use super::format::{self, End, Fault, HEAD_BYTES, Mark};
+use super::tail::Group;
 use crate::Record;
 
 /// Bytes read at once.
@@ -19,8 +22,10 @@ const SUFFIX: &str = ".log";
 
 pub(super) struct Segment {
     pub base: u64,
-    pub path: PathBuf,
-    file: File,
+    path: PathBuf,
+    number: u64,
+    files: Arc<Files>,
+    gone: AtomicBool,
     durable: Mutex<Durable>,
 }
 
@@ -42,7 +47,7 @@ pub(super) enum AppendError {
 }
 
 /// Every segment of a folder, oldest first, checked from the first byte to the last. None where there is no folder.
-pub(super) fn open_all(folder: &Path) -> Result<VecDeque<Arc<Segment>>, String> {
+pub(super) fn open_all(folder: &Path, files: &Arc<Files>) -> Result<VecDeque<Arc<Segment>>, String> {
     let mut bases = Vec::new();
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -57,7 +62,7 @@ pub(super) fn open_all(folder: &Path) -> Result<VecDeque<Arc<Segment>>, String> 
     bases.sort_unstable();
     let mut segments = VecDeque::new();
     for (n, base) in bases.iter().enumerate() {
-        let segment = Segment::open(folder, *base, bases.get(n + 1).copied())?;
+        let segment = Segment::open(folder, *base, bases.get(n + 1).copied(), files)?;
         segments.push_back(Arc::new(segment));
     }
     Ok(segments)
@@ -72,7 +77,7 @@ fn at(path: &Path, error: &dyn std::fmt::Display) -> String {
 }
 
 impl Segment {
-    pub fn create(folder: &Path, base: u64) -> Result<Self, String> {
+    pub fn create(folder: &Path, base: u64, files: &Arc<Files>) -> Result<Self, String> {
         let path = path_of(folder, base);
         let made = || -> io::Result<File> {
             if !folder.exists() {
@@ -87,12 +92,40 @@ impl Segment {
             Ok(file)
         };
         let file = made().map_err(|error| at(&path, &error))?;
-        let durable = Mutex::new(Durable { bytes: 0, next: base, marks: Vec::new() });
-        Ok(Self { base, path, file, durable })
+        let made = Self::of(base, path, files, Durable { bytes: 0, next: base, marks: Vec::new() });
+        made.files.keep(made.number, Arc::new(file));
+        Ok(made)
+    }
+
+    fn of(base: u64, path: PathBuf, files: &Arc<Files>, durable: Durable) -> Self {
+        let (files, number) = (files.clone(), files.number());
+        Self { base, path, number, files, gone: AtomicBool::new(false), durable: Mutex::new(durable) }
+    }
+
+    fn file(&self) -> Result<Arc<File>, String> {
+        let file = self.files.get(self.number, &self.path).map_err(|error| at(&self.path, &error))?;
+        if self.gone.load(Ordering::SeqCst) {
+            self.files.forget(self.number);
+        }
+        Ok(file)
+    }
+
+    /// Removes the file, or says in the log why it cannot: it is still there at the next open then, and counted again.
+    pub fn unlink(&self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!(file = %self.path.display(), %error, "an old log segment cannot be removed");
+        }
+        self.let_go();
+    }
+
+    /// The file is gone, or is somebody else's.
+    pub fn let_go(&self) {
+        self.gone.store(true, Ordering::SeqCst);
+        self.files.forget(self.number);
     }
 
     /// `next_base` is where the following segment begins; only the last segment, which has none, may have a torn tail.
-    fn open(folder: &Path, base: u64, next_base: Option<u64>) -> Result<Self, String> {
+    fn open(folder: &Path, base: u64, next_base: Option<u64>, files: &Arc<Files>) -> Result<Self, String> {
         let path = path_of(folder, base);
         let bytes = fs::read(&path).map_err(|error| at(&path, &error))?;
         let scan = format::scan(&bytes, base);
@@ -104,18 +137,16 @@ impl Segment {
         if !whole {
             return Err(damaged(&path, scan.sound_bytes));
         }
-        let opened = || -> io::Result<File> {
-            let file = OpenOptions::new().read(true).write(true).open(&path)?;
-            if scan.end == End::Torn {
-                tracing::warn!(file = %path.display(), from = scan.sound_bytes, to = bytes.len(), "cutting off a torn tail");
-                file.set_len(scan.sound_bytes as u64)?;
-                file.sync_all()?;
-            }
-            Ok(file)
+        let cut_off = || -> io::Result<()> {
+            let file = OpenOptions::new().write(true).open(&path)?;
+            file.set_len(scan.sound_bytes as u64)?;
+            file.sync_all()
         };
-        let file = opened().map_err(|error| at(&path, &error))?;
-        let durable = Mutex::new(Durable { bytes: scan.sound_bytes, next, marks: scan.marks });
-        Ok(Self { base, path, file, durable })
+        if scan.end == End::Torn {
+            tracing::warn!(file = %path.display(), from = scan.sound_bytes, to = bytes.len(), "cutting off a torn tail");
+            cut_off().map_err(|error| at(&path, &error))?;
+        }
+        Ok(Self::of(base, path, files, Durable { bytes: scan.sound_bytes, next, marks: scan.marks }))
     }
 
     pub fn next(&self) -> u64 {
@@ -130,39 +161,40 @@ impl Segment {
         self.next() == self.base
     }
 
-    /// Writes and syncs one group, and answers with the offset after it. One caller at a time.
-    pub fn append<'a>(&self, bodies: impl Iterator<Item = &'a Bytes>) -> Result<u64, AppendError> {
-        let (start, mut next) = {
+    /// Writes and syncs one group, and answers with what it wrote. One caller at a time.
+    pub fn append<'a>(&self, bodies: impl Iterator<Item = &'a Bytes>) -> Result<Group, AppendError> {
+        let file = self.file().map_err(AppendError::Clean)?;
+        let (start, first) = {
             let durable = self.durable.lock();
             (durable.bytes, durable.next)
         };
         let mut group = Vec::new();
-        let mut positions = Vec::new();
-        for body in bodies {
-            positions.push((next, start + group.len()));
-            format::encode(&mut group, next, start as u32, body);
-            next += 1;
+        let mut places = Vec::new();
+        for (offset, body) in (first..).zip(bodies) {
+            format::encode(&mut group, offset, start as u32, body);
+            places.push(((group.len() - body.len()) as u32, body.len() as u32));
         }
-        if let Err(error) = self.file.write_all_at(&group, start as u64) {
+        if let Err(error) = file.write_all_at(&group, start as u64) {
             // A full disk: take back the half that was written, so that it cannot be taken for records.
-            return Err(match self.file.set_len(start as u64) {
+            return Err(match file.set_len(start as u64) {
                 Ok(()) => AppendError::Clean(at(&self.path, &error)),
                 Err(_) => AppendError::Unknown(at(&self.path, &error)),
             });
         }
         // After a failed sync the kernel may have dropped the pages and would call the next sync a success.
-        self.file.sync_data().map_err(|error| AppendError::Unknown(at(&self.path, &error)))?;
+        file.sync_data().map_err(|error| AppendError::Unknown(at(&self.path, &error)))?;
         let mut durable = self.durable.lock();
-        for (offset, position) in positions {
-            format::mark(&mut durable.marks, offset, position);
+        for (offset, (body, _)) in (first..).zip(&places) {
+            format::mark(&mut durable.marks, offset, start + *body as usize - HEAD_BYTES);
         }
         durable.bytes = start + group.len();
-        durable.next = next;
-        Ok(next)
+        durable.next = first + places.len() as u64;
+        Ok(Group { first, bytes: group.into(), bodies: places })
     }
 
     /// Records from `from` on, which this segment must hold: at least one, at most `limit`, about `bytes_max` bytes.
     pub fn read(&self, from: u64, limit: usize, bytes_max: usize) -> Result<Vec<Record>, String> {
+        let file = self.file()?;
         let (end, mut position) = {
             let durable = self.durable.lock();
             let after = durable.marks.partition_point(|mark| mark.offset <= from);
@@ -173,7 +205,7 @@ impl Segment {
         let mut want = CHUNK_BYTES;
         while position < end && records.len() < limit && bytes < bytes_max {
             let mut chunk = vec![0; want.min(end - position)];
-            self.file.read_exact_at(&mut chunk, position as u64).map_err(|error| at(&self.path, &error))?;
+            file.read_exact_at(&mut chunk, position as u64).map_err(|error| at(&self.path, &error))?;
             let chunk = Bytes::from(chunk);
             let mut done = 0;
             want = CHUNK_BYTES;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mutirao_core::clock::Clock;
+use mutirao_core::limits::MESSAGE_BYTES_MAX;
 use tokio::task::JoinSet;
 
 use super::*;
@@ -200,4 +200,68 @@ pub async fn a_read_that_waits_goes_on_with_the_log_that_is_made_anew(harness: &
     soon("append", append).await;
     let read = soon("the waiting read", beginning).await.expect("the reader").expect("read");
     assert_eq!((read[0].offset, number(&read[0].body)), (0, 7));
+}
+
+pub async fn a_wait_for_records_that_is_given_up_loses_nothing(harness: &dyn Harness) {
+    const RECORDS: usize = 60;
+    let (broker, other) = (harness.broker().await, harness.broker().await);
+    broker.add("log", bodies(0..1)).await.expect("add");
+    let writer = tokio::spawn(async move {
+        for n in 1..RECORDS {
+            other.add("log", bodies(n..n + 1)).await.expect("add");
+        }
+    });
+    let (mut at, mut read, mut given_up) = (0, Vec::new(), 0);
+    while read.len() < RECORDS {
+        // Given up at every moment there is: before it is asked, on its way, and when it is about to be answered.
+        let patience = Duration::from_micros(37 * (given_up % 100) as u64);
+        match SystemClock.timeout(patience, broker.read("log", at, 3)).await {
+            Ok(records) => {
+                let records = records.expect("read");
+                at = records.last().map_or(at, |last| last.offset + 1);
+                read.extend(records.iter().map(|record| number(&record.body)));
+            }
+            Err(_) => given_up += 1,
+        }
+        assert!(given_up < 200_000, "nothing ever comes");
+    }
+    soon("the writer", writer).await.expect("the writer");
+    assert_eq!(read, (0..RECORDS).collect::<Vec<_>>());
+}
+
+pub async fn many_reads_that_wait_hold_nobody_up(harness: &dyn Harness) {
+    const LOGS: usize = 100;
+    let broker = harness.broker().await;
+    let mut waiting = JoinSet::new();
+    for n in 0..LOGS {
+        let broker = broker.clone();
+        waiting.spawn(async move { (n, broker.read(&format!("log.{n}"), 0, 9).await) });
+    }
+    SystemClock.sleep(MOMENT).await;
+    soon("another log", broker.add("other", bodies(0..1))).await.expect("add");
+    assert_eq!(soon("reading it", broker.read("other", 0, 9)).await.expect("read").len(), 1);
+    for n in (0..LOGS).rev() {
+        soon("add", broker.add(&format!("log.{n}"), bodies(n..n + 1))).await.expect("add");
+    }
+    let heard = soon("all who wait", waiting.join_all()).await;
+    assert!(heard.iter().all(|(n, read)| number(&read.as_ref().expect("read")[0].body) == *n));
+}
+
+pub async fn records_as_large_as_a_message_pass_and_larger_ones_do_not(harness: &dyn Harness) {
+    let broker = harness.broker().await;
+    let large = |n: u8, len: usize| Bytes::from(vec![n; len]);
+    let largest = large(1, MESSAGE_BYTES_MAX);
+    assert!(matches!(
+        broker.add("log", vec![large(2, MESSAGE_BYTES_MAX + 1)]).await,
+        Err(BrokerError::TooLarge { .. })
+    ));
+    let two = vec![largest.clone(), bodies(0..1)[0].clone()];
+    assert!(matches!(broker.add("log", two).await, Err(BrokerError::TooLarge { .. })), "what does not travel together");
+    soon("the largest", broker.add("log", vec![largest.clone()])).await.expect("add");
+    let read = soon("reading it", broker.read("log", 0, 9)).await.expect("read");
+    assert!(read[0].body == largest, "it came back changed");
+    let from = read[0].offset + 1;
+    soon("a smaller one", broker.add("log", vec![large(3, 3 << 20)])).await.expect("add");
+    let read = soon("reading on", broker.read("log", from, 9)).await.expect("read");
+    assert!(read[0].body == large(3, 3 << 20));
 }

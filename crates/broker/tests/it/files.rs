@@ -85,6 +85,11 @@ async fn damage_under_an_open_log_is_noticed_by_the_read() {
     let folder = tempfile::tempdir().unwrap();
     let broker = Memory::new(Some(folder.path().into()), Limits::default());
     broker.append("log", (0..50).map(body).collect()).await.unwrap();
+    // What was written a moment ago is not asked of the disk.
+    let large = Bytes::from(vec![1; 10 << 20]);
+    for _ in 0..4 {
+        broker.append("log", vec![large.clone()]).await.unwrap();
+    }
     let file = segments(folder.path()).pop().unwrap();
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[40] ^= 1;
@@ -172,4 +177,40 @@ async fn a_forgotten_log_leaves_no_file_and_neither_does_one_that_was_only_asked
     assert_eq!(broker.append("log", vec![body(0)]).await, Ok(0));
     drop(broker);
     assert_eq!(read_all(folder.path()).await, Ok(vec![body(0)]));
+}
+
+/// Files of this folder that this process has open.
+fn open_files(folder: &Path) -> usize {
+    let here = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.ok()?.path()).ok();
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(here);
+    open.filter(|path| path.starts_with(folder)).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundreds_of_logs_keep_a_bounded_number_of_files_open_and_removed_ones_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Memory::new(Some(folder.path().into()), Limits::default());
+    for round in 0..2 {
+        for n in 0..500 {
+            assert_eq!(broker.append(&format!("streams.{n}"), vec![body(n)]).await, Ok(round));
+        }
+    }
+    assert!((1..=256).contains(&open_files(folder.path())), "{} are open", open_files(folder.path()));
+    for n in 0..500 {
+        assert_eq!(broker.read(&format!("streams.{n}"), 0, 9).await.unwrap()[0].body, body(n));
+        broker.forget(&format!("streams.{n}")).await.unwrap();
+    }
+    assert_eq!(open_files(folder.path()), 0);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn segments_that_went_are_not_kept_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Memory::new(Some(folder.path().into()), limits());
+    for n in 0..200 {
+        broker.append("log", vec![body(n)]).await.unwrap();
+    }
+    broker.trim("log", 200).await.unwrap();
+    assert_eq!(open_files(folder.path()), 1);
 }

@@ -129,6 +129,7 @@ async fn harness() -> OverLink {
 }
 
 mutirao_broker::broker_suite!(harness);
+mutirao_broker::behaviours!(harness; logs::records_as_large_as_a_message_pass_and_larger_ones_do_not);
 mutirao_broker::behaviours!(harness; logs::concurrent_appends_keep_their_batches_together);
 mutirao_broker::broker_cut_suite!(harness);
 

@@ -24,8 +24,12 @@ pub struct InProcess {
 
 impl InProcess {
     pub fn new() -> Self {
+        Self::within(limits())
+    }
+
+    pub fn within(limits: Limits) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        Self { broker: Memory::new(Some(folder.path().into()), limits()), _folder: folder }
+        Self { broker: Memory::new(Some(folder.path().into()), limits), _folder: folder }
     }
 }
 
@@ -45,4 +49,10 @@ async fn harness() -> InProcess {
 }
 
 mutirao_broker::broker_suite!(harness);
+/// As an installation has it.
+async fn roomy() -> InProcess {
+    InProcess::within(Limits::default())
+}
+
+mutirao_broker::behaviours!(roomy; logs::records_as_large_as_a_message_pass_and_larger_ones_do_not);
 mutirao_broker::behaviours!(harness; logs::concurrent_appends_keep_their_batches_together);

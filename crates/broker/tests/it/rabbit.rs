@@ -50,6 +50,7 @@ async fn connect(url: &str, prefix: &str) -> Result<Arc<Rabbit>, BrokerError> {
 }
 
 pub struct OnRabbit {
+    limits: Limits,
     url: String,
     prefix: String,
     proxy: Proxy,
@@ -60,11 +61,17 @@ impl OnRabbit {
     async fn shared() -> Option<Self> {
         let url = services::shared(services::AMQP_VARIABLE)?;
         let proxy = Proxy::to(address_of(&url)).await;
-        Some(Self { url: url_through(&url, proxy.address), prefix: random_prefix(), proxy })
+        Some(Self { limits: limits(), url: url_through(&url, proxy.address), prefix: random_prefix(), proxy })
+    }
+
+    /// As an installation has it.
+    async fn roomy() -> Option<Self> {
+        Some(Self { limits: Limits::default(), ..Self::shared().await? })
     }
 
     async fn rabbit(&self) -> Arc<Rabbit> {
-        connect(&self.url, &self.prefix).await.expect("connect")
+        let config = Config { limits: self.limits, ..config(&self.url, &self.prefix) };
+        Rabbit::connect(config).await.expect("connect")
     }
 }
 
@@ -91,4 +98,7 @@ impl Harness for OnRabbit {
 }
 
 mutirao_broker::broker_suite!(OnRabbit::shared, or skip);
+mutirao_broker::behaviours!(
+    OnRabbit::roomy, or skip; logs::records_as_large_as_a_message_pass_and_larger_ones_do_not
+);
 mutirao_broker::broker_cut_suite!(OnRabbit::shared, or skip);

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::outbox::Outbox;
-use crate::link::frame::{Frame, Rubbish, Tell, body_cost, fitting};
+use crate::link::frame::{FRAME_COST_MAX, Frame, Rubbish, Tell, body_cost, fitting};
 use crate::{BrokerError, Consumer, Delivery, Heard, Shared};
 
 /// Consumers and subscriptions of one connection.
@@ -136,7 +136,7 @@ async fn pump(
             batch = consumer.next() => {
                 let mut batch = batch?;
                 while !batch.is_empty() {
-                    let rest = batch.split_off(fitting(batch.iter().map(|delivery| body_cost(&delivery.body))));
+                    let rest = batch.split_off(fitting(FRAME_COST_MAX, batch.iter().map(|delivery| body_cost(&delivery.body))));
                     outbox.send(deliveries(channel, batch)).await;
                     batch = rest;
                 }
