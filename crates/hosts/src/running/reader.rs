@@ -14,6 +14,8 @@ const READ_RECORDS_MAX: u32 = 512;
 const AHEAD: usize = 2;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Looks at a log that ends before what is wanted.
+const PATIENCE: u32 = 40;
 
 /// The log does not hold what should be read next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +63,11 @@ async fn read(
     tell: mpsc::Sender<Result<Vec<Record>, Gone>>,
     trouble: watch::Sender<Option<String>>,
 ) {
-    let mut pause = PAUSE_MIN;
+    let (mut pause, mut patience) = (PAUSE_MIN, PATIENCE);
     loop {
         match means.broker.read(&log, next, READ_RECORDS_MAX).await {
             Ok(records) => {
+                patience = PATIENCE;
                 (pause, next) = (PAUSE_MIN, records.last().map_or(next, |last| last.offset + 1));
                 if trouble.borrow().is_some() {
                     trouble.send_replace(None);
@@ -72,6 +75,12 @@ async fn read(
                 if tell.send(Ok(records)).await.is_err() {
                     return;
                 }
+                continue;
+            }
+            // What was read may be ahead of where the log says that it ends, for a moment.
+            Err(BrokerError::NoSuchOffset { next: end, .. }) if next > end && patience > 0 => {
+                patience -= 1;
+                means.clock.sleep(PAUSE_MIN).await;
                 continue;
             }
             Err(BrokerError::NoSuchOffset { first, next: end, .. }) => {

@@ -325,6 +325,7 @@ impl<'a> Work<'a> {
 
     async fn leave(&mut self, stop: Stop) -> End {
         if stop == Stop::WithSnapshot {
+            self.job.status.next_is(self.core.next_offset());
             self.tend.saving.finish(None, self.job).await;
             if self.save(false).await.is_ok() {
                 self.tend.saving.finish(None, self.job).await;

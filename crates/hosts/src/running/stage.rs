@@ -357,6 +357,7 @@ impl<'a> Work<'a> {
 
     async fn leave(&mut self, stop: Stop) -> End {
         if stop == Stop::WithSnapshot {
+            self.job.status.next_is(self.core.next_offset());
             self.cut();
             let mark = self.outputs.mark();
             self.saving.finish(Some(self.outputs), self.job).await;

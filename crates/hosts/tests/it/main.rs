@@ -1,0 +1,10 @@
+//! Hosts with real logs, files and snapshots, and a manager that does what a test says.
+
+mod chief;
+mod cuts;
+mod ends;
+mod faults;
+mod plain;
+mod rabbit;
+mod reference;
+mod world;
