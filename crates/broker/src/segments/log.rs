@@ -115,16 +115,17 @@ impl Log {
         let kib = bytes / 1024 + 1;
         let Ok(room) = self.room.clone().acquire_many_owned(kib as u32).await else { return Err(BrokerError::Closed) };
         let (reply, answer) = oneshot::channel();
-        {
+        let idle = {
             let mut intake = self.intake.lock();
             if let Some(why) = &intake.broken {
                 return Err(log_error(&self.name, why.clone()));
             }
             intake.waiting.push_back(Append { batch, reply, _room: room });
-            if !std::mem::replace(&mut intake.writing, true) {
-                let log = self.clone();
-                tokio::task::spawn_blocking(move || log.write_until_idle());
-            }
+            !std::mem::replace(&mut intake.writing, true)
+        };
+        if idle {
+            let turn = Turn(Some(self.clone()));
+            tokio::task::spawn_blocking(move || turn.take());
         }
         answer.await.unwrap_or(Err(BrokerError::Closed))
     }
@@ -305,6 +306,29 @@ impl Log {
                 return Err(BrokerError::Closed.into());
             }
         }
+    }
+}
+
+/// Whoever writes. A runtime that ends forgets what it has not begun: then others may write, and those who waited for this one
+/// are told that it did not.
+struct Turn(Option<Arc<Log>>);
+
+impl Turn {
+    fn take(mut self) {
+        if let Some(log) = self.0.take() {
+            log.write_until_idle();
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Some(log) = self.0.take() else { return };
+        let mut intake = log.intake.lock();
+        intake.writing = false;
+        let unwritten = std::mem::take(&mut intake.waiting);
+        drop(intake);
+        drop(unwritten);
     }
 }
 
