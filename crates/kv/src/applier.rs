@@ -5,7 +5,7 @@
 pub mod direct;
 pub mod queued;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cache::Shared as Cache;
 use crate::cache::warden::{Marked, Warden};
-use crate::fold::{Entry, Taken};
+use crate::fold::Taken;
 use crate::meters;
 use crate::outbox::Outbox;
 use crate::store::{Applying, Forget, Shared as Store};
@@ -191,19 +191,19 @@ impl Applier {
         self.heed(&parcels);
         let clock = self.bench.clock.clone();
         let begun = clock.monotonic();
-        let touched: BTreeSet<Place> =
-            parcels.iter().flat_map(|parcel| &parcel.writes).map(|write| write.place.clone()).collect();
-        let touched: Vec<Place> = touched.into_iter().collect();
-        let marked = match self.warden.as_mut() {
-            Some(warden) => warden.mark(&touched).await,
-            None => Marked::Nowhere,
+        let (marked, touched) = match self.warden.as_mut() {
+            Some(warden) => {
+                let touched = touched(&parcels);
+                (warden.mark(&touched).await, touched)
+            }
+            None => (Marked::Nowhere, Vec::new()),
         };
         // Where it is not known what came of it, what was marked stays so: it is read from the store.
         match self.bench.store.apply(self.fence.clone(), parcels, clock.now()).await? {
             Applying::Fenced => Ok(Applied::Fenced),
             Applying::Done { revision, taken, entries } => {
                 if let Some(warden) = self.warden.as_mut() {
-                    warden.offer(marked, &as_they_are(touched, entries)).await;
+                    warden.offer(marked, touched, entries).await;
                 }
                 self.reached(revision);
                 let writes = taken.iter().map(|taken| taken.fates.len()).sum();
@@ -278,13 +278,11 @@ impl Applier {
     }
 }
 
-/// What was marked, with what is known of it now.
-fn as_they_are(touched: Vec<Place>, entries: Vec<(Place, Entry)>) -> Vec<(Place, Option<Entry>)> {
-    let mut changed: BTreeMap<Place, Entry> = entries.into_iter().collect();
-    touched
-        .into_iter()
-        .map(|place| changed.remove_entry(&place).map_or((place, None), |(place, e)| (place, Some(e))))
-        .collect()
+/// Each key once.
+fn touched(parcels: &[Parcel]) -> Vec<Place> {
+    let mut seen = HashSet::new();
+    let places = parcels.iter().flat_map(|parcel| &parcel.writes).map(|write| &write.place);
+    places.filter(|place| seen.insert(*place)).cloned().collect()
 }
 
 /// What became of a batch.

@@ -7,7 +7,8 @@
 //! - Whoever applies a shard's writes *vouches* for its cached values, for a short while at a time, under a name that is never
 //!   used again (its [`Reign`]). Values count only while somebody vouches, and only those of this very reign.
 //! - Before it commits, it marks the keys that change: what is cached of them is gone, and stays so until the commit is done and
-//!   the new values are offered. If marking fails, it waits until nobody can believe in its word any more ([`warden`]).
+//!   the new values of those that were cached are offered. What nobody has read takes no room. If marking fails, it waits until
+//!   nobody can believe in its word any more ([`warden`]).
 //! - Whoever finds nothing takes a lease on the key, reads the store and fills the key in; a mark takes the lease away, so what
 //!   was read before a commit cannot be filled in after it.
 //!
@@ -89,10 +90,12 @@ pub trait Cache: Send + Sync + 'static {
     /// Vouches on.
     async fn renew(&self, shard: ShardId, reign: Reign, said: Mono) -> Result<(), CacheError>;
 
-    /// These are about to change: nothing is found of them until they are offered.
-    async fn mark(&self, shard: ShardId, reign: Reign, places: &[Place]) -> Result<(), CacheError>;
+    /// These are about to change: nothing is found of them until they are offered. Says of which of them, by their place in
+    /// this row, something was kept: somebody reads those, so they are worth being offered anew.
+    async fn mark(&self, shard: ShardId, reign: Reign, places: &[Place]) -> Result<Vec<usize>, CacheError>;
 
-    /// What they are now; kept if nothing newer is.
+    /// What they are now; kept if nothing newer is. None: that is not known or not worth keeping, only that they do not
+    /// change any more.
     async fn offer(&self, shard: ShardId, reign: Reign, entries: &[(Place, Option<Entry>)]) -> Result<(), CacheError>;
 }
 

@@ -7,7 +7,7 @@
 pub mod postgres;
 pub mod sqlite;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -33,7 +33,7 @@ pub fn open(database: &Database) -> Shared {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applying {
     /// The shard's revision after it, what became of the parcels that were new, and the entries that are others now.
-    Done { revision: u64, taken: Vec<Taken>, entries: Vec<(Place, Entry)> },
+    Done { revision: u64, taken: Vec<Taken>, entries: BTreeMap<Place, Entry> },
     /// The shard has another owner; nothing was written.
     Fenced,
 }

@@ -64,8 +64,8 @@ impl Cache for Memory {
         self.counts(self.slots.lock().renew(shard, reign, now.plus(FOR_EVER), now))
     }
 
-    async fn mark(&self, shard: ShardId, reign: Reign, places: &[Place]) -> Result<(), CacheError> {
-        self.counts(self.slots.lock().mark(shard, reign, places, self.now()))
+    async fn mark(&self, shard: ShardId, reign: Reign, places: &[Place]) -> Result<Vec<usize>, CacheError> {
+        self.slots.lock().mark(shard, reign, places, self.now()).ok_or(CacheError::Lapsed)
     }
 
     async fn offer(&self, shard: ShardId, reign: Reign, entries: &[(Place, Option<Entry>)]) -> Result<(), CacheError> {

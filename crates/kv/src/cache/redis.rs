@@ -277,21 +277,25 @@ impl Cache for Redis {
         self.tell(script.arg(hex(reign.epoch)).arg(until)).await
     }
 
-    async fn mark(&self, shard: ShardId, reign: Reign, places: &[Place]) -> Result<(), CacheError> {
+    async fn mark(&self, shard: ShardId, reign: Reign, places: &[Place]) -> Result<Vec<usize>, CacheError> {
         let mut script = self.scripts.mark.key(self.word(shard));
         script.arg(hex(reign.epoch));
         for place in places {
             script.key(self.slot(shard, place));
         }
-        self.tell(&mut script).await
+        let mut link = self.link().await?;
+        let kept: Option<Vec<usize>> = self.in_time(script.invoke_async(&mut link.connection)).await?;
+        kept.ok_or(CacheError::Lapsed)
     }
 
     async fn offer(&self, shard: ShardId, reign: Reign, entries: &[(Place, Option<Entry>)]) -> Result<(), CacheError> {
         let mut script = self.scripts.offer.key(self.word(shard));
         script.arg(hex(reign.epoch));
-        for (place, entry) in entries {
-            let (packed, kept) = entry.as_ref().map_or((Vec::new(), 0), |entry| (pack(entry), kept(entry)));
-            script.key(self.slot(shard, place)).arg(packed).arg(kept);
+        for (n, (place, entry)) in entries.iter().enumerate() {
+            script.key(self.slot(shard, place));
+            if let Some(entry) = entry {
+                script.arg(n).arg(pack(entry)).arg(kept(entry));
+            }
         }
         self.tell(&mut script).await
     }

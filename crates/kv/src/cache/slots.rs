@@ -87,14 +87,14 @@ impl Slots {
         true
     }
 
-    pub fn mark(&mut self, shard: ShardId, reign: Reign, places: &[Place], now: Mono) -> bool {
-        let Some(word) = self.word_of(shard, reign, now) else { return false };
+    /// Of which of them something was kept; none if the word does not count.
+    pub fn mark(&mut self, shard: ShardId, reign: Reign, places: &[Place], now: Mono) -> Option<Vec<usize>> {
+        let word = self.word_of(shard, reign, now)?;
         word.changing.extend(places.iter().cloned());
-        places.iter().for_each(|place| self.evict(place));
-        true
+        Some((0..places.len()).filter(|n| self.evict(&places[*n])).collect())
     }
 
-    /// `None`: what it is now is not known, only that it does not change any more.
+    /// `None`: what it is now is not known or not worth keeping, only that it does not change any more.
     pub fn offer(&mut self, shard: ShardId, reign: Reign, entries: &[(Place, Option<Entry>)], now: Mono) -> bool {
         let Some(word) = self.word_of(shard, reign, now) else { return false };
         for (place, _) in entries {
@@ -150,12 +150,12 @@ impl Slots {
         leased
     }
 
-    /// Forgets what is kept of a key.
-    pub fn evict(&mut self, place: &Place) {
-        if let Some((slot, used)) = self.slots.remove(place) {
-            self.bytes -= slot.bytes(place);
-            self.used.remove(&used);
-        }
+    /// Forgets what is kept of a key; whether there was anything.
+    pub fn evict(&mut self, place: &Place) -> bool {
+        let Some((slot, used)) = self.slots.remove(place) else { return false };
+        self.bytes -= slot.bytes(place);
+        self.used.remove(&used);
+        true
     }
 
     /// Forgets a word, as a server does that starts again empty.

@@ -1,6 +1,7 @@
 //! What an applier does for the cache around each commit. When the cache fails it, what changes waits until nobody can believe
 //! in its word any more: once, for a moment; then it goes on without.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +63,11 @@ pub struct Warden {
 /// How keys were marked, for when their change is committed.
 #[must_use]
 pub enum Marked {
-    Under(Reign),
+    /// `kept`: the places in their row of those of which something was kept.
+    Under {
+        reign: Reign,
+        kept: Vec<usize>,
+    },
     /// There is no cache to be told.
     Nowhere,
 }
@@ -123,8 +128,8 @@ impl Warden {
     pub async fn mark(&mut self, places: &[Place]) -> Marked {
         if let Standing::Vouching { reign, .. } = self.standing {
             match answered(&self.clock, self.cache.mark(self.shard, reign, places)).await {
-                Ok(()) => return Marked::Under(reign),
-                failed => self.note(failed),
+                Ok(kept) => return Marked::Under { reign, kept },
+                Err(error) => self.note(Err(error)),
             }
         }
         if let Standing::Silent { believed, .. } = self.standing {
@@ -133,19 +138,26 @@ impl Warden {
         Marked::Nowhere
     }
 
-    /// After the commit: what those that were marked are now; none where that is not known.
-    pub async fn offer(&mut self, marked: Marked, entries: &[(Place, Option<Entry>)]) {
-        if let Marked::Under(reign) = marked {
-            let offered = answered(&self.clock, self.cache.offer(self.shard, reign, entries)).await;
-            self.note(offered);
+    /// After the commit: these were marked, in this row, and are now what `changed` says, or what they were. What nobody has
+    /// read is not kept: it would cost as much as writing it does.
+    pub async fn offer(&mut self, marked: Marked, places: Vec<Place>, mut changed: BTreeMap<Place, Entry>) {
+        let Marked::Under { reign, kept } = marked else { return };
+        let mut entries: Vec<(Place, Option<Entry>)> = places.into_iter().map(|place| (place, None)).collect();
+        for n in kept {
+            // Whatever a cache says of its own, it is held against what it was asked.
+            if let Some((place, entry)) = entries.get_mut(n) {
+                *entry = changed.remove(place);
+            }
         }
+        let offered = answered(&self.clock, self.cache.offer(self.shard, reign, &entries)).await;
+        self.note(offered);
     }
 }
 
-async fn answered(
+async fn answered<T: Send>(
     clock: &Arc<dyn Clock>,
-    call: impl Future<Output = Result<(), CacheError>> + Send,
-) -> Result<(), CacheError> {
+    call: impl Future<Output = Result<T, CacheError>> + Send,
+) -> Result<T, CacheError> {
     let late = |_| CacheError::Unreachable("it does not answer in time".into());
     clock.timeout(ANSWER_WITHIN, call).await.map_err(late)?
 }

@@ -48,8 +48,7 @@ impl KvStore for PostgresKv {
         let folded = fold(before, parcels, now);
         write(&tx, fence.shard, &folded, now).await?;
         tx.commit().await?;
-        let entries = folded.entries.into_iter().collect();
-        Ok(Applying::Done { revision: folded.revision, taken: folded.taken, entries })
+        Ok(Applying::Done { revision: folded.revision, taken: folded.taken, entries: folded.entries })
     }
 
     async fn expire(&self, fence: Fence, now: Timestamp, rows: u32) -> Answer<Applying> {
@@ -69,8 +68,7 @@ impl KvStore for PostgresKv {
         let folded = expire(before, due, now);
         write(&tx, fence.shard, &folded, now).await?;
         tx.commit().await?;
-        let entries = folded.entries.into_iter().collect();
-        Ok(Applying::Done { revision: folded.revision, taken: folded.taken, entries })
+        Ok(Applying::Done { revision: folded.revision, taken: folded.taken, entries: folded.entries })
     }
 
     async fn soonest(&self, shard: ShardId) -> Answer<Option<Timestamp>> {

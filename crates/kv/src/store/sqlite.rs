@@ -203,8 +203,7 @@ fn write(db: &Connection, shard: ShardId, folded: Folded, now: Timestamp) -> Res
         )?
         .execute(params![shard.0, folded.revision as i64])?;
     }
-    let entries = folded.entries.into_iter().collect();
-    Ok(Applying::Done { revision: folded.revision, taken: folded.taken, entries })
+    Ok(Applying::Done { revision: folded.revision, taken: folded.taken, entries: folded.entries })
 }
 
 fn find(db: &Connection, place: &Place) -> Result<Option<Entry>> {

@@ -95,7 +95,8 @@ async fn what_is_filled_in_or_offered_is_found_byte_for_byte(cache: Shared) {
     let every: Vec<u8> = (0..=255).collect();
     cache.fill(&place(), token, &entry(3, &every)).await;
     assert_eq!(cache.look(&place()).await, Looked::Hit(entry(3, &every)));
-    cache.mark(place().shard(), reign, &[place()]).await.unwrap();
+    assert_eq!(cache.mark(place().shard(), reign, &[place()]).await, Ok(vec![0]), "something was kept of it");
+    assert_eq!(cache.mark(place().shard(), reign, &[place()]).await, Ok(vec![]), "and is not any more");
     cache.offer(place().shard(), reign, &[(place(), Some(entry(4, b"")))]).await.unwrap();
     assert_eq!(cache.look(&place()).await, Looked::Hit(entry(4, b"")), "also when it is empty");
     let deleted = Entry { revision: 5, value: None, expires_at: None, ..entry(5, b"") };
@@ -126,7 +127,7 @@ async fn only_the_last_reign_counts_and_only_its_own_values(cache: Shared) {
     assert!(matches!(cache.look(&place()).await, Looked::Miss(_)), "what its predecessor kept does not count");
     for late in [
         cache.offer(shard, first, &[(place(), Some(entry(9, b"late")))]).await,
-        cache.mark(shard, first, &[place()]).await,
+        cache.mark(shard, first, &[place()]).await.map(drop),
         cache.renew(shard, first, SystemClock.monotonic()).await,
         cache.begin(shard, reign(1), SystemClock.monotonic()).await,
     ] {
@@ -239,7 +240,16 @@ async fn a_redis_that_is_killed_makes_reading_slower_and_never_wrong() {
 async fn what_is_at_hand_is_not_asked_of_the_store() {
     let engine = Engine::sqlite();
     let kv = crate::running::start(&engine).await;
-    kv.write(&ana(), "a".parse().unwrap(), text("at hand"), Condition::None, Until::Applied).await.unwrap();
+    let read = async |key: &str| {
+        let read = kv.read(&ana(), key.parse().unwrap(), AtLeast::default(), Duration::ZERO).await;
+        read.map(|(value, _)| value.bytes)
+    };
+    let write = async |key: &str, value: &str| {
+        kv.write(&ana(), key.parse().unwrap(), text(value), Condition::None, Until::Applied).await.unwrap();
+    };
+    write("a", "nobody has read it").await;
+    assert_eq!(read("a").await.unwrap(), "nobody has read it");
+    write("a", "at hand").await;
     let database = engine.database().await;
     let a = Place { namespace: "default".into(), key: "a".parse().unwrap() };
     let rows = leases::open(&database, None).await.unwrap().leases(GROUP).await.unwrap();
@@ -248,13 +258,9 @@ async fn what_is_at_hand_is_not_asked_of_the_store() {
     let writes = vec![Write { place: a, change: text("in the store"), condition: Condition::None }];
     let parcel = Parcel { producer: Producer(7), number: 1, writes };
     open(&database).apply(fence, vec![parcel], Timestamp(1)).await.unwrap();
-    let read = async |key: &str| {
-        let read = kv.read(&ana(), key.parse().unwrap(), AtLeast::default(), Duration::ZERO).await;
-        read.map(|(value, _)| value.bytes)
-    };
-    assert_eq!(read("a").await.unwrap(), "at hand");
+    assert_eq!(read("a").await.unwrap(), "at hand", "what was read is kept up to date");
     assert_eq!(read("b").await.unwrap_err().status, 404);
-    kv.write(&ana(), "b".parse().unwrap(), text("new"), Condition::None, Until::Applied).await.unwrap();
+    write("b", "new").await;
     assert_eq!(read("b").await.unwrap(), "new", "that there was nothing is not believed for longer than it is so");
     kv.stop().await;
 }

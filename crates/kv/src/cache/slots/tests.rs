@@ -245,7 +245,7 @@ impl World {
         let (shard, now) = (self.shard(), self.now);
         if let Standing::Vouching { reign, .. } = self.standing {
             let places: Vec<Place> = keys.iter().map(|key| self.places[*key].clone()).collect();
-            if self.heard(call, |slots| slots.mark(shard, reign, &places, now)) {
+            if self.heard(call, |slots| slots.mark(shard, reign, &places, now).is_some()) {
                 self.phase = Phase::Marked(keys, Some(reign));
                 return;
             }
