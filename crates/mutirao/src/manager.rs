@@ -28,7 +28,7 @@ use mutirao_nodes::switchboard::Switchboard;
 use mutirao_shards::{Company, MemberId};
 use mutirao_store::{Database, FolderLock, installation};
 use mutirao_tls::Serving;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -389,8 +389,21 @@ fn inside(settings: &Settings) -> Option<Inside> {
     }
 }
 
+/// Connections that may wait to be taken up. Hundreds of clients that come at the same moment, each with a new one for each
+/// request, are kept in this line; whom it has no room for asks again after a whole second. The system has a bound of its
+/// own (`net.core.somaxconn`).
+const WAITING_AT_THE_DOOR: u32 = 4_096;
+
+fn listener(listen: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if listen.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // What the last one here left open does not keep the next from listening.
+    socket.set_reuseaddr(true)?;
+    socket.bind(listen)?;
+    socket.listen(WAITING_AT_THE_DOOR)
+}
+
 pub(crate) async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(listen).await.map_err(|error| match error.kind() {
+    listener(listen).map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => Failure::failed(format!(
             "{listen} is taken by another program; choose another with --listen ({}:0 takes any free port)",
             listen.ip()
@@ -489,6 +502,8 @@ fn write_address(data: &Path, url: &str) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use mutirao_core::clock::ClockExt;
+
     use super::*;
 
     #[test]
@@ -510,5 +525,15 @@ mod tests {
         let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let Err(Failure::Said { code, line }) = bind(taken.local_addr().unwrap()).await else { panic!("bound twice") };
         assert!(code == 1 && line.contains("--listen") && line.contains("is taken"), "{line}");
+    }
+
+    #[tokio::test]
+    async fn hundreds_who_come_at_the_same_moment_need_not_ask_again() {
+        let door = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = door.local_addr().unwrap();
+        // Nobody is taken up. Whoever finds no room in the line asks again after a second.
+        let all = futures_util::future::join_all((0..300).map(|_| tokio::net::TcpStream::connect(address)));
+        let waiting = SystemClock.timeout(Duration::from_millis(900), all).await.expect("somebody was sent away");
+        assert!(waiting.iter().all(Result::is_ok));
     }
 }
