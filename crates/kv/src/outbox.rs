@@ -36,8 +36,10 @@ const WAITING_MAX: usize = 4_096;
 const PARCEL_BYTES: usize = 256 << 10;
 /// Bytes that may be under way to one shard.
 const BACKLOG_BYTES_MAX: usize = 64 << 20;
-/// A message costs RabbitMQ as much as a hundred writes in it do, so where many come at once they wait a moment for each other.
-const PARCELS: Pace = Pace::new(Duration::from_millis(2), Duration::from_millis(8), wire::PARCEL_WRITES_MAX);
+/// A message costs RabbitMQ as much as a hundred writes in it do, so where many come at once they wait a moment for each other;
+/// and less when it comes with those of other shards, which then share its trips and its fsync, so all leave on one beat.
+const PARCELS: Pace = Pace::new(Duration::from_millis(2), Duration::from_millis(16), wire::PARCEL_WRITES_MAX)
+    .on_the_beat(Duration::from_millis(4));
 /// How long a write may wait to be sent. With what its confirm may take, less than its giver waits: what was told to be
 /// unknown is made by then, or never.
 const SENT_WITHIN: Duration = Duration::from_secs(4);

@@ -1,6 +1,7 @@
 //! How long to wait for more before a batch is begun. A batch costs nearly as much with one write in it as with a hundred, and takes
 //! its time from the cores that writes are taken with. So where writes come fast, those that nobody waits for are gathered for a
-//! moment: the more there were, the longer. Where they come slowly nothing waits. Pure.
+//! moment: the more there were, the longer. Where they come slowly nothing waits. Batches that cost less together than one
+//! after the other begin on a beat that they have in common. Pure.
 
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ pub(crate) struct Pace {
     most: Duration,
     /// Writes that make a batch full.
     full: usize,
+    /// What waits, waits for the next multiple of this: all that do so begin together, however long they should have waited by
+    /// themselves.
+    beat: Option<Duration>,
     /// When the next batch may begin.
     next: Mono,
 }
@@ -32,13 +36,18 @@ pub(crate) struct InHand {
 
 impl Pace {
     pub const fn new(per_write: Duration, most: Duration, full: usize) -> Self {
-        Self { per_write, most, full, next: Mono(Duration::ZERO) }
+        Self { per_write, most, full, beat: None, next: Mono(Duration::ZERO) }
+    }
+
+    pub const fn on_the_beat(self, beat: Duration) -> Self {
+        Self { beat: Some(beat), ..self }
     }
 
     /// How long to wait for more; none: the batch is to begin now.
     pub fn gather(self, hand: InHand, now: Mono) -> Option<Duration> {
         let hurry = hand.until == Until::Applied || hand.is_all || hand.writes >= self.full;
-        Some(self.next.since(now)).filter(|left| !hurry && !left.is_zero())
+        let left = Some(self.next.since(now)).filter(|left| !hurry && !left.is_zero())?;
+        Some(self.beat.map_or(left, |beat| until_multiple(beat, now)))
     }
 
     /// A batch of so many begins now.
@@ -47,6 +56,11 @@ impl Pace {
         let writes = if writes >= self.full { 0 } else { writes as u32 };
         self.next = now.plus((self.per_write * writes).min(self.most));
     }
+}
+
+fn until_multiple(beat: Duration, now: Mono) -> Duration {
+    let since = now.0.as_nanos() % beat.as_nanos();
+    beat - Duration::from_nanos(since as u64)
 }
 
 #[cfg(test)]
@@ -77,6 +91,19 @@ mod tests {
         assert_eq!(pace.gather(some(FULL), at(1_050)), None);
         pace.begin(FULL, at(2_000));
         assert_eq!(pace.gather(some(1), at(2_000)), None, "more of the same may be waiting");
+    }
+
+    #[test]
+    fn on_a_beat_all_that_wait_begin_together_and_what_comes_slowly_waits_for_none() {
+        let beat = PACE.on_the_beat(Duration::from_millis(4));
+        let (mut one, mut other) = (beat, beat);
+        assert_eq!(one.gather(some(1), at(5)), None);
+        one.begin(10, at(1_001));
+        other.begin(3, at(1_002));
+        assert_eq!(one.gather(some(1), at(1_003)), Some(Duration::from_millis(1)));
+        assert_eq!(other.gather(some(1), at(1_003)), Some(Duration::from_millis(1)));
+        assert_eq!(one.gather(some(1), at(1_004)), Some(Duration::from_millis(4)), "the one after is the next");
+        assert_eq!(other.gather(some(1), at(1_011)), None, "3 ms for each of three have passed");
     }
 
     /// Milliseconds that writes wait at most when one comes every so many microseconds.

@@ -171,8 +171,7 @@ impl Queued {
 
     async fn settle(&mut self, batch: Vec<Brought>, consumer: &mut dyn Consumer) -> Result<Settled, BrokerError> {
         let Some(last) = batch.last().map(|brought| brought.tag) else { return Ok(Settled::Done) };
-        let parcels: Vec<Parcel> = batch.iter().map(|brought| brought.parcel.clone()).collect();
-        match self.try_on(parcels).await {
+        match self.try_on(&batch).await {
             Tried::Done => consumer.ack_through(last).await?,
             Tried::Aside => return Ok(Settled::Aside),
             Tried::Away => return Ok(Settled::Away),
@@ -194,10 +193,11 @@ impl Queued {
     }
 
     /// Applies it, however long the store is away.
-    async fn try_on(&mut self, parcels: Vec<Parcel>) -> Tried {
+    async fn try_on(&mut self, batch: &[Brought]) -> Tried {
         let mut refusals = 0;
         loop {
-            let error = match self.applier.apply(parcels.clone()).await {
+            let parcels: Vec<Parcel> = batch.iter().map(|brought| brought.parcel.clone()).collect();
+            let error = match self.applier.apply(parcels).await {
                 Ok(Applied::Done(taken)) => {
                     self.outbox.heard(self.applier.fence.shard, &taken);
                     return Tried::Done;
@@ -210,7 +210,7 @@ impl Queued {
             if error.is_about_the_data() {
                 refusals += 1;
             }
-            if refusals >= if parcels.len() == 1 { TRIES_MAX } else { 1 } {
+            if refusals >= if batch.len() == 1 { TRIES_MAX } else { 1 } {
                 return Tried::Refused(error);
             }
             self.applier.bench.clock.sleep(PAUSE).await;
