@@ -1,6 +1,8 @@
 //! Flows in PostgreSQL.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod writing;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -11,10 +13,9 @@ use mutirao_store::postgres::{Ask, Row, Transaction, text as clean};
 use mutirao_store::{Migration, Postgres, StoreError};
 use serde::de::DeserializeOwned;
 
-use super::{
-    Begun, By, Columns, Fate, FlowRow, FlowStore, NewRun, RunRecord, RunRow, RunsOf, became, noted, said, step_key,
-};
-use crate::foreman::words::{Batch, Noted, Outcome, RunKey, StepKey, Try};
+use self::writing::{ended, noting, tries};
+use super::{Begun, By, Columns, Fate, FlowRow, FlowStore, NewRun, RunRecord, RunRow, RunsOf, became, noted, step_key};
+use crate::foreman::words::{Batch, Outcome, RunKey, Try};
 use crate::wire::Secret;
 use crate::{FlowSpec, SHARDS};
 
@@ -158,23 +159,20 @@ impl FlowStore for PostgresFlows {
 
     async fn write(&self, fence: Fence, batch: Arc<Batch>) -> Answer<Fate> {
         let mut connection = self.0.connection().await?;
-        let tx = connection.begin().await?;
-        // In one go: a server asks for as many journeys as there are questions that wait for each other.
-        let (holds, ..) = tokio::try_join!(
-            fence.holds_in_postgres(&tx),
-            outcomes(&tx, &batch.outcomes),
-            async {
-                tries(&tx, &batch.tries).await?;
-                noting(&tx, &batch.noted).await
-            },
-            ends(&tx, &batch),
-        )?;
-        if !holds {
-            // Nothing is kept of what is not committed.
-            return Ok(Fate::Fenced);
+        if batch.tries.is_empty() && batch.noted.is_empty() {
+            // What a step gave is on the way of the next: one statement, one journey, one commit.
+            return ended(&connection, &fence, &batch).await;
         }
-        tx.commit().await?;
-        Ok(Fate::Durable)
+        let tx = connection.begin().await?;
+        let (fate, ()) = tokio::try_join!(ended(&tx, &fence, &batch), async {
+            tries(&tx, &batch.tries).await?;
+            noting(&tx, &batch.noted).await
+        })?;
+        if fate == Fate::Durable {
+            tx.commit().await?;
+        }
+        // Nothing is kept of what is not committed.
+        Ok(fate)
     }
 
     async fn sweep(&self, before: Timestamp, rows: u32) -> Answer<u64> {
@@ -213,118 +211,6 @@ async fn put(tx: &Transaction<'_>, spec: &FlowSpec, by: &By) -> Answer<Became> {
         .await?;
     }
     Ok(became)
-}
-
-async fn outcomes(tx: &Transaction<'_>, all: &[Outcome]) -> Answer<()> {
-    if all.is_empty() {
-        return Ok(());
-    }
-    let (ok, said): (Vec<i64>, Vec<String>) =
-        all.iter().map(|one| said(&one.end)).map(|(ok, said)| (i64::from(ok), said)).unzip();
-    let number = |of: fn(&Outcome) -> i64| all.iter().map(of).collect::<Vec<i64>>();
-    let nodes: Vec<Option<&str>> = all.iter().map(|one| one.node.as_ref().map(|node| node.as_str())).collect();
-    let whys: Vec<Option<&str>> = all.iter().map(|one| one.why.as_deref()).collect();
-    tx.run(
-        "INSERT INTO flow_outcomes (run, step, item, ok, said, tries, node, why, began_at, ended_at)
-         SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::text[],
-                              $8::text[], $9::bigint[], $10::bigint[]) ON CONFLICT DO NOTHING",
-        &[
-            &number(|one| one.key.run.0 as i64),
-            &number(|one| one.key.step.into()),
-            &number(|one| one.key.item.into()),
-            &ok,
-            &said,
-            &number(|one| one.tries.into()),
-            &nodes,
-            &whys,
-            &number(|one| one.began_at.0),
-            &number(|one| one.ended_at.0),
-        ],
-    )
-    .await
-    .map(drop)
-}
-
-async fn tries(tx: &Transaction<'_>, all: &[Try]) -> Answer<()> {
-    if all.is_empty() {
-        return Ok(());
-    }
-    // One batch may have several of a task; a statement touches each row once.
-    let last: BTreeMap<StepKey, &Try> = all.iter().map(|one| (one.key, one)).collect();
-    let number = |of: fn(&Try) -> i64| last.values().map(|one| of(one)).collect::<Vec<i64>>();
-    let reasons: Vec<&str> = last.values().map(|one| one.reason.as_str()).collect();
-    tx.run(
-        "INSERT INTO flow_tries (run, step, item, tries, reason)
-         SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[])
-         ON CONFLICT (run, step, item) DO UPDATE SET tries = greatest(flow_tries.tries, EXCLUDED.tries),
-             reason = EXCLUDED.reason",
-        &[
-            &number(|one| one.key.run.0 as i64),
-            &number(|one| one.key.step.into()),
-            &number(|one| one.key.item.into()),
-            &number(|one| one.tries.into()),
-            &reasons,
-        ],
-    )
-    .await?;
-    tx.run(
-        "DELETE FROM flow_noted USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS tried (run, step, item)
-         WHERE (flow_noted.run, flow_noted.step, flow_noted.item) = (tried.run, tried.step, tried.item)",
-        &[&number(|one| one.key.run.0 as i64), &number(|one| one.key.step.into()), &number(|one| one.key.item.into())],
-    )
-    .await
-    .map(drop)
-}
-
-async fn noting(tx: &Transaction<'_>, all: &[Noted]) -> Answer<()> {
-    if all.is_empty() {
-        return Ok(());
-    }
-    let last: BTreeMap<StepKey, &Noted> = all.iter().map(|one| (one.key, one)).collect();
-    let number = |of: fn(&Noted) -> i64| last.values().map(|one| of(one)).collect::<Vec<i64>>();
-    let nodes: Vec<&str> = last.values().map(|one| one.node.as_str()).collect();
-    tx.run(
-        "INSERT INTO flow_noted (run, step, item, generation, n, node)
-         SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[])
-         ON CONFLICT (run, step, item) DO UPDATE SET generation = EXCLUDED.generation, n = EXCLUDED.n, node = EXCLUDED.node",
-        &[
-            &number(|one| one.key.run.0 as i64),
-            &number(|one| one.key.step.into()),
-            &number(|one| one.key.item.into()),
-            &number(|one| one.attempt.generation as i64),
-            &number(|one| one.attempt.n.into()),
-            &nodes,
-        ],
-    )
-    .await
-    .map(drop)
-}
-
-/// How runs ended, and which answers have left: mostly both of a run at once.
-async fn ends(tx: &Transaction<'_>, batch: &Batch) -> Answer<()> {
-    let mut told: BTreeSet<RunKey> = batch.announced.iter().copied().collect();
-    let ends = async |told: Vec<i64>| {
-        let runs: Vec<i64> = batch.ends.iter().map(|(run, ..)| run.0 as i64).collect();
-        let ends = batch.ends.iter().map(|(_, end, _)| text(end)).collect::<Answer<Vec<String>>>()?;
-        let moments: Vec<i64> = batch.ends.iter().map(|(.., at)| at.0).collect();
-        // The first end counts.
-        tx.run(
-            "UPDATE flow_runs SET ended = coalesce(flow_runs.ended, said.ended), ended_at = coalesce(flow_runs.ended_at, said.at),
-                 announced = greatest(flow_runs.announced, said.told)
-             FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) AS said (run, ended, at, told)
-             WHERE flow_runs.run = said.run",
-            &[&runs, &ends, &moments, &told],
-        )
-        .await
-    };
-    if !batch.ends.is_empty() {
-        ends(batch.ends.iter().map(|(run, ..)| i64::from(told.remove(run))).collect()).await?;
-    }
-    if !told.is_empty() {
-        let runs: Vec<i64> = told.iter().map(|run| run.0 as i64).collect();
-        tx.run("UPDATE flow_runs SET announced = 1 WHERE run = ANY($1)", &[&runs]).await?;
-    }
-    Ok(())
 }
 
 fn flow(row: &Row) -> Answer<FlowRow> {
