@@ -53,6 +53,19 @@ pub trait Operator: Send {
     /// Everything of an input that is before this time has come.
     fn watermark(&mut self, input: usize, time: i64, out: &mut Outlet) -> Result<(), Refused>;
 
+    /// As [`watermark`](Self::watermark), and says no more of what follows than about so many rows: the rest is for
+    /// [`go_on`](Self::go_on), before anything else comes in. Whether there is a rest.
+    fn begin_watermark(&mut self, input: usize, time: i64, rows: usize, out: &mut Outlet) -> Result<bool, Refused> {
+        let _ = rows;
+        self.watermark(input, time, out).map(|()| false)
+    }
+
+    /// Says about so many rows more. Whether there is a rest still.
+    fn go_on(&mut self, rows: usize, out: &mut Outlet) -> Result<bool, Refused> {
+        let _ = (rows, out);
+        Ok(false)
+    }
+
     /// Begins a snapshot of what is remembered at this instant, in place of one that may be under way.
     fn begin_snapshot(&mut self);
 

@@ -33,8 +33,8 @@ pub use source::{Position, SourceCore, Taken};
 pub use ticker::Ticker;
 
 use crate::graph::{Graph, Port, plan};
-use crate::mark::{Numbering, Origin, Who};
-use crate::operator::{Piece, Pipe};
+use crate::mark::{Numbering, Origin, Place, Who};
+use crate::operator::{self, Piece, Pipe};
 use crate::record::Times;
 use crate::state::{self, Frame, Reader, Unreadable, Writer};
 use crate::window::{Refused, WindowError};
@@ -43,7 +43,11 @@ use inbox::{Inbox, Word};
 use outbox::{Cause, Outbox};
 
 /// So many rows are taken through a stage at once.
-const SLICE_ROWS: usize = 4_096;
+const SLICE_ROWS: usize = if cfg!(test) { 7 } else { 4_096 };
+
+fn rows_of(piece: &Piece) -> usize {
+    if let Piece::Rows(_, batch) = piece { batch.rows() } else { 0 }
+}
 
 /// Why a part cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,9 +78,11 @@ pub struct PartCore {
     what: What,
     fingerprint: u32,
     inbox: Inbox,
-    /// By port, the inputs of the first operator at which it comes in.
-    inputs: Vec<(Port, Vec<usize>)>,
+    /// By port, the input of the first operator at which it comes in.
+    inputs: Vec<(Port, usize)>,
     work: VecDeque<Word>,
+    /// A window has more to say, for what happened at these times.
+    speaks: Option<Times>,
     pipe: Pipe,
     outboxes: Vec<Outbox>,
     counts: Counts,
@@ -103,10 +109,6 @@ impl PartCore {
     /// A stage of a graph, from the beginning of its log.
     pub fn of(graph: &Graph, stage: usize, replica: u32) -> Result<Self, WindowError> {
         let what = What::Stage(stage as u32);
-        let inputs = |port: Port| {
-            let places = graph.stages[stage].inputs.iter().enumerate();
-            (port, places.filter(|(_, input)| **input == port).map(|(n, _)| n).collect())
-        };
         let says = plan(graph).part(what).map(|part| part.says.clone()).unwrap_or_default();
         let outbox = |spoken: &crate::graph::Spoken| {
             let who = Who { upstream: spoken.port.number(), origin: Origin::Fixed, replica };
@@ -116,8 +118,9 @@ impl PartCore {
             what,
             fingerprint: fingerprint::of(graph, what),
             inbox: Inbox::of(graph, what),
-            inputs: graph.hears(what).into_iter().map(inputs).collect(),
+            inputs: graph.stages[stage].inputs.iter().enumerate().map(|(n, port)| (*port, n)).collect(),
             work: VecDeque::new(),
+            speaks: None,
             pipe: Pipe::of(graph, stage)?,
             outboxes: says.iter().map(outbox).collect(),
             counts: Counts::default(),
@@ -181,41 +184,49 @@ impl PartCore {
 
     /// Whether something of the last record is left to be done.
     pub fn is_busy(&self) -> bool {
-        !self.work.is_empty()
+        !self.work.is_empty() || self.speaks.is_some()
     }
 
     /// Does some of what is left.
     pub fn go_on(&mut self, taken_us: i64) -> Result<(), PartError> {
         let (mut rows, mut said) = (0, Vec::new());
         while rows < SLICE_ROWS {
-            let (port, pieces, times) = match self.work.pop_front() {
+            if let Some(times) = self.speaks {
+                if !self.pipe.go_on(SLICE_ROWS - rows, &mut said)? {
+                    self.speaks = None;
+                }
+                rows += said.iter().map(|(_, piece)| rows_of(piece)).sum::<usize>().max(1);
+                self.say(&mut said, times, taken_us);
+                continue;
+            }
+            let (port, piece, times) = match self.work.pop_front() {
                 None => break,
                 Some(Word::Rows { port, batch, place, times }) if batch.rows() > SLICE_ROWS => {
                     let rest = batch.slice(SLICE_ROWS..batch.rows());
-                    let next = crate::mark::Place { row: place.row + SLICE_ROWS as u32, ..place };
+                    let next = Place { row: place.row + SLICE_ROWS as u32, ..place };
                     self.work.push_front(Word::Rows { port, batch: rest, place: next, times });
-                    (port, Piece::Rows(crate::operator::Port::Main, batch.slice(0..SLICE_ROWS)), times)
+                    (port, Piece::Rows(operator::Port::Main, batch.slice(0..SLICE_ROWS)), times)
                 }
-                Some(Word::Rows { port, batch, times, .. }) => {
-                    (port, Piece::Rows(crate::operator::Port::Main, batch), times)
-                }
+                Some(Word::Rows { port, batch, times, .. }) => (port, Piece::Rows(operator::Port::Main, batch), times),
                 Some(Word::Time { port, time, times }) => (port, Piece::Watermark(time), times),
             };
-            rows += if let Piece::Rows(_, batch) = &pieces { batch.rows() } else { 1 };
-            if let Some((_, inputs)) = self.inputs.iter().find(|(of, _)| *of == port) {
-                for input in inputs {
-                    self.pipe.hear(*input, pieces.clone(), &mut said)?;
-                }
+            rows += rows_of(&piece).max(1);
+            // The same never comes in at two inputs: a union has each once.
+            let input = self.inputs.iter().find(|(of, _)| *of == port).map(|(_, input)| *input);
+            if let Some(input) = input
+                && self.pipe.begin(input, piece, SLICE_ROWS, &mut said)?
+            {
+                self.speaks = Some(times);
             }
             self.say(&mut said, times, taken_us);
         }
         Ok(())
     }
 
-    fn say(&mut self, said: &mut crate::operator::Said, times: Times, taken_us: i64) {
+    fn say(&mut self, said: &mut operator::Said, times: Times, taken_us: i64) {
         let cause = Cause { arrived_us: times.arrived_us, caused_us: times.sent_us, taken_us };
         for (port, piece) in said.drain(..) {
-            let rows = if let Piece::Rows(_, batch) = &piece { batch.rows() as u64 } else { 0 };
+            let rows = rows_of(&piece) as u64;
             match port {
                 Port::Late(_) => self.counts.late += rows,
                 _ => self.counts.events_out += rows,

@@ -81,11 +81,18 @@ pub struct Limits {
     pub open_max: usize,
     /// Events that sliding windows hold, all keys together.
     pub events_max: usize,
+    /// Bytes of keys, all windows together, and of what sliding windows hold of events.
+    #[serde(default = "bytes_max")]
+    pub bytes_max: usize,
+}
+
+fn bytes_max() -> usize {
+    1 << 30
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { keys_max: 1_000_000, open_max: 10_000, events_max: 10_000_000 }
+        Self { keys_max: 1_000_000, open_max: 10_000, events_max: 10_000_000, bytes_max: bytes_max() }
     }
 }
 
@@ -98,6 +105,8 @@ pub enum Refused {
     Open(usize),
     #[error("sliding windows would hold more than {0} events: make them shorter, let them jump, or raise events_max")]
     Events(usize),
+    #[error("windows would hold more than {0} bytes: key by something shorter, make them shorter, or raise bytes_max")]
+    Bytes(usize),
     #[error("an operator made what does not fit: {0}")]
     Unfit(#[from] Unfit),
 }

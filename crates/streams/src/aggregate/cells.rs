@@ -15,6 +15,8 @@ use crate::state::{Reader, Stored, Unreadable, Writer};
 pub struct Cells {
     function: Function,
     all: All,
+    /// What is held beside the cells themselves.
+    bytes: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -56,7 +58,7 @@ impl Cells {
             Function::Frequent(_) => All::Frequent(Vec::new()),
             Function::First | Function::Last => All::Edge(Vec::new()),
         };
-        Self { function: function.clone(), all }
+        Self { function: function.clone(), all, bytes: 0 }
     }
 
     /// What an extreme starts from: whatever comes is at least as far.
@@ -86,8 +88,26 @@ impl Cells {
         }
     }
 
+    /// What a cell holds beside itself, about.
+    fn held(&self, key: usize) -> usize {
+        match &self.all {
+            All::Text(all) => all[key].as_ref().map_or(0, Item::bytes),
+            All::Edge(all) => all[key].as_ref().map_or(0, |(_, item)| item.bytes()),
+            All::Quantiles(all) => all[key].bytes(),
+            All::Distinct(all) => all[key].bytes(),
+            All::Frequent(all) => all[key].bytes(),
+            _ => 0,
+        }
+    }
+
+    /// What all of them hold, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Back to what it was before the key's first event.
     pub fn reset(&mut self, key: usize) {
+        self.bytes -= self.held(key);
         let (start, parts) = (self.start(), self.parts());
         match &mut self.all {
             All::Count => {}
@@ -109,6 +129,7 @@ impl Cells {
         let Some(column) = column else { return };
         let keys = keys[rows.clone()].iter().map(|key| *key as usize);
         let greatest = self.function == Function::Max;
+        let bytes = &mut self.bytes;
         match (&mut self.all, column) {
             (All::Count, _) => {}
             (All::Whole(all), Column::Int(values)) => {
@@ -144,12 +165,18 @@ impl Cells {
                         _ => true,
                     };
                     if all[key].as_ref().is_none_or(further) {
-                        all[key] = Some(Item::Text(text.into()));
+                        let before = all[key].replace(Item::Text(text.into()));
+                        *bytes += 16 + text.len();
+                        *bytes -= before.as_ref().map_or(0, Item::bytes);
                     }
                 }
             }
             (All::Quantiles(all), column) => {
-                keys.zip(rows).for_each(|(key, row)| all[key].add(number(column, row)));
+                for (key, row) in keys.zip(rows) {
+                    *bytes -= all[key].bytes();
+                    all[key].add(number(column, row));
+                    *bytes += all[key].bytes();
+                }
             }
             (All::Parts(all), column) => {
                 let Function::Histogram(bounds) = &self.function else { return };
@@ -157,10 +184,18 @@ impl Cells {
                 keys.zip(rows).for_each(|(key, row)| all[key * parts + part_of(bounds, number(column, row))] += 1);
             }
             (All::Distinct(all), column) => {
-                keys.zip(rows).for_each(|(key, row)| all[key].add(Item::hash_of(column, row)));
+                for (key, row) in keys.zip(rows) {
+                    *bytes -= all[key].bytes();
+                    all[key].add(Item::hash_of(column, row));
+                    *bytes += all[key].bytes();
+                }
             }
             (All::Frequent(all), column) => {
-                keys.zip(rows).for_each(|(key, row)| all[key].add(Item::of(column, row)));
+                for (key, row) in keys.zip(rows) {
+                    *bytes -= all[key].bytes();
+                    all[key].add(Item::of(column, row));
+                    *bytes += all[key].bytes();
+                }
             }
             (All::Edge(all), column) => {
                 let last = self.function == Function::Last;
@@ -168,7 +203,10 @@ impl Cells {
                     let time = times.map_or(0, |times| times[row]);
                     let closer = |(at, _): &(i64, Item)| if last { time >= *at } else { time < *at };
                     if all[key].as_ref().is_none_or(closer) {
-                        all[key] = Some((time, Item::of(column, row)));
+                        let item = Item::of(column, row);
+                        *bytes += item.bytes();
+                        let before = all[key].replace((time, item));
+                        *bytes -= before.map_or(0, |(_, item)| item.bytes());
                     }
                 }
             }
@@ -250,7 +288,21 @@ impl Cells {
             All::Frequent(all) => all.push(Frequent::load(from)?),
             All::Edge(all) => all.push(Option::load(from)?),
         }
+        self.bytes += self.newest();
         Ok(())
+    }
+
+    /// What the last cell holds.
+    fn newest(&self) -> usize {
+        let cells = match &self.all {
+            All::Text(all) => all.len(),
+            All::Edge(all) => all.len(),
+            All::Quantiles(all) => all.len(),
+            All::Distinct(all) => all.len(),
+            All::Frequent(all) => all.len(),
+            _ => 0,
+        };
+        cells.checked_sub(1).map_or(0, |last| self.held(last))
     }
 }
 

@@ -30,6 +30,11 @@ impl Distinct {
         }
     }
 
+    /// What it holds, about.
+    pub fn bytes(&self) -> usize {
+        self.least.len() * 16
+    }
+
     pub fn count(&self) -> i64 {
         match self.least.last() {
             // KEPT − 1 of them lie below the greatest, evenly among all that there could be.

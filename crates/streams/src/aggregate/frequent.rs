@@ -17,31 +17,47 @@ use crate::state::{Reader, Stored, Unreadable, Writer};
 pub const KEPT: usize = 1024;
 
 #[derive(Clone, Debug, Default)]
-pub struct Frequent(HashMap<Item, u64, FixedState>);
+pub struct Frequent {
+    counts: HashMap<Item, u64, FixedState>,
+    bytes: usize,
+}
+
+/// What a value takes that is counted, beside itself.
+const COUNT_BYTES: usize = 48;
 
 impl Frequent {
     pub fn add(&mut self, item: Item) {
-        if let Some(count) = self.0.get_mut(&item) {
+        let Self { counts, bytes } = self;
+        if let Some(count) = counts.get_mut(&item) {
             *count += 1;
-        } else if self.0.len() < KEPT {
-            self.0.insert(item, 1);
+        } else if counts.len() < KEPT {
+            *bytes += COUNT_BYTES + item.bytes();
+            counts.insert(item, 1);
         } else {
-            self.0.retain(|_, count| {
+            counts.retain(|item, count| {
                 *count -= 1;
+                if *count == 0 {
+                    *bytes -= COUNT_BYTES + item.bytes();
+                }
                 *count > 0
             });
         }
     }
 
+    /// What it holds, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub fn write_top(&self, top: usize, to: &mut String) {
-        let all: BTreeSet<Ranked> = self.0.iter().map(|(item, count)| ranked(item, *count)).collect();
+        let all: BTreeSet<Ranked> = self.counts.iter().map(|(item, count)| ranked(item, *count)).collect();
         write_top(&all, top, to);
     }
 }
 
 impl Stored for Frequent {
     fn store(&self, to: &mut Writer) {
-        let mut all: Vec<_> = self.0.iter().collect();
+        let mut all: Vec<_> = self.counts.iter().collect();
         all.sort_unstable();
         to.count(all.len());
         for (item, count) in all {
@@ -52,7 +68,10 @@ impl Stored for Frequent {
 
     fn load(from: &mut Reader<'_>) -> Result<Self, Unreadable> {
         let count = from.count_up_to(KEPT)?;
-        (0..count).map(|_| Ok((Item::load(from)?, from.u64()?))).collect::<Result<_, _>>().map(Self)
+        let counts =
+            (0..count).map(|_| Ok((Item::load(from)?, from.u64()?))).collect::<Result<HashMap<_, _, _>, _>>()?;
+        let bytes = counts.keys().map(|item: &Item| COUNT_BYTES + item.bytes()).sum();
+        Ok(Self { counts, bytes })
     }
 }
 
@@ -128,9 +147,9 @@ mod tests {
         for n in 0..100_000i64 {
             frequent.add(Item::Whole(if n % 10 == 0 { -1 } else { n }));
         }
-        let Some(found) = frequent.0.get(&Item::Whole(-1)) else { panic!("forgotten") };
+        let Some(found) = frequent.counts.get(&Item::Whole(-1)) else { panic!("forgotten") };
         assert!((10_000 - 100_000 / KEPT as u64..=10_000).contains(found), "{found}");
-        assert!(frequent.0.len() <= KEPT);
+        assert!(frequent.counts.len() <= KEPT);
     }
 
     proptest! {

@@ -18,6 +18,11 @@ pub enum Item {
 }
 
 impl Item {
+    /// What it holds beside itself.
+    pub fn bytes(&self) -> usize {
+        if let Item::Text(text) = self { 16 + text.len() } else { 0 }
+    }
+
     pub fn of(column: &Column, row: usize) -> Self {
         match column {
             Column::Int(all) | Column::Time(all) => Item::Whole(all[row]),

@@ -18,8 +18,11 @@ const BELOW: u32 = 46;
 
 /// Which of so many values, in order and from nought, is the percentile.
 pub fn place(share: f64, count: u64) -> u64 {
-    // The product is rounded, so a share of 1 is taken for what it is.
-    let place = (share * count as f64).ceil() as u64;
+    // A share like 0.07 is not quite that as a float, and the product is rounded: what is a whole number but for that is one.
+    let product = share * count as f64;
+    let whole = product.round();
+    let place = if (product - whole).abs() <= product * 2.0 * f64::EPSILON { whole } else { product.ceil() };
+    let place = place as u64;
     place.clamp(1, count.max(1)) - 1
 }
 
@@ -117,6 +120,14 @@ impl Default for Quantiles {
 }
 
 impl Quantiles {
+    /// What it holds, about.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Quantiles::Few(values) => values.len() * 8,
+            Quantiles::Many(buckets) => buckets.0.len() * 32,
+        }
+    }
+
     pub fn add(&mut self, value: f64) {
         match self {
             Quantiles::Many(buckets) => buckets.add(value),

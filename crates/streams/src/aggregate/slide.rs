@@ -55,6 +55,17 @@ impl Plan {
     }
 }
 
+/// What an event takes by itself, beside the values that are held of it.
+pub const EVENT_BYTES: usize = 16;
+
+/// What is held of a value.
+pub fn cell_bytes(column: &Column, row: usize) -> usize {
+    match column {
+        Column::Text(all) => 24 + all.get(row).len(),
+        Column::Bool(_) | Column::Int(_) | Column::Time(_) | Column::Float(_) => 8,
+    }
+}
+
 /// The values of one field, the oldest first.
 #[derive(Clone, Debug)]
 enum Ring {
@@ -103,6 +114,13 @@ impl Ring {
             Ring::Whole(ring) => ring[at] as f64,
             Ring::Float(ring) => ring[at],
             Ring::Text(_) => unreachable!("no number of text"),
+        }
+    }
+
+    fn bytes(&self, at: usize) -> usize {
+        match self {
+            Ring::Whole(_) | Ring::Float(_) => 8,
+            Ring::Text(ring) => 24 + ring[at].len(),
         }
     }
 
@@ -212,6 +230,23 @@ impl Slide {
                 (Cell::Tally(tally), ring) => tally.add(&ring.item(at)),
                 (cell, _) => unreachable!("{cell:?} of something else"),
             }
+        }
+    }
+
+    /// What is held of the oldest event.
+    pub fn first_bytes(&self) -> usize {
+        if self.count == 0 { 0 } else { self.event_bytes(0) }
+    }
+
+    fn event_bytes(&self, at: usize) -> usize {
+        EVENT_BYTES + self.rings.iter().map(|ring| ring.bytes(at)).sum::<usize>()
+    }
+
+    /// What is held of all that are in.
+    pub fn bytes(&self) -> usize {
+        match self.rings.is_empty() {
+            true => EVENT_BYTES.saturating_mul(self.count as usize),
+            false => (0..self.count as usize).map(|at| self.event_bytes(at)).sum(),
         }
     }
 

@@ -24,7 +24,8 @@ pub enum Extent {
 
 /// One that says how far it reaches, whatever else is wrong with it.
 pub fn read(fields: &Fields<'_>, faults: &mut Vec<Fault>) -> Option<WindowSpec> {
-    const KNOWN: [&str; 8] = ["jump", "slide", "every", "by", "lateness", "keys_max", "open_max", "events_max"];
+    const KNOWN: [&str; 9] =
+        ["jump", "slide", "every", "by", "lateness", "keys_max", "open_max", "events_max", "bytes_max"];
     let aggregates = aggregates(fields, faults);
     let node = fields.get("window")?;
     let window = Fields::of(node, "a window", &KNOWN, faults)?;
@@ -32,6 +33,7 @@ pub fn read(fields: &Fields<'_>, faults: &mut Vec<Fault>) -> Option<WindowSpec> 
     let limits = Limits {
         keys_max: window.figure("keys_max", 1, 100_000_000, faults).unwrap_or(plain.keys_max),
         open_max: window.figure("open_max", 1, 1_000_000, faults).unwrap_or(plain.open_max),
+        bytes_max: window.figure("bytes_max", 1, 1 << 40, faults).unwrap_or(plain.bytes_max),
         events_max: window.figure("events_max", 1, 1_000_000_000, faults).unwrap_or(plain.events_max),
     };
     let extent = extent(&window, faults);

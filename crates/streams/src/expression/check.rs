@@ -51,16 +51,17 @@ impl Checker<'_> {
                 let one = self.expr(one);
                 let of: Vec<Option<Typed>> = of.iter().map(|one| self.expr(one)).collect();
                 let (one, of) = (one?, of.into_iter().collect::<Option<Vec<Typed>>>()?);
-                let (equal, or) = (operator("==")?, operator("or")?);
-                let mut any = None;
+                let equal = operator("==")?;
+                let mut nodes = vec![one.node];
                 for other in of {
-                    let same = self.call(equal, vec![one.clone(), other], expr.at)?;
-                    any = Some(match any {
-                        None => same,
-                        Some(any) => self.call(or, vec![any, same], expr.at)?,
-                    });
+                    let found = [one.kind, other.kind];
+                    if equal.way(&found).is_none() {
+                        self.flaws.push(unfit(equal, &found, expr.at));
+                        return None;
+                    }
+                    nodes.push(other.node);
                 }
-                any
+                Some(Typed { node: made(Op::In, Kind::Bool, nodes), kind: Kind::Bool })
             }
         }
     }

@@ -79,6 +79,8 @@ pub enum Op {
     Not,
     BoolCompare(Compare),
     If,
+    /// Whether the first is equal to one of the others, each by the kinds of both.
+    In,
 
     TextCompare(Compare),
     Concat,

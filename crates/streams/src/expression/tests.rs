@@ -58,6 +58,15 @@ fn operators_bind_as_one_expects() {
     }
 }
 
+/// A plan is as long as what it is made of, also where lists stand in each other.
+#[test]
+fn what_is_looked_for_in_a_list_is_worked_out_once() {
+    let schema = Schema::of([("yes", Kind::Bool)]);
+    let text = (0..45).fold("yes".to_owned(), |inner, _| format!("({inner} in [true, false])"));
+    let made = Expression::compile(&text, &schema).unwrap();
+    assert!(format!("{:?}", made.node()).len() < 20_000);
+}
+
 #[test]
 fn functions_give_what_the_reference_says() {
     for (text, value) in [

@@ -11,6 +11,8 @@ pub struct Pipe {
     output: graph::Port,
     /// Where late events come out of it.
     late: Option<graph::Port>,
+    /// All that it hears ends, and it has not said that of what is late.
+    ends: bool,
 }
 
 /// What came out, and where.
@@ -20,7 +22,7 @@ impl Pipe {
     pub fn of(graph: &Graph, stage: usize) -> Result<Self, WindowError> {
         let stage = &graph.stages[stage];
         let output = graph::Port::Operator(stage.operators.last().copied().unwrap_or_default());
-        let mut pipe = Self { operators: Vec::new(), output, late: None };
+        let mut pipe = Self { operators: Vec::new(), output, late: None, ends: false };
         let mut chain = Vec::new();
         for n in &stage.operators {
             let operator = &graph.operators[*n];
@@ -42,15 +44,40 @@ impl Pipe {
         Ok(pipe)
     }
 
-    /// Something comes in at an input, and goes as far as it gets.
+    /// Something comes in at an input, and all that it leads to is said.
     pub fn hear(&mut self, input: usize, piece: Piece, out: &mut Said) -> Result<(), Refused> {
-        let ends = piece == Piece::Watermark(END);
-        self.pass(0, input, vec![piece], out)?;
+        self.begin(input, piece, usize::MAX, out).map(drop)
+    }
+
+    /// As [`hear`](Self::hear), and of what a window has to say then no more than about so many rows: the rest is for
+    /// [`go_on`](Self::go_on), before anything else comes in. Whether there is a rest.
+    pub fn begin(&mut self, input: usize, piece: Piece, rows: usize, out: &mut Said) -> Result<bool, Refused> {
+        self.ends |= piece == Piece::Watermark(END);
+        let (Piece::Watermark(time), Some(first)) = (&piece, self.operators.first_mut()) else {
+            self.pass(0, input, vec![piece], out)?;
+            return self.went_on(false, out);
+        };
+        let mut pieces = Outlet::new();
+        let more = first.begin_watermark(input, *time, rows, &mut pieces)?;
+        self.pass(1, 0, pieces, out)?;
+        self.went_on(more, out)
+    }
+
+    /// Says about so many rows more. Whether there is a rest still.
+    pub fn go_on(&mut self, rows: usize, out: &mut Said) -> Result<bool, Refused> {
+        let Some(first) = self.operators.first_mut() else { return self.went_on(false, out) };
+        let mut pieces = Outlet::new();
+        let more = first.go_on(rows, &mut pieces)?;
+        self.pass(1, 0, pieces, out)?;
+        self.went_on(more, out)
+    }
+
+    fn went_on(&mut self, more: bool, out: &mut Said) -> Result<bool, Refused> {
         // Of what is late nobody knows the time, but for the end of it.
-        if ends && let Some(late) = self.late {
-            out.push((late, Piece::Watermark(END)));
+        if !more && std::mem::take(&mut self.ends) {
+            out.extend(self.late.map(|late| (late, Piece::Watermark(END))));
         }
-        Ok(())
+        Ok(more)
     }
 
     fn pass(&mut self, from: usize, input: usize, mut pieces: Outlet, out: &mut Said) -> Result<(), Refused> {

@@ -11,9 +11,9 @@ use crate::wire::What;
 
 /// A record gets no more rows than it has with these, unless a single one is larger.
 pub const RECORD_BYTES: usize = 256 << 10;
-pub const RECORD_ROWS: usize = 8_192;
+pub const RECORD_ROWS: usize = if cfg!(test) { 16 } else { 8_192 };
 /// Watermarks of one record.
-const RECORD_MARKS: usize = 4_096;
+const RECORD_MARKS: usize = if cfg!(test) { 5 } else { 4_096 };
 
 /// A record, for the logs of those who read this port: the same bytes for each.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,7 +34,7 @@ pub fn aggregate(function: &Function, kind: Option<Kind>, came: &[Value], by_tim
         Function::Percentile(share) => {
             let mut all = numbers(came);
             all.sort_by(f64::total_cmp);
-            let exact = all[((share * count as f64).ceil() as usize).clamp(1, count) - 1];
+            let exact = all[place(*share, count)];
             Value::Float(if count > quantile::EXACT_MAX { quantile::coarse(exact) } else { exact })
         }
         Function::Histogram(bounds) => {
@@ -47,6 +47,17 @@ pub fn aggregate(function: &Function, kind: Option<Kind>, came: &[Value], by_tim
         Function::Distinct => Value::Int(different(came, jumps)),
         Function::Frequent(top) => Value::Text(most_frequent(came, *top, jumps)),
     }
+}
+
+/// By the share as it is written: so many parts of a power of ten.
+fn place(share: f64, count: usize) -> usize {
+    let text = format!("{share}");
+    let (_, digits) = text.split_once('.').unwrap_or((&text, ""));
+    let whole = if share >= 1.0 { 1 } else { 0 };
+    let of = 10u128.pow(digits.len() as u32);
+    let parts = whole * of + digits.parse::<u128>().unwrap_or(0);
+    let place = (parts * count as u128).div_ceil(of) as usize;
+    place.clamp(1, count) - 1
 }
 
 fn numbers(values: &[Value]) -> Vec<f64> {
@@ -156,6 +167,17 @@ fn variance(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_percentile_is_the_least_value_that_its_share_does_not_exceed() {
+        assert_eq!([place(0.07, 100), place(0.29, 100), place(0.95, 100), place(0.5, 3)], [6, 28, 94, 1]);
+        assert_eq!([place(0.0, 5), place(1.0, 5), place(0.001, 5)], [0, 4, 0]);
+        for share in (0..=1000).map(|n| f64::from(n) / 1000.0) {
+            for count in 1..=300 {
+                assert_eq!(quantile::place(share, count as u64), place(share, count) as u64, "{share} of {count}");
+            }
+        }
+    }
 
     #[test]
     fn sums_and_variances_are_rounded_once() {

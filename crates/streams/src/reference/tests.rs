@@ -393,6 +393,44 @@ fn large_windows_say_what_the_reference_says() {
     }
 }
 
+/// Said a few rows at a time, it is the same; and what is held comes and goes.
+#[test]
+fn much_that_is_said_at_once_is_said_in_pieces() {
+    let words: Vec<(usize, Word)> = (0..600)
+        .map(|n| {
+            let row = vec![Value::Int(n % 97), "a".into(), true.into(), Value::Time(n % 50), 0.5.into(), Value::Int(n)];
+            (0, Word::Event(row))
+        })
+        .collect();
+    for (size_us, every_us) in [(10, 10), (20, 5)] {
+        let window = Window::Time { field: AT, size_us, every_us, lateness_us: 0 };
+        let limits = Limits { bytes_max: 1 << 20, ..Limits::default() };
+        let grouping = Grouping { keys: vec![K], window, aggregates: aggregates(), limits };
+        let (mut one, mut other) =
+            (windowed(&grouping, &schema(), 1).unwrap(), windowed(&grouping, &schema(), 1).unwrap());
+        feed(one.as_mut(), &words, &[600], |_| {});
+        feed(other.as_mut(), &words, &[600], |_| {});
+        let (mut whole, mut pieces) = (Heard::default(), Heard::default());
+        let mut out = Vec::new();
+        one.watermark(0, 60, &mut out).unwrap();
+        whole.take(&mut out);
+        let mut calls = 1;
+        let mut more = other.begin_watermark(0, 60, 7, &mut out).unwrap();
+        while more {
+            let said: usize =
+                out.iter().map(|piece| if let Piece::Rows(_, rows) = piece { rows.rows() } else { 0 }).sum();
+            assert!(said <= 7 + 7, "{said} at once");
+            pieces.take(&mut out);
+            more = other.go_on(7, &mut out).unwrap();
+            calls += 1;
+        }
+        pieces.take(&mut out);
+        assert!(calls > 30);
+        assert_eq!(pieces.differs(&whole), None);
+        assert_eq!(snapshot(one.as_mut()), snapshot(other.as_mut()));
+    }
+}
+
 #[test]
 fn what_would_not_fit_into_memory_is_refused() {
     let mut batch = Batch::new(schema());
@@ -400,7 +438,7 @@ fn what_would_not_fit_into_memory_is_refused() {
         let row = [Value::Int(n), "".into(), true.into(), Value::Time(n * 100), 0.5.into(), Value::Int(n)];
         batch.push_row(&row).unwrap();
     }
-    let limits = Limits { keys_max: 5, open_max: 6, events_max: 7 };
+    let limits = Limits { keys_max: 5, open_max: 6, events_max: 7, ..Limits::default() };
     let refused = |keys: Vec<usize>, window: Window| {
         let grouping = Grouping { keys, window, aggregates: aggregates(), limits };
         windowed(&grouping, &schema(), 1).unwrap().push(0, batch.clone(), &mut Vec::new())
@@ -410,4 +448,15 @@ fn what_would_not_fit_into_memory_is_refused() {
     assert_eq!(refused(vec![], Window::Count { size: 100, every: 1 }), Err(Refused::Events(7)));
     assert_eq!(refused(vec![], time(100, 100)), Err(Refused::Open(6)));
     assert_eq!(refused(vec![], time(100, 50)), Err(Refused::Events(7)));
+
+    let limits = Limits { bytes_max: 600, ..Limits::default() };
+    let refused = |keys: Vec<usize>, window: Window| {
+        let grouping = Grouping { keys, window, aggregates: aggregates(), limits };
+        windowed(&grouping, &schema(), 1).unwrap().push(0, batch.clone(), &mut Vec::new())
+    };
+    for window in
+        [time(100, 100), time(100, 50), Window::Count { size: 9, every: 9 }, Window::Count { size: 9, every: 1 }]
+    {
+        assert_eq!(refused(vec![S, K], window.clone()), Err(Refused::Bytes(600)), "{window:?}");
+    }
 }

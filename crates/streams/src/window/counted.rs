@@ -6,7 +6,7 @@ use super::slides::Slides;
 use super::table::{Layout, Table, flush};
 use super::watermark::Watermarks;
 use super::{Grouping, Refused, Window, WindowError, definition_of};
-use crate::aggregate::slide::Plan;
+use crate::aggregate::slide::{EVENT_BYTES, Plan, cell_bytes};
 use crate::batch::{Batch, Column};
 use crate::operator::{Operator, Outlet, Piece};
 use crate::schema::Schema;
@@ -25,7 +25,7 @@ pub struct Counted {
 
 enum Windows {
     Jumping { table: Table, size: u64 },
-    Sliding { slides: Slides, size: u64, every: u64, held: usize },
+    Sliding { slides: Slides, size: u64, every: u64, held: usize, bytes: usize },
 }
 
 impl Counted {
@@ -39,7 +39,7 @@ impl Counted {
             Windows::Jumping { table: Table::of(&layout), size }
         } else {
             let slides = Slides::of(&layout, Plan::of(&grouping.aggregates, input));
-            Windows::Sliding { slides, size, every, held: 0 }
+            Windows::Sliding { slides, size, every, held: 0, bytes: 0 }
         };
         let definition = definition_of(grouping, input);
         let watermarks = Watermarks::of(inputs);
@@ -53,8 +53,11 @@ impl Operator for Counted {
         // No event says more than one thing, so one batch holds all that a batch says.
         let mut columns = layout.columns();
         match windows {
-            Windows::Jumping { table, size } => table.add_by_count(layout, &batch, *size, &mut columns, scratch)?,
-            Windows::Sliding { slides, size, every, held } => {
+            Windows::Jumping { table, size } => {
+                table.add_by_count(layout, &batch, *size, &mut columns, scratch)?;
+                layout.check_bytes(table.bytes())?;
+            }
+            Windows::Sliding { slides, size, every, held, bytes } => {
                 slides.number(layout, &batch, scratch)?;
                 let Slides { keys, groups, plan, .. } = slides;
                 let fields: Vec<&Column> = plan.fields().iter().map(|field| batch.column(*field)).collect();
@@ -62,7 +65,9 @@ impl Operator for Counted {
                 for (row, key) in scratch.iter().enumerate() {
                     let slide = &mut groups[*key as usize].slide;
                     slide.push(plan, &fields, row);
+                    *bytes += EVENT_BYTES + fields.iter().map(|field| cell_bytes(field, row)).sum::<usize>();
                     if slide.count() > *size {
+                        *bytes -= slide.first_bytes();
                         slide.pop(plan);
                     } else {
                         *held += 1;
@@ -75,6 +80,7 @@ impl Operator for Counted {
                 if *held > layout.grouping.limits.events_max {
                     return Err(Refused::Events(layout.grouping.limits.events_max));
                 }
+                layout.check_bytes(*bytes + keys.bytes_held())?;
             }
         }
         flush(layout, &mut columns, out);
@@ -122,7 +128,8 @@ impl Operator for Counted {
             Windows::Sliding { slides, size, every, .. } => {
                 let held = usize::try_from(from.u64()?).map_err(|_| Unreadable::Value)?;
                 let slides = Slides::load(&self.layout, slides.plan.clone(), &mut from)?;
-                Windows::Sliding { slides, size: *size, every: *every, held }
+                let bytes = slides.bytes();
+                Windows::Sliding { slides, size: *size, every: *every, held, bytes }
             }
         };
         from.end()?;

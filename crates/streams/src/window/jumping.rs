@@ -22,9 +22,23 @@ pub struct Jumping {
     closed: i64,
     /// By their end.
     open: BTreeMap<i64, Table>,
+    /// What those hold.
+    bytes: usize,
+    /// One that speaks, and did not say everything yet.
+    speaks: Option<Speaks>,
+    /// What is said once all of them have spoken.
+    then: Option<i64>,
     snapshot: Option<Snapshot>,
     frame: Option<Frame>,
     scratch: Vec<u32>,
+}
+
+struct Speaks {
+    end: i64,
+    table: Table,
+    /// Its keys, by key, and how many of them have been said.
+    numbers: Vec<u32>,
+    said: usize,
 }
 
 /// One that is under way: what comes before the windows, and those that are written already.
@@ -49,6 +63,9 @@ impl Jumping {
             watermarks: Watermarks::of(inputs),
             closed: BEGINNING,
             open: BTreeMap::new(),
+            bytes: 0,
+            speaks: None,
+            then: None,
             snapshot: None,
             frame: None,
             scratch: Vec::new(),
@@ -57,13 +74,16 @@ impl Jumping {
 
     /// Adds events that are all in the window with this end, which is open.
     fn add(&mut self, end: i64, batch: &Batch) -> Result<(), Refused> {
-        let Self { layout, open, scratch, .. } = self;
+        let Self { layout, open, bytes, scratch, .. } = self;
         let most = layout.grouping.limits.open_max;
         if open.len() >= most && !open.contains_key(&end) {
             return Err(Refused::Open(most));
         }
         let table = open.entry(end).or_insert_with(|| Table::of(layout));
-        table.add(layout, batch, batch.column(self.field).ints(), scratch)
+        let before = table.bytes();
+        let added = table.add(layout, batch, batch.column(self.field).ints(), scratch);
+        *bytes = *bytes - before + table.bytes();
+        added.and_then(|()| layout.check_bytes(*bytes))
     }
 }
 
@@ -95,21 +115,46 @@ impl Operator for Jumping {
     }
 
     fn watermark(&mut self, input: usize, time: i64, out: &mut Outlet) -> Result<(), Refused> {
-        let Some(now) = self.watermarks.tell(input, time) else { return Ok(()) };
-        let closed = now.saturating_sub(self.lateness_us).max(self.closed);
-        self.closed = closed;
-        while let Some(first) = self.open.first_entry().filter(|first| *first.key() <= closed) {
-            let (end, mut table) = first.remove_entry();
-            table.say(&self.layout, (end.saturating_sub(self.size_us), end), out);
-            if let Some(snapshot) = &mut self.snapshot
-                && table.is_saving()
-            {
-                snapshot.tables.insert(end, Some(table.finish()));
+        self.begin_watermark(input, time, usize::MAX, out).map(drop)
+    }
+
+    fn begin_watermark(&mut self, input: usize, time: i64, rows: usize, out: &mut Outlet) -> Result<bool, Refused> {
+        let Some(now) = self.watermarks.tell(input, time) else { return Ok(false) };
+        self.closed = now.saturating_sub(self.lateness_us).max(self.closed);
+        // Who will say no more says so as it is.
+        let until = self.closed.saturating_sub(self.size_us).saturating_add(1);
+        self.then = Some(if now == END { END } else { until });
+        self.go_on(rows, out)
+    }
+
+    fn go_on(&mut self, rows: usize, out: &mut Outlet) -> Result<bool, Refused> {
+        let mut left = rows;
+        loop {
+            if self.speaks.is_none() {
+                let Some(first) = self.open.first_entry().filter(|first| *first.key() <= self.closed) else { break };
+                let (end, mut table) = first.remove_entry();
+                if let Some(snapshot) = &mut self.snapshot
+                    && table.is_saving()
+                {
+                    snapshot.tables.insert(end, Some(table.finish()));
+                }
+                self.bytes -= table.bytes();
+                let numbers = table.sorted();
+                self.speaks = Some(Speaks { end, table, numbers, said: 0 });
             }
+            let Some(speaks) = &mut self.speaks else { break };
+            let to = speaks.numbers.len().min(speaks.said.saturating_add(left));
+            let span = (speaks.end.saturating_sub(self.size_us), speaks.end);
+            speaks.table.say(&self.layout, &speaks.numbers[speaks.said..to], span, out);
+            left -= to - speaks.said;
+            speaks.said = to;
+            if to < speaks.numbers.len() {
+                return Ok(true);
+            }
+            self.speaks = None;
         }
-        let said = closed.saturating_sub(self.size_us).saturating_add(1);
-        out.push(Piece::Watermark(if now == END { END } else { said }));
-        Ok(())
+        out.extend(self.then.take().map(Piece::Watermark));
+        Ok(false)
     }
 
     fn begin_snapshot(&mut self) {
@@ -158,8 +203,9 @@ impl Operator for Jumping {
             open.insert(from.i64()?, Table::load(&self.layout, &mut from)?);
         }
         from.end()?;
+        self.bytes = open.values().map(Table::bytes).sum();
         (self.watermarks, self.closed, self.open) = (watermarks, closed, open);
-        (self.snapshot, self.frame) = (None, None);
+        (self.snapshot, self.frame, self.speaks, self.then) = (None, None, None, None);
         Ok(())
     }
 }

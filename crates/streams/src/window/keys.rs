@@ -15,6 +15,8 @@ use crate::schema::Kind;
 use crate::state::{Reader, Unreadable, Writer};
 
 const SLOTS_MIN: usize = 16;
+/// What a key takes by itself: its number, and its place among the others.
+const KEY_BYTES: usize = 32;
 
 #[derive(Clone, Debug)]
 pub struct Keys {
@@ -24,6 +26,8 @@ pub struct Keys {
     slots: Slots,
     /// Grows whenever a key comes or goes.
     changes: u64,
+    /// Of those keys that are texts, or several fields.
+    bytes: usize,
 }
 
 /// Keys by their number.
@@ -58,12 +62,17 @@ impl Keys {
             [Kind::Int | Kind::Time | Kind::Bool] => Kept::Whole(Vec::new()),
             _ => Kept::Bytes(Vec::new()),
         };
-        Self { kept, free: BTreeSet::new(), slots: Slots::default(), changes: 0 }
+        Self { kept, free: BTreeSet::new(), slots: Slots::default(), changes: 0, bytes: 0 }
     }
 
     /// One more than the greatest number ever given out.
     pub fn len(&self) -> usize {
         self.kept.len()
+    }
+
+    /// How many bytes the keys have that there are, about.
+    pub fn bytes_held(&self) -> usize {
+        self.bytes + self.live() * KEY_BYTES
     }
 
     /// How many keys there are.
@@ -147,6 +156,7 @@ impl Keys {
         let number = self.next(most, reuse)?;
         let Kept::Bytes(all) = &mut self.kept else { unreachable!("packed keys in a table of others") };
         set(all, number, key.into());
+        self.bytes += key.len();
         self.slots.insert(tag, number);
         Ok(number)
     }
@@ -178,6 +188,7 @@ impl Keys {
             Kept::Whole(all) => self.slots.remove((state.hash_one(all[number as usize]) >> 32) as u32, number),
             Kept::Bytes(all) => {
                 let key = std::mem::take(&mut all[number as usize]);
+                self.bytes -= key.len();
                 self.slots.remove(tag_of(&state, &key), number);
             }
         }
@@ -239,6 +250,7 @@ impl Keys {
             }
             Kept::Bytes(all) if live => {
                 let key = from.bytes()?;
+                self.bytes += key.len();
                 self.slots.insert(tag_of(&state, key), number);
                 all.push(key.into());
             }

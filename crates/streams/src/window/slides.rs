@@ -51,6 +51,11 @@ impl Slides {
         Ok(())
     }
 
+    /// What is held of the events that are in.
+    pub fn bytes(&self) -> usize {
+        self.groups.iter().map(|group| group.slide.bytes()).sum()
+    }
+
     /// To be called before a group changes.
     pub fn touch(&mut self, key: u32) {
         let Slides { keys, groups, saver, .. } = self;

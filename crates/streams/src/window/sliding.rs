@@ -9,7 +9,7 @@ use super::table::{Layout, flush};
 use super::watermark::{BEGINNING, END, Watermarks};
 use super::{Grouping, Refused, Window, WindowError, definition_of, first_end};
 use crate::aggregate::item::Item;
-use crate::aggregate::slide::Plan;
+use crate::aggregate::slide::{EVENT_BYTES, Plan, cell_bytes};
 use crate::batch::{Batch, Column, ROWS_MAX};
 use crate::operator::{Operator, Outlet, Piece, Port};
 use crate::schema::{Kind, Schema};
@@ -32,10 +32,15 @@ pub struct Sliding {
     /// By the end of their first window.
     waiting: BTreeMap<i64, Waiting>,
     waiting_rows: usize,
-    /// Events that are in or wait.
+    /// Events that are in or wait, and the bytes of what is held of them.
     held: usize,
+    bytes: usize,
     /// Keys in order, while there are no others.
-    order: Option<(u64, Vec<u32>)>,
+    order: Option<(u64, Arc<[u32]>)>,
+    /// The window moves to this end, and did not say everything yet.
+    moves: Option<Moves>,
+    /// What is said once it has moved as far as it goes.
+    then: Option<i64>,
     head: Option<Vec<u8>>,
     frame: Option<Frame>,
     scratch: Vec<u32>,
@@ -47,6 +52,13 @@ struct Waiting {
     times: Vec<i64>,
     keys: Vec<u32>,
     columns: Vec<Column>,
+}
+
+struct Moves {
+    end: i64,
+    /// Keys, by key, and how many of them it has moved for.
+    order: Arc<[u32]>,
+    moved: usize,
 }
 
 impl Waiting {
@@ -78,7 +90,10 @@ impl Sliding {
             waiting: BTreeMap::new(),
             waiting_rows: 0,
             held: 0,
+            bytes: 0,
             order: None,
+            moves: None,
+            then: None,
             head: None,
             frame: None,
             scratch: Vec::new(),
@@ -96,8 +111,8 @@ impl Sliding {
         (end <= self.closed && end > self.spoken).then_some(end)
     }
 
-    /// The window moves to this end.
-    fn slide_to(&mut self, end: i64, out: &mut Outlet) {
+    /// The window moves to this end: what waited for that comes in.
+    fn move_to(&mut self, end: i64) {
         if let Some(Waiting { times, keys, columns }) = self.waiting.remove(&end) {
             self.waiting_rows -= times.len();
             let mut rows: Vec<usize> = (0..times.len()).collect();
@@ -111,9 +126,18 @@ impl Sliding {
                 group.slide.push(&self.slides.plan, &columns, row);
             }
         }
+        self.moves = Some(Moves { end, order: self.in_order(), moved: 0 });
+    }
+
+    /// For so many keys more, what is before the window goes, and what it holds then is said. How many keys that were.
+    fn say_some(&mut self, most: usize, out: &mut Outlet) -> usize {
+        let Some(Moves { end, order, moved }) = &self.moves else { return 0 };
+        let (end, order, from) = (*end, order.clone(), *moved);
+        let to = order.len().min(from.saturating_add(most));
         let (start, of_key) = (end.saturating_sub(self.size_us), self.layout.grouping.keys.len());
         let mut columns = self.layout.columns();
-        for key in self.in_order() {
+        for key in &order[from..to] {
+            let key = *key;
             let group = &self.slides.groups[key as usize];
             let goes = group.times.front().is_some_and(|time| *time < start);
             if goes || group.times.is_empty() {
@@ -122,6 +146,7 @@ impl Sliding {
             let group = &mut self.slides.groups[key as usize];
             while group.times.front().is_some_and(|time| *time < start) {
                 group.times.pop_front();
+                self.bytes -= group.slide.first_bytes();
                 group.slide.pop(&self.slides.plan);
                 self.held -= 1;
             }
@@ -141,16 +166,20 @@ impl Sliding {
             }
         }
         flush(&self.layout, &mut columns, out);
-        self.spoken = end;
+        match &mut self.moves {
+            Some(moves) if to < order.len() => moves.moved = to,
+            _ => (self.moves, self.spoken) = (None, end),
+        }
+        to - from
     }
 
     /// All keys, by key.
-    fn in_order(&mut self) -> Vec<u32> {
+    fn in_order(&mut self) -> Arc<[u32]> {
         let changes = self.slides.keys.changes();
         match &self.order {
             Some((then, order)) if *then == changes => order.clone(),
             _ => {
-                let order = self.slides.keys.sorted();
+                let order: Arc<[u32]> = self.slides.keys.sorted().into();
                 self.order = Some((changes, order.clone()));
                 order
             }
@@ -180,23 +209,43 @@ impl Operator for Sliding {
             let waiting = self.waiting.entry(end).or_insert_with(|| Waiting::of(&self.kinds));
             waiting.times.push(*time);
             waiting.keys.push(*key);
+            self.bytes += EVENT_BYTES;
             for (field, to) in self.slides.plan.fields().iter().zip(&mut waiting.columns) {
+                self.bytes += cell_bytes(batch.column(*field), row);
                 copy(batch.column(*field), row, to);
             }
             self.slides.groups[*key as usize].waiting += 1;
         }
-        Ok(())
+        self.layout.check_bytes(self.bytes + self.slides.keys.bytes_held())
     }
 
     fn watermark(&mut self, input: usize, time: i64, out: &mut Outlet) -> Result<(), Refused> {
-        let Some(now) = self.watermarks.tell(input, time) else { return Ok(()) };
+        self.begin_watermark(input, time, usize::MAX, out).map(drop)
+    }
+
+    fn begin_watermark(&mut self, input: usize, time: i64, rows: usize, out: &mut Outlet) -> Result<bool, Refused> {
+        let Some(now) = self.watermarks.tell(input, time) else { return Ok(false) };
         self.closed = now.saturating_sub(self.lateness_us).max(self.closed);
-        while let Some(end) = self.next_end() {
-            self.slide_to(end, out);
+        // Who will say no more says so as it is.
+        let until = self.closed.saturating_sub(self.size_us).saturating_add(1);
+        self.then = Some(if now == END { END } else { until });
+        self.go_on(rows, out)
+    }
+
+    fn go_on(&mut self, rows: usize, out: &mut Outlet) -> Result<bool, Refused> {
+        let mut left = rows;
+        loop {
+            if self.moves.is_none() {
+                let Some(end) = self.next_end() else { break };
+                self.move_to(end);
+            }
+            left = left.saturating_sub(self.say_some(left.max(1), out).max(1));
+            if left == 0 && (self.moves.is_some() || self.next_end().is_some()) {
+                return Ok(true);
+            }
         }
-        let said = self.closed.saturating_sub(self.size_us).saturating_add(1);
-        out.push(Piece::Watermark(if now == END { END } else { said }));
-        Ok(())
+        out.extend(self.then.take().map(Piece::Watermark));
+        Ok(false)
     }
 
     fn begin_snapshot(&mut self) {
@@ -256,7 +305,13 @@ impl Operator for Sliding {
         }
         (self.watermarks, self.closed, self.spoken, self.held) = (watermarks, closed, spoken, held);
         self.waiting_rows = all.values().map(|waiting| waiting.times.len()).sum();
+        let waits = |waiting: &Waiting| -> usize {
+            let row = |row: usize| waiting.columns.iter().map(|column| cell_bytes(column, row)).sum::<usize>();
+            (0..waiting.times.len()).map(|n| EVENT_BYTES + row(n)).sum()
+        };
+        self.bytes = slides.bytes() + all.values().map(waits).sum::<usize>();
         (self.waiting, self.slides, self.order, self.head, self.frame) = (all, slides, None, None, None);
+        (self.moves, self.then) = (None, None);
         Ok(())
     }
 }

@@ -42,6 +42,12 @@ impl Layout {
         Keys::of(&self.key_kinds)
     }
 
+    /// Whether so many bytes may be held.
+    pub fn check_bytes(&self, bytes: usize) -> Result<(), Refused> {
+        let most = self.grouping.limits.bytes_max;
+        if bytes > most { Err(Refused::Bytes(most)) } else { Ok(()) }
+    }
+
     /// One column for each field of the output, without rows.
     pub fn columns(&self) -> Vec<Column> {
         self.output.fields.iter().map(|field| Column::new(field.kind)).collect()
@@ -81,6 +87,11 @@ impl Table {
             self.cells.iter_mut().for_each(|cells| cells.resize(self.counts.len()));
         }
         Ok(())
+    }
+
+    /// What keys take, and what is held of their events.
+    pub fn bytes(&self) -> usize {
+        self.keys.bytes_held() + self.cells.iter().map(Cells::bytes).sum::<usize>()
     }
 
     /// Adds all rows of a batch.
@@ -135,11 +146,16 @@ impl Table {
         Ok(())
     }
 
-    /// What all events made, by key. `span` is the start and end of a window by time.
-    pub fn say(&self, layout: &Layout, span: (i64, i64), out: &mut Outlet) {
+    /// All keys, by key.
+    pub fn sorted(&self) -> Vec<u32> {
+        self.keys.sorted()
+    }
+
+    /// What all events of these keys made. `span` is the start and end of a window by time.
+    pub fn say(&self, layout: &Layout, numbers: &[u32], span: (i64, i64), out: &mut Outlet) {
         let keys = layout.grouping.keys.len();
         let mut columns = layout.columns();
-        for numbers in self.keys.sorted().chunks(ROWS_MAX) {
+        for numbers in numbers.chunks(ROWS_MAX) {
             numbers.iter().for_each(|number| self.keys.read(*number, &mut columns[..keys]));
             for (column, time) in columns[keys..].iter_mut().zip([span.0, span.1]) {
                 if let Column::Time(to) = column {

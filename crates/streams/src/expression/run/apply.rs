@@ -64,6 +64,8 @@ pub fn apply(op: Op, kind: Kind, of: &[Cells<'_>], rows: usize, scratch: &mut Sc
             }
         },
 
+        Op::In => is_in(of, rows, scratch),
+
         Op::TextCompare(how) => texts::compare(how, of, scratch),
         Op::Length => with_text(kind, of, rows, scratch, |text| text.chars().count() as i64),
         Op::Contains | Op::StartsWith | Op::EndsWith => {
@@ -167,4 +169,43 @@ fn from_text<R: Cell>(
 ) -> Column {
     let (text, otherwise) = (of[0].texts(), R::side(&of[1]));
     texts::read(kind, rows, scratch, |row| step(text.at(row)).unwrap_or_else(|| otherwise.at(row)))
+}
+
+/// Whether the first equals one of the others, row by row.
+fn is_in(of: &[Cells<'_>], rows: usize, scratch: &mut Scratch) -> Column {
+    fn either(found: &mut [bool], same: impl Fn(usize) -> bool) {
+        found.iter_mut().enumerate().for_each(|(row, found)| *found |= same(row));
+    }
+    let mut found = bool::buffer(scratch);
+    found.resize(rows, false);
+    let one = &of[0];
+    for other in &of[1..] {
+        match (one.kind(), other.kind()) {
+            (Kind::Text, _) => {
+                let (a, b) = (one.texts(), other.texts());
+                either(&mut found, |row| a.at(row) == b.at(row));
+            }
+            (Kind::Bool, _) => {
+                let (a, b) = (bool::side(one), bool::side(other));
+                either(&mut found, |row| a.at(row) == b.at(row));
+            }
+            (Kind::Float, Kind::Float) => {
+                let (a, b) = (f64::side(one), f64::side(other));
+                either(&mut found, |row| a.at(row) == b.at(row));
+            }
+            (Kind::Float, _) => {
+                let (a, b) = (f64::side(one), i64::side(other));
+                either(&mut found, |row| a.at(row) == b.at(row) as f64);
+            }
+            (_, Kind::Float) => {
+                let (a, b) = (i64::side(one), f64::side(other));
+                either(&mut found, |row| a.at(row) as f64 == b.at(row));
+            }
+            (Kind::Int | Kind::Time, _) => {
+                let (a, b) = (i64::side(one), i64::side(other));
+                either(&mut found, |row| a.at(row) == b.at(row));
+            }
+        }
+    }
+    bool::column(found, Kind::Bool)
 }

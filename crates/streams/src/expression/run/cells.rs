@@ -24,7 +24,7 @@ impl Cells<'_> {
         }
     }
 
-    fn kind(&self) -> Kind {
+    pub fn kind(&self) -> Kind {
         match self {
             Cells::One(value) => value.kind(),
             Cells::Lent(column) => column.kind(),
