@@ -11,6 +11,7 @@
 //! were cut into batches. Pieces may be cut differently, and the rows and watermarks in them are the same.
 
 mod chain;
+mod clock;
 mod keyed;
 mod pipe;
 mod whole;

@@ -24,7 +24,7 @@ use crate::time;
 
 /// How much of an event that does not fit is given back.
 pub const MISFIT_BYTES_MAX: usize = TEXT_BYTES_MAX;
-/// How many are given back between two batches; the rest is only counted.
+/// How many are given back of one message; the rest is only counted.
 pub const MISFITS_MAX: usize = 1_000;
 
 /// An event that does not fit its schema.
@@ -51,6 +51,8 @@ pub struct Misfit {
 pub struct Rows {
     batch: Batch,
     misfits: Vec<Misfit>,
+    /// No more than so many are kept, of this message and those before it.
+    misfits_room: usize,
     misfits_total: u64,
 }
 
@@ -65,7 +67,7 @@ pub struct Read {
 
 impl Rows {
     pub fn new(schema: Arc<Schema>) -> Self {
-        Self { batch: Batch::new(schema), misfits: Vec::new(), misfits_total: 0 }
+        Self { batch: Batch::new(schema), misfits: Vec::new(), misfits_room: 0, misfits_total: 0 }
     }
 
     pub fn rows(&self) -> usize {
@@ -80,6 +82,7 @@ impl Rows {
     /// Reads the events of one message. Says what is left of it: something only when the batch is full and has to be
     /// taken before the rest is read.
     pub fn read<'a>(&mut self, message: &'a [u8]) -> &'a [u8] {
+        self.misfits_room = self.misfits.len() + MISFITS_MAX;
         let mut events = Events::new(message);
         while self.batch.rows() < ROWS_MAX {
             match events.next() {
@@ -108,7 +111,7 @@ impl Rows {
 
     fn misfit(&mut self, event: &[u8], why: String) {
         self.misfits_total += 1;
-        if self.misfits.len() < MISFITS_MAX {
+        if self.misfits.len() < self.misfits_room {
             let shown = &event[..event.len().min(MISFIT_BYTES_MAX)];
             let event = cut(&String::from_utf8_lossy(shown), MISFIT_BYTES_MAX).to_owned();
             self.misfits.push(Misfit { event, why });

@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
+use super::clock::Clock;
 use super::{Operator, Outlet, Piece, Port};
 use crate::batch::{Batch, Column, Unfit};
 use crate::expression::{Expression, Scratch};
 use crate::schema::Schema;
-use crate::state::{self, Reader, Unreadable, Writer};
+use crate::state::Unreadable;
 use crate::window::Refused;
-use crate::window::watermark::Watermarks;
 
 pub enum Stage {
     /// Rows for which it holds stay.
@@ -22,16 +22,14 @@ pub enum Stage {
 
 pub struct Chain {
     stages: Vec<Stage>,
-    watermarks: Watermarks,
+    clock: Clock,
     scratch: Scratch,
     rows: Vec<u32>,
-    snapshot: Option<Vec<u8>>,
 }
 
 impl Chain {
     pub fn of(stages: Vec<Stage>) -> Self {
-        let watermarks = Watermarks::of(1);
-        Self { stages, watermarks, scratch: Scratch::default(), rows: Vec::new(), snapshot: None }
+        Self { stages, clock: Clock::of(1), scratch: Scratch::default(), rows: Vec::new() }
     }
 
     /// What is left of a batch, and what became of it.
@@ -78,31 +76,19 @@ impl Operator for Chain {
     }
 
     fn watermark(&mut self, input: usize, time: i64, out: &mut Outlet) -> Result<(), Refused> {
-        out.extend(self.watermarks.tell(input, time).map(Piece::Watermark));
+        self.clock.tell(input, time, out);
         Ok(())
     }
 
     fn begin_snapshot(&mut self) {
-        let mut to = Writer::default();
-        self.watermarks.store(&mut to);
-        self.snapshot = Some(state::seal(0, to.into_bytes()));
+        self.clock.begin_snapshot();
     }
 
     fn advance_snapshot(&mut self, _: usize) -> Option<Vec<u8>> {
-        self.snapshot.take()
+        self.clock.take_snapshot()
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), Unreadable> {
-        restore(&mut self.watermarks, snapshot)
+        self.clock.restore(snapshot)
     }
-}
-
-/// Of an operator that remembers the time and nothing else.
-pub(super) fn restore(watermarks: &mut Watermarks, snapshot: &[u8]) -> Result<(), Unreadable> {
-    let mut read = watermarks.clone();
-    let mut from = Reader::new(state::open(0, snapshot)?);
-    read.load(&mut from)?;
-    from.end()?;
-    *watermarks = read;
-    Ok(())
 }

@@ -1,24 +1,22 @@
 //! Inputs put together, and rows shared out by key.
 
-use super::chain::restore;
+use super::clock::Clock;
 use super::{Operator, Outlet, Piece, Port};
 use crate::aggregate::item::Item;
 use crate::batch::Batch;
 use crate::hash;
-use crate::state::{self, Unreadable, Writer};
+use crate::state::Unreadable;
 use crate::window::Refused;
-use crate::window::watermark::Watermarks;
 
 /// Several inputs of one schema as one, in the order in which their events come. Time is where the input is that is furthest
 /// behind.
 pub struct Union {
-    watermarks: Watermarks,
-    snapshot: Option<Vec<u8>>,
+    clock: Clock,
 }
 
 impl Union {
     pub fn of(inputs: usize) -> Self {
-        Self { watermarks: Watermarks::of(inputs), snapshot: None }
+        Self { clock: Clock::of(inputs) }
     }
 }
 
@@ -31,43 +29,36 @@ impl Operator for Union {
     }
 
     fn watermark(&mut self, input: usize, time: i64, out: &mut Outlet) -> Result<(), Refused> {
-        out.extend(self.watermarks.tell(input, time).map(Piece::Watermark));
+        self.clock.tell(input, time, out);
         Ok(())
     }
 
     fn begin_snapshot(&mut self) {
-        self.snapshot = Some(written(&self.watermarks));
+        self.clock.begin_snapshot();
     }
 
     fn advance_snapshot(&mut self, _: usize) -> Option<Vec<u8>> {
-        self.snapshot.take()
+        self.clock.take_snapshot()
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), Unreadable> {
-        restore(&mut self.watermarks, snapshot)
+        self.clock.restore(snapshot)
     }
-}
-
-fn written(watermarks: &Watermarks) -> Vec<u8> {
-    let mut to = Writer::default();
-    watermarks.store(&mut to);
-    state::seal(0, to.into_bytes())
 }
 
 /// Rows with the same key go to the same partition, on each machine and in each version.
 pub struct KeyBy {
     fields: Vec<usize>,
     parts: u32,
-    watermarks: Watermarks,
+    clock: Clock,
     rows: Vec<Vec<u32>>,
-    snapshot: Option<Vec<u8>>,
 }
 
 impl KeyBy {
     pub fn of(fields: Vec<usize>, parts: u32) -> Self {
         let parts = parts.max(1);
         let rows = vec![Vec::new(); parts as usize];
-        Self { fields, parts, watermarks: Watermarks::of(1), rows, snapshot: None }
+        Self { fields, parts, clock: Clock::of(1), rows }
     }
 
     /// Where a row belongs.
@@ -106,19 +97,19 @@ impl Operator for KeyBy {
     }
 
     fn watermark(&mut self, input: usize, time: i64, out: &mut Outlet) -> Result<(), Refused> {
-        out.extend(self.watermarks.tell(input, time).map(Piece::Watermark));
+        self.clock.tell(input, time, out);
         Ok(())
     }
 
     fn begin_snapshot(&mut self) {
-        self.snapshot = Some(written(&self.watermarks));
+        self.clock.begin_snapshot();
     }
 
     fn advance_snapshot(&mut self, _: usize) -> Option<Vec<u8>> {
-        self.snapshot.take()
+        self.clock.take_snapshot()
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), Unreadable> {
-        restore(&mut self.watermarks, snapshot)
+        self.clock.restore(snapshot)
     }
 }

@@ -25,6 +25,7 @@ use crate::wire::What;
 const MADE_MAX: usize = 4_096;
 /// So many rows of lines are gathered before they become columns elsewhere.
 const LINES_ROWS: usize = 4_096;
+const LINES_UNFIT: usize = 256;
 /// A line of more bytes is read by itself.
 const LINE_BYTES: usize = 64 << 10;
 
@@ -148,7 +149,7 @@ impl SourceCore {
     pub fn lines<'a>(&mut self, lines: impl IntoIterator<Item = &'a [u8]>, now_us: i64) -> Taken {
         let mut taken = Taken::default();
         for line in lines {
-            let full = self.rows.rows() >= LINES_ROWS || self.rows.misfits() >= LINES_ROWS;
+            let full = self.rows.rows() >= LINES_ROWS || self.rows.misfits() >= LINES_UNFIT;
             if full || line.len() > LINE_BYTES {
                 self.gathered(now_us, &mut taken);
             }
