@@ -134,8 +134,12 @@ impl Client {
     }
 }
 
+/// A key is a part of the path, but for two: those are steps in it to everything that reads addresses, however they are escaped.
 fn entry(key: &str) -> Target {
-    Target::new("/v1/kv").part(key)
+    match key {
+        "." | ".." => Target::new("/v1/kv").arg("key", Some(key)),
+        key => Target::new("/v1/kv").part(key),
+    }
 }
 
 fn conditional(call: Call, only_if: OnlyIf) -> Call {

@@ -1,24 +1,30 @@
-//! kv over HTTP. A key is one part of the path, so a slash in it is written `%2F`.
+//! kv over HTTP. A key is one part of the path, so a slash in it is written `%2F`; or it stands in the query, as it must where it
+//! is `.` or `..`: what sends requests takes those for steps in the path, however they are escaped.
+
+mod by_query;
+pub(crate) mod said;
 
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{Request, State};
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::sse::KeepAlive;
 use axum::response::{IntoResponse, Response, Sse};
 use mutirao_core::Problem;
+use mutirao_core::auth::Principal;
 use mutirao_surface::{Args, Body as Told, OpenApiRouter, PageArgs, Part, Rejection, only, paging};
 use serde::Deserialize;
 
 use crate::fold::Entry;
-use crate::intake::Until;
 use crate::point::Point;
-use crate::service::{AtLeast, BATCH_MAX, Kv, WAIT_MAX, WriteState, WriteView};
+use crate::service::{AtLeast, BATCH_MAX, Kv, WriteState, WriteView};
 use crate::view::{EntriesView, EntryView, Operated, Operation, Values, ttl};
 use crate::watch::Watch;
-use crate::write::{Change, Condition, Key, Named, VALUE_BYTES_MAX, Value, too_large};
+use crate::write::{Change, Key, Named, Value};
+use said::{condition, flag, text, until, value, wait};
 
 /// How long a read waits for what it must have seen, unless it says so.
 pub(crate) const WAIT: Duration = Duration::from_secs(5);
@@ -27,7 +33,7 @@ const EXPIRES_AT: HeaderName = HeaderName::from_static("mutirao-expires-at");
 
 pub fn routes() -> OpenApiRouter<Kv> {
     OpenApiRouter::new()
-        .routes(mutirao_surface::routes!(list, batch))
+        .routes(mutirao_surface::routes!(list, batch, by_query::put_by_query, by_query::delete_by_query))
         .routes(mutirao_surface::routes!(read, put, delete))
         .routes(mutirao_surface::routes!(write))
 }
@@ -59,12 +65,21 @@ async fn put(
     Args(args): Args<PutArgs>,
     request: Request,
 ) -> Result<Response, Rejection> {
-    let key: Key = key.parse()?;
+    kept(&kv, &caller, key.parse()?, args, request).await
+}
+
+async fn kept(
+    kv: &Kv,
+    caller: &Principal,
+    key: Key,
+    args: PutArgs,
+    request: Request,
+) -> Result<Response, Rejection> {
     let condition = condition(request.headers())?;
     let lasts = args.ttl.as_deref().map(ttl).transpose()?;
     let until = until(args.sync.as_deref())?;
     let value = value(request).await?;
-    Ok(answer(kv.write(&caller, key, Change::Put { value, lasts }, condition, until).await?))
+    Ok(answer(kv.write(caller, key, Change::Put { value, lasts }, condition, until).await?))
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -115,10 +130,14 @@ async fn read(
     Part(key): Part<String>,
     Args(args): Args<ReadArgs>,
 ) -> Result<Response, Rejection> {
+    found(&kv, &caller, key.parse()?, args).await
+}
+
+async fn found(kv: &Kv, caller: &Principal, key: Key, args: ReadArgs) -> Result<Response, Rejection> {
     let write = args.write.as_deref().map(str::parse::<Named>).transpose()?;
     let wait = args.wait.as_deref().map(wait).transpose()?.unwrap_or(WAIT);
     let at_least = AtLeast { revision: args.min_rev, write };
-    let (value, entry) = kv.read(&caller, key.parse()?, at_least, wait).await?;
+    let (value, entry) = kv.read(caller, key, at_least, wait).await?;
     Ok(shown(value, &entry))
 }
 
@@ -137,6 +156,35 @@ pub(crate) fn shown(value: Value, entry: &Entry) -> Response {
         say(EXPIRES_AT, &at.to_string());
     }
     response
+}
+
+/// Not a list, but the value under a key.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeyedReadArgs {
+    key: String,
+    min_rev: Option<u64>,
+    write: Option<String>,
+    wait: Option<String>,
+}
+
+/// What `GET /v1/kv` is asked for.
+enum Question {
+    Value(KeyedReadArgs),
+    List(ListArgs),
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Question {
+    type Rejection = Rejection;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Rejection> {
+        let query = parts.uri.query().unwrap_or_default();
+        Ok(if query.split('&').any(|arg| arg.starts_with("key=")) {
+            Self::Value(Args::from_request_parts(parts, state).await?.0)
+        } else {
+            Self::List(Args::from_request_parts(parts, state).await?.0)
+        })
+    }
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -159,16 +207,23 @@ struct ListArgs {
     watch: Option<String>,
 }
 
-/// Keys in their order, as they were when the list was begun; or what changes.
-#[utoipa::path(get, path = "/v1/kv", tag = "kv", params(ListArgs),
-    responses((status = 200, description = "A page of them, or events.", body = EntriesView),
+/// Keys in their order, as they were when the list was begun; or what changes; or the value under one key.
+#[utoipa::path(get, path = "/v1/kv", tag = "kv", params(ListArgs, ("key" = Option<String>, Query,
+        description = "Not a list, but the value under this key, for keys that no path can have: `.` and `..`. With it come `min_rev`, `write` and `wait`, as for a key in the path.")),
+    responses((status = 200, description = "A page of them, or events, or the value.", body = EntriesView),
               (status = 410, description = "The cursor is from before what is remembered.", body = Problem)))]
 async fn list(
     State(kv): State<Kv>,
     only::KeysReader(caller): only::KeysReader,
     headers: HeaderMap,
-    Args(args): Args<ListArgs>,
+    question: Question,
 ) -> Result<Response, Rejection> {
+    let args = match question {
+        Question::List(args) => args,
+        Question::Value(KeyedReadArgs { key, min_rev, write, wait }) => {
+            return found(&kv, &caller, key.parse()?, ReadArgs { min_rev, write, wait }).await;
+        }
+    };
     if flag("watch", args.watch.as_deref())? {
         let resumed = text(&headers, &HeaderName::from_static("last-event-id"))?;
         let point = match resumed.or(args.cursor.as_deref()) {
@@ -251,69 +306,4 @@ pub(crate) fn answer(view: WriteView) -> Response {
         response.headers_mut().insert(header::ETAG, tag);
     }
     response
-}
-
-/// The body, as what the request says that it is.
-pub(crate) async fn value(request: Request) -> Result<Value, Problem> {
-    let (parts, body) = request.into_parts();
-    let content_type = text(&parts.headers, &header::CONTENT_TYPE)?;
-    Value::new(bytes(&parts.headers, body).await?, content_type)
-}
-
-async fn bytes(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
-    if let Ok(Some(Ok(bytes))) = text(headers, &header::CONTENT_LENGTH).map(|l| l.map(str::parse::<usize>))
-        && bytes > VALUE_BYTES_MAX
-    {
-        return Err(too_large(bytes));
-    }
-    // One more than may be, to tell what is too large from what ended early.
-    match to_bytes(body, VALUE_BYTES_MAX + 1).await {
-        Ok(bytes) => Ok(bytes),
-        Err(_) => Err(too_large(VALUE_BYTES_MAX + 1)),
-    }
-}
-
-pub(crate) fn condition(headers: &HeaderMap) -> Result<Condition, Problem> {
-    let matches = text(headers, &header::IF_MATCH)?;
-    let absent = text(headers, &header::IF_NONE_MATCH)?;
-    match (matches, absent) {
-        (None, None) => Ok(Condition::None),
-        (None, Some("*")) => Ok(Condition::Absent),
-        (None, Some(_)) => Err(Problem::invalid("If-None-Match", "only * is understood: the key must not be there")),
-        (Some(tag), None) => {
-            let revision = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag).parse().ok();
-            revision.map(Condition::At).ok_or_else(|| {
-                let shown: String = tag.chars().take(40).collect();
-                Problem::invalid("If-Match", format!("{shown} is not a revision")).remedy("take the ETag of an answer")
-            })
-        }
-        (Some(_), Some(_)) => Err(Problem::invalid("If-Match", "a key that is not there has no revision")),
-    }
-}
-
-fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
-    headers
-        .get(name)
-        .map(|value| value.to_str().map_err(|_| Problem::invalid(name.as_str(), "it is not plain text")))
-        .transpose()
-}
-
-fn flag(name: &str, value: Option<&str>) -> Result<bool, Problem> {
-    match value {
-        None | Some("0" | "false") => Ok(false),
-        Some("1" | "true") => Ok(true),
-        Some(_) => Err(Problem::invalid(name, "0 or 1")),
-    }
-}
-
-fn until(sync: Option<&str>) -> Result<Until, Problem> {
-    Ok(if flag("sync", sync)? { Until::Applied } else { Until::Durable })
-}
-
-fn wait(text: &str) -> Result<Duration, Problem> {
-    let read = humantime::parse_duration(text).map_err(|_| Problem::invalid("wait", "it is not a time like 5s"))?;
-    if read > WAIT_MAX {
-        return Err(Problem::invalid("wait", "a minute is the most"));
-    }
-    Ok(read)
 }

@@ -64,8 +64,8 @@ async fn put(kv: &Kv, caller: Arc<Principal>, request: Request) -> Result<Respon
     let caller = Caller(caller);
     caller.must_be_or_keys(Role::Operator)?;
     let key = plain_key(&request).unwrap_or_default().parse()?;
-    let condition = routes::condition(request.headers())?;
-    let change = Change::Put { value: routes::value(request).await?, lasts: None };
+    let condition = routes::said::condition(request.headers())?;
+    let change = Change::Put { value: routes::said::value(request).await?, lasts: None };
     Ok(routes::answer(kv.write(&caller.0, key, change, condition, Until::Durable).await?))
 }
 

@@ -93,6 +93,42 @@ fn whoever_watches_is_told_everything_once_also_over_a_restart() {
 }
 
 #[test]
+fn every_key_can_be_reached_also_one_that_is_a_step_in_a_path() {
+    let up = Installation::setup().workers(0).start();
+    let keys = [".", "..", "...", "a/../b", "%2e%2e", "?key=x", "#", "a b", "writes", "key"];
+    for key in keys {
+        let revision = json(&up.ok(&["--json", "kv", "put", key, &format!("of {key}")]))["revision"].to_string();
+        assert_eq!(up.ok(&["kv", "get", key, "--min-rev", &revision]), format!("of {key}"));
+        up.ok(&["kv", "put", key, "again", "--ttl", "1h", "--if-revision", &revision]);
+        assert_eq!(json(&up.ok(&["--json", "kv", "get", key]))["value"], "again", "{key}");
+    }
+    let listed = json(&up.ok(&["--json", "kv", "list"]));
+    let mut told: Vec<&str> = listed.as_array().unwrap().iter().map(|entry| entry["key"].as_str().unwrap()).collect();
+    told.sort_by_key(|key| keys.iter().position(|known| known == key));
+    assert_eq!(told, keys);
+    for key in keys {
+        up.ok(&["kv", "del", key]);
+        assert_ne!(Said::from(up.cli(&["kv", "get", key])).code, Some(0), "{key}");
+    }
+    assert_eq!(json(&up.ok(&["--json", "kv", "list"])), json("[]"));
+
+    // What has the key in its query is the same for any key.
+    assert_eq!(json(&up.request("PUT /v1/kv?key=a%2Fb&sync=1", b"1").text())["state"], "applied");
+    assert_eq!(up.ok(&["kv", "get", "a/b"]), "1");
+    let wrong = [
+        ("PUT /v1/kv", "key"),
+        ("PUT /v1/kv?key=", "empty"),
+        ("GET /v1/kv?key=a&prefix=b", "prefix"),
+        ("DELETE /v1/kv?ley=a", "ley"),
+        ("GET /v1/kv?min_rev=3", "min_rev"),
+    ];
+    for (line, what) in wrong {
+        let answer = up.request(line, b"");
+        assert!((400..500).contains(&answer.status) && answer.text().contains(what), "{line}: {}", answer.text());
+    }
+}
+
+#[test]
 fn what_was_exported_can_be_imported_elsewhere() {
     let up = Installation::setup().workers(0).start();
     let file = up.data().join("entries.jsonl");
