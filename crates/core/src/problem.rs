@@ -1,7 +1,10 @@
 //! One shape for everything that can be said to a caller about why not: problem details (RFC 9457). Routes answer with
 //! it, the client reads it, the CLI prints its one line.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Why a request was not carried out, and what would help.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error, utoipa::ToSchema)]
@@ -25,6 +28,10 @@ pub struct Problem {
     /// Seconds after which trying again makes sense.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_s: Option<u64>,
+    /// What else a program may want to know of this kind, by name: extension members, in the words of the RFC.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    pub members: BTreeMap<String, Value>,
 }
 
 impl Problem {
@@ -37,6 +44,7 @@ impl Problem {
             field: None,
             remedy: None,
             retry_after_s: None,
+            members: BTreeMap::new(),
         }
     }
 
@@ -84,6 +92,12 @@ impl Problem {
 
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// Says one thing more to programs.
+    pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.into(), value.into());
         self
     }
 

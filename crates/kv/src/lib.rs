@@ -23,7 +23,7 @@ pub mod meters;
 pub mod outbox;
 mod pace;
 pub mod point;
-mod problems;
+pub mod problems;
 pub mod routes;
 pub mod service;
 #[cfg(test)]

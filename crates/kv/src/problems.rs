@@ -1,11 +1,18 @@
 //! What people are told when something is not as they asked.
 
+use std::borrow::Borrow;
+
 use mutirao_core::Problem;
+use mutirao_store::StoreError;
 
 use crate::fold::Fate;
 use crate::intake::Answer;
 use crate::service::{WriteState, WriteView};
-use crate::write::{Key, Named, WriteId};
+use crate::write::{Key, Named, Standing, WriteId};
+
+/// The members of a problem that tells of a write in doubt, named as those of [`WriteView`].
+pub const WRITE: &str = "write";
+pub const STATE: &str = "state";
 
 pub(crate) fn told(answer: Answer) -> Result<WriteView, Problem> {
     match answer {
@@ -34,12 +41,13 @@ pub(crate) fn told(answer: Answer) -> Result<WriteView, Problem> {
             Err(Problem::unavailable("the key's writes have gone to another manager; this one was not written")
                 .remedy("send it again"))
         }
-        Answer::Broken => Err(Problem::unavailable("the manager is stopping; whether this was written is not known")
-            .remedy("read the key when it is back")),
+        Answer::Broken => {
+            Err(in_doubt(Problem::unavailable("the manager is stopping; whether this was written is not known"), None))
+        }
         Answer::Unknown { id, why } => {
             tracing::warn!(why, "the database cannot be reached");
-            Err(Problem::unavailable("the server's database cannot be reached; whether this was written is not known")
-                .remedy(format!("ask after it with `mutirao kv write {}`", id.in_doubt())))
+            let detail = "the server's database cannot be reached; whether this was written is not known";
+            Err(in_doubt(Problem::unavailable(detail), Some(id)))
         }
         Answer::Refused(error) => Err(error.problem()),
     }
@@ -57,10 +65,33 @@ pub(crate) fn full() -> Problem {
 
 /// None: it was not sent yet, as far as is known.
 pub(crate) fn unconfirmed(id: Option<WriteId>) -> Problem {
-    let problem = Problem::unavailable("the write was not confirmed in time; whether it will be made is not known");
-    match id {
-        Some(id) => problem.remedy(format!("ask after it with `mutirao kv write {}`", id.in_doubt())),
+    in_doubt(Problem::unavailable("the write was not confirmed in time; whether it will be made is not known"), id)
+}
+
+/// Programs are told as they are of a write that was made: its state, and the name to ask by if it has one.
+fn in_doubt(problem: Problem, id: Option<WriteId>) -> Problem {
+    let problem = problem.member(STATE, "in_doubt");
+    match id.map(|id| id.in_doubt().to_string()) {
+        Some(name) => problem.remedy(format!("ask after it with `mutirao kv write {name}`")).member(WRITE, name),
         None => problem.remedy("read the key when the server is well again"),
+    }
+}
+
+/// Why something could not be read: nobody wrote anything, so nothing is said of that.
+pub(crate) fn unread(error: impl Borrow<StoreError>) -> Problem {
+    match error.borrow() {
+        StoreError::Unreachable { why } => {
+            tracing::debug!(why, "the database cannot be reached");
+            Problem::unavailable("the server's database cannot be reached, so this cannot be read now")
+                .remedy("try again in a moment")
+        }
+        StoreError::Busy { waiting } => Problem::busy(format!("{waiting} calls wait for the store"), 1),
+        StoreError::Locked => Problem::unavailable("somebody else has locked what this reads in the server's database")
+            .remedy("try again; pg_stat_activity in that database shows who has it"),
+        StoreError::Denied { why, remedy } => {
+            Problem::unavailable(format!("the server's database does not let this be read: {why}")).remedy(*remedy)
+        }
+        other => other.problem(),
     }
 }
 
@@ -74,8 +105,12 @@ pub(crate) fn not_yet(detail: String) -> Problem {
 }
 
 pub(crate) fn unknown(write: Named) -> Problem {
-    Problem::not_found(format!("no write {write} was applied"))
-        .remedy("it may still be on its way: wait for it with ?wait=30s")
+    let problem = Problem::not_found(format!("no write {write} was applied"));
+    match write.standing {
+        Standing::Confirmed => problem.remedy("it may still be on its way: wait for it with ?wait=30s"),
+        // Nobody is about to make it: whoever took it has gone.
+        Standing::InDoubt => problem.remedy("it was not made, unless that was longer ago than kv.keep; read the key"),
+    }
 }
 
 pub(crate) fn forgotten(write: Named) -> Problem {

@@ -6,14 +6,14 @@ use std::time::Duration;
 use mutirao_core::auth::Principal;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::{Problem, ShardId};
-use mutirao_store::{StoreError, refused};
+use mutirao_store::StoreError;
 use tokio::sync::watch;
 
 use super::{AtLeast, Kv, ListPage, Listed, PAGE_BYTES_MAX, PAUSE, Position, WriteState, WriteView};
 use crate::cache::{self, Looked};
 use crate::fold::Entry;
 use crate::point::Point;
-use crate::problems::{compacted, forgotten, missing, not_yet, unknown};
+use crate::problems::{compacted, forgotten, missing, not_yet, unknown, unread};
 use crate::store::{Extent, Known, Page, Past, Range};
 use crate::write::{Key, Named, Place, Standing, Value};
 
@@ -42,7 +42,7 @@ impl Kv {
         if let Some(revision) = at_least.revision {
             self.reached(place.shard(), revision, wait).await?;
         }
-        let found = self.find(&place).await.map_err(|error| error.problem())?;
+        let found = self.find(&place).await.map_err(unread)?;
         let now = self.0.clock.now();
         match found.as_ref().and_then(|entry| entry.seen_at(now)) {
             Some(value) => Ok((value.clone(), found.clone().unwrap_or_else(|| unreachable!("it was just seen")))),
@@ -77,7 +77,7 @@ impl Kv {
         let begun = self.0.clock.monotonic();
         loop {
             let view = |state, revision| Ok(WriteView { write: write.to_string(), state, revision });
-            let known = self.0.store.known(write.id).await.map_err(refused)?;
+            let known = self.0.store.known(write.id).await.map_err(unread)?;
             let over = self.0.clock.monotonic().since(begun) >= wait;
             match (known, write.standing) {
                 (Known::Applied { revision, latest }, _) if latest > revision => {
@@ -103,7 +103,7 @@ impl Kv {
     async fn reached(&self, shard: ShardId, revision: u64, wait: Duration) -> Result<(), Problem> {
         let begun = self.0.clock.monotonic();
         loop {
-            let at = self.0.store.point().await.map_err(refused)?.at(shard);
+            let at = self.0.store.point().await.map_err(unread)?.at(shard);
             if at >= revision {
                 return Ok(());
             }
@@ -127,10 +127,10 @@ impl Kv {
     ) -> Result<ListPage, Problem> {
         let (point, at, from) = match position {
             Some(Position { point, at, from }) => (point.checked()?, at, Some(from.parse::<Key>()?)),
-            None => (self.0.store.point().await.map_err(refused)?, self.0.clock.now(), None),
+            None => (self.0.store.point().await.map_err(unread)?, self.0.clock.now(), None),
         };
         let range = Range { namespace: caller.namespace.clone(), prefix, from };
-        match self.0.store.page(range, point.clone(), Extent { rows, bytes: PAGE_BYTES_MAX }).await.map_err(refused)? {
+        match self.0.store.page(range, point.clone(), Extent { rows, bytes: PAGE_BYTES_MAX }).await.map_err(unread)? {
             Page::Compacted => Err(compacted()),
             Page::Of { found, next } => {
                 let entries = found
@@ -146,17 +146,17 @@ impl Kv {
 
     /// Where everything is now.
     pub(crate) async fn point(&self) -> Result<Point, Problem> {
-        self.0.store.point().await.map_err(refused)
+        self.0.store.point().await.map_err(unread)
     }
 
     pub(crate) async fn past(&self, shard: ShardId, after: u64, rows: u32) -> Result<Past, Problem> {
-        self.0.store.past(shard, after, Extent { rows, bytes: PAGE_BYTES_MAX }).await.map_err(refused)
+        self.0.store.past(shard, after, Extent { rows, bytes: PAGE_BYTES_MAX }).await.map_err(unread)
     }
 
     /// Refuses a point from before what is remembered.
     pub(crate) async fn still_known(&self, point: &Point) -> Result<(), Problem> {
         let nothing = Range { namespace: String::new(), prefix: String::new(), from: None };
-        match self.0.store.page(nothing, point.clone(), Extent { rows: 1, bytes: 1 }).await.map_err(refused)? {
+        match self.0.store.page(nothing, point.clone(), Extent { rows: 1, bytes: 1 }).await.map_err(unread)? {
             Page::Compacted => Err(compacted()),
             Page::Of { .. } => Ok(()),
         }

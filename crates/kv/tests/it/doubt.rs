@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mutirao_core::{Dice, Problem};
+use mutirao_kv::problems::{STATE, WRITE};
 use mutirao_kv::service::{WriteState, WriteView};
 use mutirao_kv::write::Named;
 use mutirao_kv::{Condition, Kv, Until};
@@ -28,9 +29,11 @@ async fn write(member: &Member, key: &str, value: &str) -> Result<WriteView, Pro
 fn doubted(answer: Result<WriteView, Problem>) -> String {
     let problem = answer.unwrap_err();
     assert_eq!(problem.status, 503, "{problem:?}");
-    let remedy = problem.remedy.unwrap_or_default();
-    let name = remedy.split('`').nth(1).and_then(|command| command.strip_prefix("mutirao kv write "));
-    name.unwrap_or_else(|| panic!("{remedy}")).to_owned()
+    let member = |name: &str| problem.members[name].as_str().unwrap().to_owned();
+    assert_eq!(member(STATE), "in_doubt", "programs need not read the prose");
+    let name = member(WRITE);
+    assert!(problem.remedy.as_deref().unwrap_or_default().contains(&format!("mutirao kv write {name}")), "{problem:?}");
+    name
 }
 
 async fn refused(member: &Member, name: &str) -> u16 {

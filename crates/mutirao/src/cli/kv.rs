@@ -8,15 +8,16 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use clap::{Args, Subcommand};
-use mutirao_client::Client;
+use mutirao_client::{Client, ClientError};
 use mutirao_client::kv::{OnlyIf, Seen, Until};
 use mutirao_core::{Clock, SystemClock};
+use mutirao_kv::problems::{STATE, WRITE};
 use mutirao_kv::service::{WriteState, WriteView};
 use mutirao_kv::view::{EntriesView, EntryView};
 
 use super::out::{Out, Shape};
 use super::{Globals, reach, show};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 
 /// More than any value may have, so that the server says what is wrong.
 const READ_BYTES_MAX: u64 = 2 << 20;
@@ -127,7 +128,8 @@ pub async fn run(globals: &Globals, args: KvArgs) -> Result<(), Failure> {
             let value = read_value(value, file)?;
             let (content_type, ttl) = (content_type.as_deref(), ttl.as_deref());
             // Whoever types the next command expects it to see this one.
-            let view: WriteView = client.put_entry(&key, value, content_type, ttl, only.if_(), Until::Applied).await?;
+            let view = client.put_entry(&key, value, content_type, ttl, only.if_(), Until::Applied).await;
+            let view: WriteView = view.or_else(|error| in_doubt(&key, error, out))?;
             out.answer(&view, |view| format!("{key} is kept, {}", how(view)))
         }
         Verb::Get { key, min_rev, write, wait } => {
@@ -140,7 +142,8 @@ pub async fn run(globals: &Globals, args: KvArgs) -> Result<(), Failure> {
             }
         }
         Verb::Del { key, only } => {
-            let view: WriteView = client.delete_entry(&key, only.if_(), Until::Applied).await?;
+            let view = client.delete_entry(&key, only.if_(), Until::Applied).await;
+            let view: WriteView = view.or_else(|error| in_doubt(&key, error, out))?;
             out.answer(&view, |view| format!("{key} is gone, {}", how(view)))
         }
         Verb::List { prefix, values } => {
@@ -172,6 +175,21 @@ fn read_value(value: Option<String>, file: Option<PathBuf>) -> Result<Bytes, Fai
         (None | Some("-"), None) => read(&mut std::io::stdin().lock()),
         (Some(text), None) => Ok(Bytes::copy_from_slice(text.as_bytes())),
     }
+}
+
+/// A write of which nobody knows whether it will be made is told to programs in the form of an answer, and ends as a failure
+/// all the same.
+fn in_doubt(key: &str, error: ClientError, out: Out) -> Result<WriteView, Failure> {
+    let ClientError::Problem(problem) = &error else { return Err(error.into()) };
+    let text = |member: &str| problem.members.get(member).and_then(serde_json::Value::as_str);
+    let (Some("in_doubt"), Some(write)) = (text(STATE), text(WRITE)) else { return Err(error.into()) };
+    let view = WriteView { write: write.into(), state: WriteState::InDoubt, revision: None };
+    if out.shape == Shape::Json {
+        out.answer(&view, how)?;
+    }
+    let why = problem.detail.as_deref().unwrap_or(&problem.title);
+    let line = format!("{key} is in doubt, write {write}: {why}; `mutirao kv write {write} --wait 30s` says what became of it");
+    Err(Failure::new(Exit::Unreachable, line))
 }
 
 /// How a write stands.
