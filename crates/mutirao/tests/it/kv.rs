@@ -128,6 +128,32 @@ fn every_key_can_be_reached_also_one_that_is_a_step_in_a_path() {
     }
 }
 
+/// Requests for one key that are nothing but that go past the router; by the same gate.
+#[test]
+fn the_short_way_lets_nobody_in_whom_the_long_one_would_not() {
+    let up = Installation::setup().workers(0).set("api.rate", "1000").set("api.burst", "1000").start();
+    up.ok(&["kv", "put", "a", "mine"]);
+    let made = |role: &str| json(&up.ok(&["--json", "token", "create", "--role", role, "--name", role]));
+    let (viewer, gone) = (made("viewer"), made("operator"));
+    up.ok(&["token", "revoke", gone["id"].as_str().unwrap()]);
+    let ask = |line: &str, token: &str, body: &str| {
+        let bearer = format!("Bearer {token}");
+        mutirao_testkit::http::request(up.address(), line, &[("Authorization", &bearer)], body.as_bytes()).unwrap()
+    };
+    for (who, token) in [("nobody", ""), ("a guesser", "rubbish"), ("one who is out", gone["secret"].as_str().unwrap())] {
+        for line in ["GET /v1/kv/a", "PUT /v1/kv/a"] {
+            let answer = ask(line, token, "theirs");
+            assert_eq!(answer.status, 401, "{who}, {line}: {}", answer.text());
+            assert!(!answer.text().contains("mine"), "{who}, {line}");
+        }
+    }
+    let viewer = viewer["secret"].as_str().unwrap();
+    assert_eq!(ask("PUT /v1/kv/a", viewer, "theirs").status, 403);
+    let read = ask("GET /v1/kv/a", viewer, "");
+    assert_eq!((read.status, read.text().as_str()), (200, "mine"), "and nobody has written");
+    assert_eq!(ask("PUT /v1/kv/a", &up.token(), "anew").status, 200, "whoever may is let in");
+}
+
 #[test]
 fn what_was_exported_can_be_imported_elsewhere() {
     let up = Installation::setup().workers(0).start();
