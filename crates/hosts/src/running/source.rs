@@ -33,10 +33,9 @@ pub async fn run(job: Job, source: usize) {
     let from = &job.graph.sources[source].from;
     let origin = match from {
         From::File { .. } | From::Generator { .. } => Origin::Fixed,
-        From::Mqtt { .. } => Origin::Epoch(job.order().epoch),
-        // A queue hands each message to one of those who take from it, and may do so to one that was given up and does not know
-        // yet: were it not heard, what it acknowledges would be lost.
-        From::Amqp { .. } => Origin::Free(job.means.dice.u64()),
+        // A queue, a session and a listener hand each message to one of those who take it, and that may be one that was given up
+        // and does not know yet: were it not heard, what it acknowledges would be lost.
+        From::Mqtt { .. } | From::Amqp { .. } => Origin::Free(job.means.dice.u64()),
         From::Http => {
             // Managers append what is pushed to them.
             job.status.is(State::Running);

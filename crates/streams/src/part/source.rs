@@ -59,9 +59,10 @@ pub struct SourceCore {
 }
 
 impl SourceCore {
-    /// A source of a graph. `origin` says how its events are numbered: [`Fixed`](Origin::Fixed) for files and generators; with the
-    /// [epoch](Origin::Epoch) of its order for mqtt, whose messages each subscriber gets; [`Free`](Origin::Free), with a figure that
-    /// nobody has or had, for http, and for amqp, whose messages are shared out among those who take them.
+    /// A source of a graph. `origin` says how its events are numbered: [`Fixed`](Origin::Fixed) for files and generators;
+    /// [`Free`](Origin::Free), with a figure that nobody has or had, for what hands each message to one of those who take it (http,
+    /// amqp, sessions of mqtt), where one that was given up may still be handed some; with an [epoch](Origin::Epoch) for what hands
+    /// each message to all of them.
     pub fn of(graph: &Graph, source: usize, origin: Origin) -> Self {
         let what = What::Source(source as u32);
         let outbox = |port: Port| {
