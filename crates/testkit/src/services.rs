@@ -98,6 +98,11 @@ impl Service {
         first_that_starts("redis", folder, redis::prepare)
     }
 
+    /// A Redis that writes snapshots into its folder, and begins with the last.
+    pub fn redis_that_saves(folder: &Path) -> anyhow::Result<Service> {
+        first_that_starts("redis", folder, redis::prepare_that_saves)
+    }
+
     /// A Redis that speaks TLS too, with this certificate.
     pub fn redis_with_tls(folder: &Path, pair: &Pair) -> anyhow::Result<Service> {
         first_that_starts("redis", folder, |own, dice| redis::prepare_with_tls(own, dice, pair))

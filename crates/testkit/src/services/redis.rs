@@ -1,4 +1,5 @@
-//! How a private Redis is prepared: memory only, since it is a cache wherever we use it.
+//! How a private Redis is prepared: memory only, since it is a cache wherever we use it; or with what it keeps when nobody tells
+//! it not to.
 
 use std::path::PathBuf;
 
@@ -22,10 +23,20 @@ pub(super) fn prepare_with_tls(folder: PathBuf, dice: &Dice, pair: &Pair) -> any
 }
 
 pub(super) fn prepare(folder: PathBuf, dice: &Dice) -> anyhow::Result<Service> {
+    prepare_saving(folder, dice, "")
+}
+
+/// One that writes snapshots, as Redis does by default, and is there again with the last after a restart.
+pub(super) fn prepare_that_saves(folder: PathBuf, dice: &Dice) -> anyhow::Result<Service> {
+    prepare_saving(folder, dice, "3600 1")
+}
+
+fn prepare_saving(folder: PathBuf, dice: &Dice, when: &str) -> anyhow::Result<Service> {
     let [port] = ports::free(dice)?;
     let launch = Launch::new("redis-server")
-        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-        .args(["--daemonize", "no", "--protected-mode", "yes"]);
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", when, "--appendonly", "no"])
+        .args(["--daemonize", "no", "--protected-mode", "yes", "--dir"])
+        .args([&folder]);
     Ok(Service {
         name: "redis",
         url: format!("redis://127.0.0.1:{port}"),
