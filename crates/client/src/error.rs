@@ -5,6 +5,9 @@ use std::time::Duration;
 use mutirao_core::Problem;
 use mutirao_tls::{Fault, TlsError};
 
+/// The kind of problem of a read of something that is not applied yet.
+const NOT_YET: &str = "not-yet";
+
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ClientError {
     /// The server understood, and said no.
@@ -60,6 +63,8 @@ impl ClientError {
     pub fn is_away(&self) -> bool {
         match self {
             ClientError::Unreachable { .. } | ClientError::Broken { .. } | ClientError::TimedOut { .. } => true,
+            // That something has not happened in the time that was asked for is an answer.
+            ClientError::Problem(problem) if problem.kind == NOT_YET => false,
             ClientError::Problem(problem) => matches!(problem.status, 429 | 502 | 503 | 504),
             _ => false,
         }
@@ -82,4 +87,16 @@ pub(crate) fn root_cause(error: &dyn std::error::Error) -> String {
     // `Connection refused (os error 111)`: the number helps nobody.
     let plain = text.split(" (os error").next().unwrap_or(&text);
     plain.to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_answers_that_it_is_too_early_is_not_away() {
+        let error = |status, kind| ClientError::from(Problem::new(status, kind, "x"));
+        assert!(error(504, "timed-out").is_away() && error(503, "unavailable").is_away());
+        assert!(!error(504, NOT_YET).is_away(), "it would wait as long again, and again");
+    }
 }
