@@ -15,14 +15,21 @@
 //!   of many; [`operator`] is what both and the stateless steps have in common; [`state`] is how what an operator remembers
 //!   is written down and read again.
 //! - [`reference`](mod@reference) does the same one event at a time, slowly and plainly: what the rest is compared with.
+//!
+//! What runs it:
+//!
+//! - [`part`] is a source, a replica of a stage, or a sink, as a function: records and messages in, records and rows out, and what it
+//!   remembers written down without stopping. [`record`] is what a log holds.
 //! - [`mark`] numbers events, so that what is sent twice is read once; [`hash`] is the same number for a value everywhere.
+//! - [`wire`] is what hosts and managers say to each other, and how things are named.
 //!
 //! What a user writes:
 //!
 //! - [`definition`] reads a `kind: Stream` and finds everything that is wrong with it at once, with line and column.
 //! - [`graph`] is what a definition that could work becomes: operators with a schema on each edge, stateless ones fused.
 //!
-//! Not here: logs, nodes, replicas, sources and sinks that speak to somebody. That is the shell, and not built yet.
+//! Not here: logs, blobs, and whoever speaks to the outside. Whoever runs parts does (`hosts`), and whoever says where they run
+//! (`conductor`).
 
 pub mod aggregate;
 pub mod batch;

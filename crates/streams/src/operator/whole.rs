@@ -1,5 +1,7 @@
 //! A graph as a whole, in one place and without logs between its stages: what goes in at a source comes out at the sinks. For
-//! trying a definition out, for comparing it with the reference, and for streams that need no more than one place.
+//! trying a definition out, for comparing it with the reference, and for streams that need no more than one place. Where two ways
+//! of the same events come together again, their order is that of the batches: each goes as far as it gets before the next. Parts
+//! that read logs have the log's order there.
 
 use super::pipe::Pipe;
 use super::{Piece, Port as Out};
