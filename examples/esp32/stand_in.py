@@ -3,9 +3,11 @@
 than its buffer are passed over without a word, it publishes with quality 0 only, and it forgets everything when it reconnects.
 
 usage: stand_in.py NODE HOST:PORT [USER PASSWORD]
+SPACE in the environment is the namespace, mutirao without.
 """
 
 import json
+import os
 import select
 import socket
 import sys
@@ -15,7 +17,7 @@ PACKET_BYTES = 2048
 KEEP_ALIVE_S = 30
 TRY_S, SILENCE_S = 10, 30
 REMEMBERED = 8
-SPACE = "mutirao"
+SPACE = os.environ.get("SPACE", "mutirao")
 URN = f"urn:{SPACE}:Action:"
 
 

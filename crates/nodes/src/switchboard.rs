@@ -205,7 +205,9 @@ impl Inner {
             }
             meters::not_sent(protocol);
             // It says nothing of a way that there is no room here, or that it carries no more than so much.
-            if whys[before..].iter().any(|why| matches!(why, NotGiven::Unreachable(_))) || whys.len() == before {
+            let said = &whys[before..];
+            let failed = said.is_empty() || said.iter().any(|why| matches!(why, NotGiven::Unreachable(_)));
+            if failed && !said.iter().any(is_ours) {
                 self.state.lock().did_not_go(&errand.request, &chosen.record.node, protocol, self.clock.monotonic());
             }
         }

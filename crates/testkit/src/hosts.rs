@@ -29,7 +29,7 @@ impl Hosts {
     /// `None`, and a word about it, where namespaces cannot be made. At most sixty.
     pub fn lay(dice: &Dice, names: &[&'static str]) -> Option<Hosts> {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: network namespaces need root");
+            eprintln!("skipped: hosts and cables are network namespaces, which need root; run ./scripts/test as root");
             return None;
         }
         remove_orphans();
@@ -37,7 +37,7 @@ impl Hosts {
         match hosts.join_up() {
             Ok(()) => Some(hosts),
             Err(error) => {
-                eprintln!("SKIPPED: network namespaces cannot be made here: {error:#}");
+                eprintln!("skipped: hosts and cables are network namespaces, which cannot be made here: {error:#}");
                 None
             }
         }

@@ -42,14 +42,14 @@ impl Network {
     /// `None`, and a word about it, where namespaces cannot be made.
     pub fn lay(dice: &Dice) -> Option<Network> {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: network namespaces need root");
+            eprintln!("skipped: hosts and cables are network namespaces, which need root; run ./scripts/test as root");
             return None;
         }
         remove_orphans();
         match Self::try_lay(dice) {
             Ok(network) => Some(network),
             Err(error) => {
-                eprintln!("SKIPPED: network namespaces cannot be made here: {error:#}");
+                eprintln!("skipped: hosts and cables are network namespaces, which cannot be made here: {error:#}");
                 None
             }
         }

@@ -36,4 +36,5 @@ mod stopping;
 mod streams;
 mod tls;
 mod traces;
+mod wire;
 mod workers;
