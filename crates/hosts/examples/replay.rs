@@ -32,7 +32,7 @@ sources:
   - name: made
     generator:
       rate: [ {{ for: 3600s, rate: 1000000 }} ]
-      fields: {{ key: {key}, x: random1 * 100, at: time(n * 10) }}
+      fields: {{ key: \"{key}\", x: random1 * 100, at: time(n * 10) }}
     time: at
 operators:
   - {{ name: some, from: made, filter: x > 10 }}

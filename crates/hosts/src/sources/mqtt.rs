@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -18,6 +19,8 @@ use crate::running::Means;
 
 /// Messages that wait for their acknowledgement, or to be looked at.
 const WINDOW: usize = 1_024;
+/// So long nothing is acknowledged after a source has gone: another may come in its place.
+const HANDOVER: Duration = Duration::from_secs(3);
 /// Of one batch.
 const TOGETHER_MAX: usize = 512;
 
@@ -43,7 +46,7 @@ pub fn open(topics: &[String], at: Option<&Address>, client: String, means: &Mea
     }
     match (&means.ends.mqtt, &means.ends.amqp) {
         (Some(port), _) => {
-            Ok(Box::new(Own { inbox: Some(port.subscribe(filters, WINDOW)), taken: Unsettled::of(clock) }))
+            Ok(Box::new(Own { place: Some(Place(Some(port.subscribe(filters, WINDOW)))), taken: Unsettled::of(clock) }))
         }
         (None, Some(_)) => Ok(Box::new(amqp::Queue::of_topics(topics, client, means)?)),
         (None, None) => Err("this host has no MQTT of the installation's own; give the source a url".into()),
@@ -109,7 +112,7 @@ impl<D> Unsettled<D> {
 
 /// The installation's own listener.
 struct Own {
-    inbox: Option<Inbox>,
+    place: Option<Place>,
     taken: Unsettled<Delivery>,
 }
 
@@ -117,7 +120,7 @@ struct Own {
 impl Feed for Own {
     async fn next(&mut self) -> Result<Taken, String> {
         let ended = || "the MQTT listener has ended".to_owned();
-        let inbox = self.inbox.as_mut().ok_or_else(ended)?;
+        let inbox = self.place.as_mut().and_then(|place| place.0.as_mut()).ok_or_else(ended)?;
         let first = inbox.next().await.ok_or_else(ended)?;
         Ok(self.taken.take(first, || inbox.at_hand(), |delivery| delivery.message.payload.clone()))
     }
@@ -129,8 +132,24 @@ impl Feed for Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // Its topics are nobody's then: what is published to them is heard by whoever else listens.
-        self.inbox.take().into_iter().for_each(Inbox::leave);
+        let (place, clock) = (self.place.take(), self.taken.clock.clone());
+        // Until somebody has its place nothing is acknowledged, so that nothing is lost between the two: devices say it again.
+        let parting = async move {
+            clock.sleep(HANDOVER).await;
+            drop(place);
+        };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(parting);
+        }
+    }
+}
+
+/// A place at the hub, given up when it is dropped.
+struct Place(Option<Inbox>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Inbox::leave);
     }
 }
 

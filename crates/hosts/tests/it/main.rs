@@ -4,6 +4,7 @@ mod chief;
 mod cuts;
 mod ends;
 mod faults;
+mod mqtt;
 mod plain;
 mod rabbit;
 mod reference;
