@@ -227,6 +227,36 @@ proptest! {
         prop_assert_eq!(snapshot(second.as_mut()), snapshot(first.as_mut()));
     }
 
+    /// What is held is counted the same by whoever went on from a snapshot: bounds are passed at the same event.
+    #[test]
+    fn replicas_refuse_at_the_same_event(grouping in grouping(), words in words(80), most in 100usize..6_000, every in 1usize..9) {
+        let limits = Limits { bytes_max: most, events_max: 40, keys_max: 8, open_max: 9 };
+        let grouping = Grouping { limits, ..grouping };
+        let refused = |restores: bool| {
+            let mut operator = windowed(&grouping, &schema(), 1).unwrap();
+            for (n, word) in words.iter().enumerate() {
+                let heard = match word {
+                    Word::Time(time) => operator.watermark(0, *time, &mut Vec::new()),
+                    Word::Event(event) => {
+                        let mut batch = Batch::new(schema());
+                        batch.push_row(event).unwrap();
+                        operator.push(0, batch, &mut Vec::new())
+                    }
+                };
+                if let Err(why) = heard {
+                    return Some((n, why));
+                }
+                if restores && n % every == 0 {
+                    let saved = snapshot(operator.as_mut());
+                    operator = windowed(&grouping, &schema(), 1).unwrap();
+                    operator.restore(&saved).unwrap();
+                }
+            }
+            None
+        };
+        prop_assert_eq!(refused(false), refused(true));
+    }
+
     #[test]
     fn a_damaged_snapshot_is_refused_and_changes_nothing(
         grouping in grouping(), words in words(60), at in any::<prop::sample::Index>(), bit in 0u32..8,
