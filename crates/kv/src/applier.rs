@@ -3,7 +3,9 @@
 //! what is old.
 
 pub mod direct;
+mod due;
 pub mod queued;
+mod tidying;
 
 use std::collections::{BTreeMap, HashSet};
 use std::panic::AssertUnwindSafe;
@@ -12,32 +14,28 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use mutirao_broker::Shared as Broker;
-use mutirao_core::{Clock, Dice, Mono, ShardId, Timestamp};
-use mutirao_shards::{Asked, Fence, Shards};
+use mutirao_core::{Clock, Dice, ShardId, Timestamp};
+use mutirao_shards::{Asked, Company, Fence, Shards};
 use mutirao_store::StoreError;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::Shared as Cache;
-use crate::cache::warden::{Marked, Warden};
+use crate::cache::warden::Warden;
 use crate::fold::Taken;
 use crate::meters;
 use crate::outbox::Outbox;
-use crate::store::{Applying, Forget, Shared as Store};
+use crate::store::{Applying, Shared as Store};
 use crate::write::{Change, Parcel, Place};
 use crate::{GROUP, SHARDS};
+use due::Due;
 
 /// Writes in one batch, and their bytes together.
 const BATCH_WRITES_MAX: usize = 1_024;
 const BATCH_BYTES_MAX: usize = 8 << 20;
 /// At least this often an applier that is given nothing looks around.
 const LOOK: Duration = Duration::from_secs(1);
-const EXPIRE_ROWS: u32 = 1_000;
-const COMPACT_EVERY: Duration = Duration::from_secs(30);
-const COMPACT_ROWS: u32 = 5_000;
-/// At least this long after they were last heard to live senders are known; those who live say so much more often.
-const SENDERS_KEPT: Duration = Duration::from_secs(86_400);
 /// Between two tries of a batch.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -54,6 +52,8 @@ pub struct Bench {
     pub applied: Arc<Vec<watch::Sender<u64>>>,
     /// What is told of every change, if there is one.
     pub cache: Option<Cache>,
+    /// Whether there may be other managers, with a cache of which this one need not know.
+    pub company: Company,
 }
 
 /// Where an applier's writes come from.
@@ -128,17 +128,8 @@ async fn unharmed(shard: ShardId, run: impl Future<Output = ()>) {
 pub struct Applier {
     bench: Bench,
     fence: Fence,
-    /// When the next entry is over; [`Soonest::Unknown`] until the store has said so.
-    soonest: Soonest,
-    compacted: Mono,
-    warden: Option<Warden>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Soonest {
-    Unknown,
-    Never,
-    At(Timestamp),
+    due: Due,
+    warden: Warden,
 }
 
 enum Go {
@@ -148,12 +139,10 @@ enum Go {
 
 impl Applier {
     fn new(bench: Bench, fence: Fence) -> Self {
-        let now = bench.clock.monotonic();
-        let warden = bench
-            .cache
-            .clone()
-            .map(|cache| Warden::new(cache, bench.clock.clone(), bench.dice.clone(), fence.shard, fence.generation));
-        Self { bench, fence, soonest: Soonest::Unknown, compacted: now, warden }
+        let (clock, dice) = (bench.clock.clone(), bench.dice.clone());
+        let due = Due::new(fence.shard, clock.now(), clock.monotonic());
+        let warden = Warden::new(bench.cache.clone(), bench.company, clock, dice, fence.shard, fence.generation);
+        Self { bench, fence, due, warden }
     }
 
     /// Whether the shard is still ours to work for.
@@ -169,11 +158,8 @@ impl Applier {
     }
 
     fn nap(&self, now: Timestamp) -> Duration {
-        let look = self.warden.as_ref().and_then(Warden::nap).map_or(LOOK, |nap| nap.min(LOOK));
-        match self.soonest {
-            Soonest::At(at) => at.since(now).min(look),
-            Soonest::Never | Soonest::Unknown => look,
-        }
+        let most = self.warden.nap().map_or(LOOK, |nap| nap.min(LOOK));
+        self.due.nap(now, self.bench.clock.monotonic(), most)
     }
 
     /// Vouches for what is cached, while the shard is ours beyond doubt.
@@ -181,8 +167,8 @@ impl Applier {
         let tenure = self.bench.shards.tenure(self.fence.shard);
         let now = self.bench.clock.monotonic();
         let ours = tenure.is_some_and(|tenure| tenure.generation == self.fence.generation && tenure.holds(now));
-        if let Some(warden) = self.warden.as_mut().filter(|_| ours) {
-            warden.keep().await;
+        if ours {
+            self.warden.keep().await;
         }
     }
 
@@ -191,20 +177,13 @@ impl Applier {
         self.heed(&parcels);
         let clock = self.bench.clock.clone();
         let begun = clock.monotonic();
-        let (marked, touched) = match self.warden.as_mut() {
-            Some(warden) => {
-                let touched = touched(&parcels);
-                (warden.mark(&touched).await, touched)
-            }
-            None => (Marked::Nowhere, Vec::new()),
-        };
+        let touched = if self.warden.tells() { touched(&parcels) } else { Vec::new() };
+        let marked = self.warden.mark(&touched).await;
         // Where it is not known what came of it, what was marked stays so: it is read from the store.
         match self.bench.store.apply(self.fence.clone(), parcels, clock.now()).await? {
             Applying::Fenced => Ok(Applied::Fenced),
             Applying::Done { revision, taken, entries } => {
-                if let Some(warden) = self.warden.as_mut() {
-                    warden.offer(marked, touched, entries).await;
-                }
+                self.warden.offer(marked, touched, entries).await;
                 self.reached(revision);
                 let writes = taken.iter().map(|taken| taken.fates.len()).sum();
                 meters::applied(writes, clock.monotonic().since(begun));
@@ -221,60 +200,11 @@ impl Applier {
         };
         let writes = parcels.iter().flat_map(|parcel| &parcel.writes);
         let Some(shortest) = writes.filter_map(|write| lasts(&write.change)).min() else { return };
-        let at = self.bench.clock.now().plus(shortest);
-        self.soonest = match self.soonest {
-            Soonest::Unknown => Soonest::Unknown,
-            Soonest::Never => Soonest::At(at),
-            Soonest::At(known) => Soonest::At(known.min(at)),
-        };
+        self.due.heed(self.bench.clock.now().plus(shortest));
     }
 
     fn reached(&self, revision: u64) {
         self.bench.applied[self.fence.shard.0 as usize].send_replace(revision);
-    }
-
-    /// Ends what is over, and forgets what is old.
-    async fn tidy(&mut self) -> Go {
-        let (clock, store) = (self.bench.clock.clone(), self.bench.store.clone());
-        let now = clock.monotonic();
-        let is_due = match self.soonest {
-            Soonest::Unknown => true,
-            Soonest::Never => false,
-            Soonest::At(at) => at <= clock.now(),
-        };
-        if is_due {
-            match store.expire(self.fence.clone(), clock.now(), EXPIRE_ROWS).await {
-                Ok(Applying::Done { revision, .. }) => self.reached(revision),
-                Ok(Applying::Fenced) => return Go::Away,
-                Err(error) => tracing::debug!(%error, "entries that are over stay for now; the next round ends them"),
-            }
-            match store.soonest(self.fence.shard).await {
-                Ok(soonest) => self.soonest = soonest.map_or(Soonest::Never, Soonest::At),
-                Err(error) => tracing::debug!(%error, "when the next entry is over is not known yet"),
-            }
-        }
-        if now.since(self.compacted) >= COMPACT_EVERY {
-            self.compacted = now;
-            self.compact().await;
-        }
-        Go::On
-    }
-
-    async fn compact(&self) {
-        let now = self.bench.clock.now();
-        let before = |keep: Duration| Timestamp(now.0.saturating_sub(keep.as_millis() as i64));
-        let keep = self.bench.keep;
-        let forget = Forget { past: before(keep), senders: before(keep.max(SENDERS_KEPT)) };
-        loop {
-            match self.bench.store.compact(self.fence.clone(), forget, COMPACT_ROWS).await {
-                Ok(gone) if gone >= u64::from(COMPACT_ROWS) => {}
-                Ok(_) => return,
-                Err(error) => {
-                    tracing::debug!(%error, "old history stays for now; the next round removes it");
-                    return;
-                }
-            }
-        }
     }
 }
 

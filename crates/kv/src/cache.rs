@@ -34,6 +34,8 @@ pub const VOUCHED_FOR: Duration = Duration::from_secs(2);
 /// After this long without a new word, by whoever gave the last, nobody counts on it: the clocks of two machines, and the time
 /// that a word was on its way, are in it.
 pub const LAPSED_AFTER: Duration = Duration::from_secs(3);
+/// How long whoever found nothing may take to fill it in; then the next may. One that was given up keeps nobody from it for longer.
+pub const LEASE: Duration = Duration::from_secs(5);
 
 pub type Shared = Arc<dyn Cache>;
 
@@ -66,8 +68,12 @@ pub enum CacheError {
     /// It lapsed, was thrown away, or another applier vouches now.
     #[error("nobody counts on this word any more")]
     Lapsed,
+    /// Whether it was done is not known.
     #[error("the cache cannot be reached: {0}")]
     Unreachable(String),
+    /// It answers, and has not done it.
+    #[error("the cache refuses: {0}")]
+    Refused(String),
 }
 
 #[async_trait]

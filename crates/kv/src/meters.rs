@@ -55,7 +55,7 @@ pub const METERS: &[Meter] = &[
         name: CACHE_FAILURES,
         kind: Kind::Counter,
         labels: &[],
-        help: "Times that Redis did not answer a read, and was left alone for a second.",
+        help: "Times that Redis did not do what was asked of it, by readers or by those who apply writes, and was left alone for a moment.",
     },
 ];
 

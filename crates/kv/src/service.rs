@@ -155,6 +155,8 @@ pub struct Listed {
 pub struct Position {
     /// As it was when the list was begun.
     point: Point,
+    /// Nothing goes by it any more; managers of before want it to be there.
+    #[serde(default)]
     at: Timestamp,
     from: String,
 }
@@ -178,7 +180,7 @@ impl Kv {
     /// Joins those who own the keys.
     pub async fn start(parts: KvParts) -> Result<Self, ShardsError> {
         let KvParts { store, path, at_hand, leases, terms, member, address, clock, dice, keep, shutdown } = parts;
-        let store = store::open(&store);
+        let (store, company) = (store::open(&store), terms.company);
         let shards = Shards::start(ShardsParts {
             store: leases,
             clock: clock.clone(),
@@ -215,6 +217,7 @@ impl Kv {
             keep,
             applied: applied.clone(),
             cache: cache.clone(),
+            company,
         };
         let over = CancellationToken::new();
         tasks.spawn(applier::follow(bench, feed, over.clone()));

@@ -151,8 +151,10 @@ impl Range {
 pub trait KvStore: Send + Sync + 'static {
     /// Applies what is new of these, in order, at this moment.
     async fn apply(&self, fence: Fence, parcels: Vec<Parcel>, now: Timestamp) -> Result<Applying, StoreError>;
-    /// Ends some of those whose time is over.
-    async fn expire(&self, fence: Fence, now: Timestamp, rows: u32) -> Result<Applying, StoreError>;
+    /// Some of those whose time is over.
+    async fn over(&self, shard: ShardId, now: Timestamp, rows: u32) -> Result<Vec<Place>, StoreError>;
+    /// Ends these, if their time is over.
+    async fn expire(&self, fence: Fence, over: Vec<Place>, now: Timestamp) -> Result<Applying, StoreError>;
     /// When the next of a shard's entries is over.
     async fn soonest(&self, shard: ShardId) -> Result<Option<Timestamp>, StoreError>;
     async fn entry(&self, place: Place) -> Result<Option<Entry>, StoreError>;

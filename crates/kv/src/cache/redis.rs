@@ -1,13 +1,15 @@
 //! Values at hand in Redis, for all managers. What [`slots`](super::slots) does in one step is a script here, which Redis runs
-//! in one step. A shard's keys have its number in braces, so that they stay together in a cluster.
+//! in one step. A shard's keys have its number in braces, so that they stay together in a cluster, and the server's run before
+//! them ([`link`]).
 //!
 //! A Redis that does not answer within a moment is left alone for a second by whoever reads: then the store is asked.
 
+mod link;
 mod way;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,10 +22,11 @@ use redis::aio::MultiplexedConnection;
 use redis::{Script, Value as Said};
 use serde::{Deserialize, Serialize};
 
-use super::{Cache, CacheError, Looked, Reign, Token, VOUCHED_FOR};
+use super::{Cache, CacheError, LEASE, Looked, Reign, Token, nothing};
 use crate::fold::Entry;
 use crate::meters;
-use crate::write::{Place, Value};
+use crate::write::{Key, Place, Value};
+use link::{Link, said};
 use way::Way;
 
 const CONNECT_WITHIN: Duration = Duration::from_millis(500);
@@ -31,13 +34,12 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 /// Several of these are in the time that a word counts.
 const RENEW_EVERY: Duration = Duration::from_millis(500);
 const LEFT_ALONE: Duration = Duration::from_secs(1);
-/// How long a reader may take to fill in what it did not find.
-const LEASE: Duration = Duration::from_secs(5);
 const NO_ADDRESS: &str =
     "it is not the address of a Redis: write it like redis://user:password@host:6379/0, or rediss:// for TLS";
 /// How long a value is kept that nobody writes, and that there is none.
 const KEPT: Duration = Duration::from_secs(600);
 const NOTHING_KEPT: Duration = Duration::from_secs(5);
+const REASON_CHARS_MAX: usize = 120;
 
 pub struct Redis {
     way: Way,
@@ -47,15 +49,9 @@ pub struct Redis {
     link: Mutex<Option<Link>>,
     /// Milliseconds of our clock until which it is left alone.
     alone_until: AtomicU64,
+    /// Whether it refused the last word; told once.
+    refuses: AtomicBool,
     scripts: Scripts,
-}
-
-/// A connection, and what the server's clock said when it was made.
-#[derive(Clone)]
-struct Link {
-    connection: MultiplexedConnection,
-    server_ms: u64,
-    ours: Mono,
 }
 
 struct Scripts {
@@ -97,25 +93,30 @@ impl Redis {
             mark: Script::new(include_str!("redis/mark.lua")),
             offer: Script::new(include_str!("redis/offer.lua")),
         };
-        let (link, alone_until) = (Mutex::default(), AtomicU64::new(0));
-        Ok(Self { way, prefix: prefix.into(), clock, dice, link, alone_until, scripts })
+        let (link, alone_until, refuses) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Self { way, prefix: prefix.into(), clock, dice, link, alone_until, refuses, scripts })
     }
 
     /// What is there, for people: its version.
     pub async fn version(&self) -> Result<String, CacheError> {
         let mut link = self.link().await?;
-        let mut ask = redis::cmd("INFO");
-        let info: String = self.in_time(ask.arg("server").query_async(&mut link.connection)).await?;
-        let version = info.lines().find_map(|line| line.trim().strip_prefix("redis_version:"));
+        let info = self.info(&mut link.connection).await?;
+        let version = said(&info, "redis_version");
         version.map(str::to_owned).ok_or_else(|| CacheError::Unreachable("it does not say its version".into()))
     }
 
-    fn word(&self, shard: ShardId) -> String {
-        format!("{}{{{}}}:word", self.prefix, shard.0)
+    /// Whether it does what is asked of it. For whoever has the prefix to themselves.
+    pub async fn try_out(&self) -> Result<(), CacheError> {
+        let place = Place { namespace: "tried".into(), key: Key::kept("out".into()) };
+        let (shard, reign) = (place.shard(), Reign { generation: 1, epoch: self.dice.u64() });
+        self.begin(shard, reign, self.clock.monotonic()).await?;
+        self.mark(shard, reign, std::slice::from_ref(&place)).await?;
+        self.offer(shard, reign, &[(place, Some(nothing()))]).await
     }
 
-    fn slot(&self, shard: ShardId, place: &Place) -> String {
-        format!("{}{{{}}}:{}/{}", self.prefix, shard.0, place.namespace, place.key)
+    async fn info(&self, connection: &mut MultiplexedConnection) -> Result<String, CacheError> {
+        let mut ask = redis::cmd("INFO");
+        self.in_time(ask.arg("server").query_async(connection)).await
     }
 
     async fn link(&self) -> Result<Link, CacheError> {
@@ -127,7 +128,8 @@ impl Redis {
         let ours = self.clock.monotonic();
         let asking = redis::cmd("TIME");
         let (seconds, micros): (u64, u64) = self.in_time(asking.query_async(&mut connection)).await?;
-        let link = Link { connection, server_ms: seconds * 1_000 + micros / 1_000, ours };
+        let info = self.info(&mut connection).await?;
+        let link = Link::new(connection, &self.prefix, &info, seconds * 1_000 + micros / 1_000, ours)?;
         *self.link.lock() = Some(link.clone());
         Ok(link)
     }
@@ -137,8 +139,7 @@ impl Redis {
         call: impl Future<Output = redis::RedisResult<T>> + Send,
     ) -> Result<T, CacheError> {
         let late = |_| CacheError::Unreachable("it does not answer in time".into());
-        let said =
-            self.clock.timeout(ANSWER_WITHIN, call).await.map_err(late).and_then(|said| said.map_err(unreachable));
+        let said = self.clock.timeout(ANSWER_WITHIN, call).await.map_err(late).and_then(|said| said.map_err(failed));
         if said.is_err() {
             // What is still on its way there dies with the connection.
             *self.link.lock() = None;
@@ -168,16 +169,26 @@ impl Redis {
         self.alone_until.store(until, Ordering::Relaxed);
     }
 
-    async fn tell(&self, script: &mut redis::ScriptInvocation<'_>) -> Result<(), CacheError> {
-        let mut link = self.link().await?;
+    async fn tell(&self, link: &mut Link, script: &mut redis::ScriptInvocation<'_>) -> Result<(), CacheError> {
         let done: bool = self.in_time(script.invoke_async(&mut link.connection)).await?;
         if done { Ok(()) } else { Err(CacheError::Lapsed) }
     }
 
-    /// Until when a word that was said then counts, by the server's clock.
-    async fn until(&self, said: Mono) -> Result<u64, CacheError> {
-        let link = self.link().await?;
-        Ok(link.server_ms + (said.since(link.ours) + VOUCHED_FOR).as_millis() as u64)
+    /// One that refuses does so to every shard, again and again: that is said once.
+    fn heed(&self, begun: &Result<(), CacheError>) {
+        match begun {
+            Err(CacheError::Refused(why)) => {
+                if !self.refuses.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(why, "the cache refuses what it is told; until it does not, reads ask the database");
+                }
+            }
+            Ok(()) => {
+                if self.refuses.swap(false, Ordering::Relaxed) {
+                    tracing::info!("the cache is told of changes again");
+                }
+            }
+            Err(CacheError::Lapsed | CacheError::Unreachable(_)) => {}
+        }
     }
 }
 
@@ -186,9 +197,16 @@ pub fn check_url(url: &str) -> Result<(), String> {
     Way::read(url, &Trust::nobody()).map(drop).ok_or_else(|| NO_ADDRESS.into())
 }
 
-fn unreachable(error: redis::RedisError) -> CacheError {
-    // Its own words may hold the address with the password.
-    CacheError::Unreachable(error.category().into())
+fn failed(error: redis::RedisError) -> CacheError {
+    match error.code() {
+        // The server's own words, which hold no address.
+        Some(code) => {
+            let why = format!("{code} {}", error.detail().unwrap_or_default());
+            CacheError::Refused(why.chars().take(REASON_CHARS_MAX).collect())
+        }
+        // The client's may hold it, with the password.
+        None => CacheError::Unreachable(error.category().into()),
+    }
 }
 
 fn hex(number: u64) -> String {
@@ -231,7 +249,7 @@ impl Cache for Redis {
     async fn look(&self, place: &Place) -> Looked {
         let Some(mut link) = self.at_leisure().await else { return Looked::Past };
         let shard = place.shard();
-        let (word, slot, token) = (self.word(shard), self.slot(shard, place), Token(self.dice.u64()));
+        let (word, slot, token) = (link.word(shard), link.slot(shard, place), Token(self.dice.u64()));
         let mut script = self.scripts.look.key(word);
         script.key(slot).arg(hex(token.0)).arg(LEASE.as_millis() as u64);
         match self.in_time(script.invoke_async(&mut link.connection)).await {
@@ -248,8 +266,8 @@ impl Cache for Redis {
     async fn fill(&self, place: &Place, token: Token, entry: &Entry) {
         let Some(mut link) = self.at_leisure().await else { return };
         let shard = place.shard();
-        let mut script = self.scripts.fill.key(self.word(shard));
-        script.key(self.slot(shard, place)).arg(hex(token.0)).arg(pack(entry)).arg(kept(entry));
+        let mut script = self.scripts.fill.key(link.word(shard));
+        script.key(link.slot(shard, place)).arg(hex(token.0)).arg(pack(entry)).arg(kept(entry));
         if let Err(error) = self.in_time::<bool>(script.invoke_async(&mut link.connection)).await {
             self.leave_alone(&error);
         }
@@ -266,37 +284,42 @@ impl Cache for Redis {
     }
 
     async fn begin(&self, shard: ShardId, reign: Reign, said: Mono) -> Result<(), CacheError> {
-        let until = self.until(said).await?;
-        let mut script = self.scripts.begin.key(self.word(shard));
-        self.tell(script.arg(reign.generation).arg(hex(reign.epoch)).arg(until)).await
+        let mut link = self.link().await?;
+        let mut script = self.scripts.begin.key(link.word(shard));
+        script.arg(reign.generation).arg(hex(reign.epoch)).arg(link.until(said));
+        let begun = self.tell(&mut link, &mut script).await;
+        self.heed(&begun);
+        begun
     }
 
     async fn renew(&self, shard: ShardId, reign: Reign, said: Mono) -> Result<(), CacheError> {
-        let until = self.until(said).await?;
-        let mut script = self.scripts.renew.key(self.word(shard));
-        self.tell(script.arg(hex(reign.epoch)).arg(until)).await
+        let mut link = self.link().await?;
+        let mut script = self.scripts.renew.key(link.word(shard));
+        script.arg(hex(reign.epoch)).arg(link.until(said));
+        self.tell(&mut link, &mut script).await
     }
 
     async fn mark(&self, shard: ShardId, reign: Reign, places: &[Place]) -> Result<Vec<usize>, CacheError> {
-        let mut script = self.scripts.mark.key(self.word(shard));
+        let mut link = self.link().await?;
+        let mut script = self.scripts.mark.key(link.word(shard));
         script.arg(hex(reign.epoch));
         for place in places {
-            script.key(self.slot(shard, place));
+            script.key(link.slot(shard, place));
         }
-        let mut link = self.link().await?;
         let kept: Option<Vec<usize>> = self.in_time(script.invoke_async(&mut link.connection)).await?;
         kept.ok_or(CacheError::Lapsed)
     }
 
     async fn offer(&self, shard: ShardId, reign: Reign, entries: &[(Place, Option<Entry>)]) -> Result<(), CacheError> {
-        let mut script = self.scripts.offer.key(self.word(shard));
+        let mut link = self.link().await?;
+        let mut script = self.scripts.offer.key(link.word(shard));
         script.arg(hex(reign.epoch));
         for (n, (place, entry)) in entries.iter().enumerate() {
-            script.key(self.slot(shard, place));
+            script.key(link.slot(shard, place));
             if let Some(entry) = entry {
                 script.arg(n).arg(pack(entry)).arg(kept(entry));
             }
         }
-        self.tell(&mut script).await
+        self.tell(&mut link, &mut script).await
     }
 }

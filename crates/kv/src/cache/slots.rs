@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use mutirao_core::{Mono, ShardId};
 
-use super::{Looked, Reign, Token};
+use super::{LEASE, Looked, Reign, Token};
 use crate::fold::Entry;
 use crate::write::Place;
 
@@ -14,7 +14,7 @@ const SLOT_BYTES: usize = 200;
 
 #[derive(Clone, Debug)]
 enum Slot {
-    Lease { epoch: u64, token: Token },
+    Lease { epoch: u64, token: Token, until: Mono },
     Entry { epoch: u64, entry: Entry },
 }
 
@@ -23,6 +23,12 @@ impl Slot {
         match self {
             Slot::Lease { epoch, .. } | Slot::Entry { epoch, .. } => *epoch,
         }
+    }
+
+    /// A lease ends by itself: whoever took it may have gone.
+    fn counts(&self, epoch: u64, now: Mono) -> bool {
+        let is_over = matches!(self, Slot::Lease { until, .. } if *until <= now);
+        self.epoch() == epoch && !is_over
     }
 
     fn bytes(&self, place: &Place) -> usize {
@@ -122,7 +128,7 @@ impl Slots {
             return Looked::Past;
         }
         let epoch = word.reign.epoch;
-        match self.slots.get(place).map(|(slot, _)| slot).filter(|slot| slot.epoch() == epoch).cloned() {
+        match self.slots.get(place).map(|(slot, _)| slot).filter(|slot| slot.counts(epoch, now)).cloned() {
             Some(Slot::Entry { entry, .. }) => {
                 self.touch(place);
                 Looked::Hit(entry)
@@ -130,7 +136,7 @@ impl Slots {
             // Another is about to fill it in.
             Some(Slot::Lease { .. }) => Looked::Past,
             None => {
-                self.put(place.clone(), Slot::Lease { epoch, token });
+                self.put(place.clone(), Slot::Lease { epoch, token, until: now.plus(LEASE) });
                 Looked::Miss(token)
             }
         }
@@ -141,7 +147,7 @@ impl Slots {
         let Some(word) = self.word(place.shard(), now) else { return false };
         let epoch = word.reign.epoch;
         let leased = match self.slots.get(place) {
-            Some((Slot::Lease { epoch: of, token: held }, _)) => *of == epoch && *held == token,
+            Some((Slot::Lease { epoch: of, token: held, .. }, _)) => *of == epoch && *held == token,
             _ => false,
         };
         if leased {

@@ -8,15 +8,20 @@ use std::time::Duration;
 
 use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, Dice, Mono, ShardId};
+use mutirao_shards::Company;
 
 use super::{CacheError, LAPSED_AFTER, Reign, Shared};
 use crate::fold::Entry;
+use crate::meters;
 use crate::write::Place;
 
 /// How long one call may take; then the cache counts as away.
 const ANSWER_WITHIN: Duration = Duration::from_millis(250);
 /// How long a cache that failed is left alone.
 const LEFT_ALONE: Duration = Duration::from_secs(1);
+/// How long one that refuses is: it is full, or does not let us in, and will not be well in a moment. Each time that it takes a word
+/// and then no mark, writes wait for the word to lapse.
+const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
 /// Whether one vouches, and since when one's word is not believed any more if one does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +46,16 @@ impl Standing {
         }
     }
 
+    /// Of a word that was refused, that which was before it: nobody has it.
+    pub fn refused(self, now: Mono) -> Self {
+        self.silent(now.plus(REFUSED_PAUSE))
+    }
+
     pub fn failed(self, now: Mono) -> Self {
-        let again = now.plus(LEFT_ALONE);
+        self.silent(now.plus(LEFT_ALONE))
+    }
+
+    fn silent(self, again: Mono) -> Self {
         match self {
             Self::Vouching { said, .. } => Self::Silent { believed: said.plus(LAPSED_AFTER), again },
             Self::Silent { believed, .. } => Self::Silent { believed, again },
@@ -52,7 +65,8 @@ impl Standing {
 
 /// One shard's, for one tenure.
 pub struct Warden {
-    cache: Shared,
+    /// None: this manager has none. Others may, and count on the word that its predecessor gave there.
+    cache: Option<Shared>,
     clock: Arc<dyn Clock>,
     dice: Arc<Dice>,
     shard: ShardId,
@@ -64,70 +78,100 @@ pub struct Warden {
 #[must_use]
 pub enum Marked {
     /// `kept`: the places in their row of those of which something was kept.
-    Under {
-        reign: Reign,
-        kept: Vec<usize>,
-    },
+    Under { reign: Reign, kept: Vec<usize> },
     /// There is no cache to be told.
     Nowhere,
 }
 
 impl Warden {
-    pub fn new(cache: Shared, clock: Arc<dyn Clock>, dice: Arc<Dice>, shard: ShardId, generation: u64) -> Self {
-        let standing = Standing::first(clock.monotonic());
+    pub fn new(
+        cache: Option<Shared>,
+        company: Company,
+        clock: Arc<dyn Clock>,
+        dice: Arc<Dice>,
+        shard: ShardId,
+        generation: u64,
+    ) -> Self {
+        let now = clock.monotonic();
+        let standing = match (&cache, company) {
+            (None, Company::Alone) => Standing::Silent { believed: now, again: now },
+            _ => Standing::first(now),
+        };
         Self { cache, clock, dice, shard, generation, standing }
+    }
+
+    /// Whether there is somebody to be told what changes.
+    pub fn tells(&self) -> bool {
+        self.cache.is_some()
     }
 
     /// How long it may be left to itself; none: as long as one likes.
     pub fn nap(&self) -> Option<Duration> {
+        let cache = self.cache.as_ref()?;
         match self.standing {
             Standing::Silent { .. } => Some(LEFT_ALONE),
-            Standing::Vouching { .. } => self.cache.renew_every(),
+            Standing::Vouching { .. } => cache.renew_every(),
         }
     }
 
     /// Gives the word, or gives it anew, when it is time. Only for whoever still holds the shard.
     pub async fn keep(&mut self) {
+        let Some(cache) = self.cache.clone() else { return };
         let now = self.clock.monotonic();
         match self.standing {
-            Standing::Silent { again, .. } if now >= again => self.begin().await,
-            Standing::Vouching { reign, said } if self.is_due(now.since(said)) => {
-                self.standing = self.standing.saying(now);
-                let renewed = answered(&self.clock, self.cache.renew(self.shard, reign, now)).await;
-                self.note(renewed);
+            Standing::Silent { again, .. } if now >= again => self.begin(&cache).await,
+            Standing::Vouching { reign, said } if is_due(&cache, now.since(said)) => {
+                let before = self.say(now);
+                let renewed = answered(&self.clock, cache.renew(self.shard, reign, now)).await;
+                self.heard(before, renewed);
             }
             Standing::Silent { .. } | Standing::Vouching { .. } => {}
         }
     }
 
-    fn is_due(&self, since: Duration) -> bool {
-        self.cache.renew_every().is_some_and(|every| since >= every)
-    }
-
-    async fn begin(&mut self) {
+    async fn begin(&mut self, cache: &Shared) {
         // Nothing is said to one who does not even answer: what was not said, nobody believes.
-        if let Err(error) = answered(&self.clock, self.cache.reach()).await {
+        if let Err(error) = answered(&self.clock, cache.reach()).await {
             return self.note(Err(error));
         }
         let (reign, now) = (Reign { generation: self.generation, epoch: self.dice.u64() }, self.clock.monotonic());
-        self.standing = self.standing.saying(now);
-        match answered(&self.clock, self.cache.begin(self.shard, reign, now)).await {
+        let before = self.say(now);
+        match answered(&self.clock, cache.begin(self.shard, reign, now)).await {
             Ok(()) => self.standing = Standing::Vouching { reign, said: now },
-            failed => self.note(failed),
+            failed => self.heard(before, failed),
         }
+    }
+
+    /// How it stood before.
+    fn say(&mut self, now: Mono) -> Standing {
+        let before = self.standing;
+        self.standing = before.saying(now);
+        before
+    }
+
+    fn heard(&mut self, before: Standing, said: Result<(), CacheError>) {
+        if matches!(said, Err(CacheError::Refused(_))) {
+            self.standing = before;
+        }
+        self.note(said);
     }
 
     fn note(&mut self, done: Result<(), CacheError>) {
         if let Err(error) = done {
+            meters::cache_failed();
             tracing::debug!(%error, shard = self.shard.0, "the cache is not told for now");
-            self.standing = self.standing.failed(self.clock.monotonic());
+            let now = self.clock.monotonic();
+            self.standing = match error {
+                CacheError::Refused(_) => self.standing.refused(now),
+                CacheError::Lapsed | CacheError::Unreachable(_) => self.standing.failed(now),
+            };
         }
     }
 
     /// Before a commit that changes these. When it returns, nobody finds in the cache what they were.
     pub async fn mark(&mut self, places: &[Place]) -> Marked {
-        if let Standing::Vouching { reign, .. } = self.standing {
-            match answered(&self.clock, self.cache.mark(self.shard, reign, places)).await {
+        if let (Standing::Vouching { reign, .. }, Some(cache)) = (self.standing, &self.cache) {
+            match answered(&self.clock, cache.mark(self.shard, reign, places)).await {
                 Ok(kept) => return Marked::Under { reign, kept },
                 Err(error) => self.note(Err(error)),
             }
@@ -141,7 +185,7 @@ impl Warden {
     /// After the commit: these were marked, in this row, and are now what `changed` says, or what they were. What nobody has
     /// read is not kept: it would cost as much as writing it does.
     pub async fn offer(&mut self, marked: Marked, places: Vec<Place>, mut changed: BTreeMap<Place, Entry>) {
-        let Marked::Under { reign, kept } = marked else { return };
+        let (Marked::Under { reign, kept }, Some(cache)) = (marked, &self.cache) else { return };
         let mut entries: Vec<(Place, Option<Entry>)> = places.into_iter().map(|place| (place, None)).collect();
         for n in kept {
             // Whatever a cache says of its own, it is held against what it was asked.
@@ -149,9 +193,13 @@ impl Warden {
                 *entry = changed.remove(place);
             }
         }
-        let offered = answered(&self.clock, self.cache.offer(self.shard, reign, &entries)).await;
+        let offered = answered(&self.clock, cache.offer(self.shard, reign, &entries)).await;
         self.note(offered);
     }
+}
+
+fn is_due(cache: &Shared, since: Duration) -> bool {
+    cache.renew_every().is_some_and(|every| since >= every)
 }
 
 async fn answered<T: Send>(

@@ -42,12 +42,9 @@ impl Kv {
         if let Some(revision) = at_least.revision {
             self.reached(place.shard(), revision, wait).await?;
         }
+        // Whether its time is over is for whoever applies to say, and was said with its end: one clock, not that of each reader.
         let found = self.find(&place).await.map_err(unread)?;
-        let now = self.0.clock.now();
-        match found.as_ref().and_then(|entry| entry.seen_at(now)) {
-            Some(value) => Ok((value.clone(), found.clone().unwrap_or_else(|| unreachable!("it was just seen")))),
-            None => Err(missing(&place.key)),
-        }
+        found.and_then(|entry| Some((entry.value.clone()?, entry))).ok_or_else(|| missing(&place.key))
     }
 
     /// From the cache, or else from the store; those who want the same at once ask once.
@@ -133,11 +130,7 @@ impl Kv {
         match self.0.store.page(range, point.clone(), Extent { rows, bytes: PAGE_BYTES_MAX }).await.map_err(unread)? {
             Page::Compacted => Err(compacted()),
             Page::Of { found, next } => {
-                let entries = found
-                    .into_iter()
-                    .filter(|found| found.entry.seen_at(at).is_some())
-                    .map(|found| Listed { key: found.key, entry: found.entry })
-                    .collect();
+                let entries = found.into_iter().map(|found| Listed { key: found.key, entry: found.entry }).collect();
                 let next = next.map(|key| Position { point: point.clone(), at, from: key.as_str().into() });
                 Ok(ListPage { entries, point, next })
             }

@@ -51,21 +51,21 @@ impl KvStore for PostgresKv {
         Ok(Applying::Done { revision: folded.revision, taken: folded.taken, entries: folded.entries })
     }
 
-    async fn expire(&self, fence: Fence, now: Timestamp, rows: u32) -> Answer<Applying> {
+    async fn over(&self, shard: ShardId, now: Timestamp, rows: u32) -> Answer<Vec<Place>> {
+        let sql =
+            "SELECT namespace, key FROM kv_entries WHERE shard = $1 AND expires_at <= $2 ORDER BY expires_at LIMIT $3";
+        let found = self.0.connection().await?.rows(sql, &[&i64::from(shard.0), &now.0, &i64::from(rows)]).await?;
+        found.iter().map(place).collect()
+    }
+
+    async fn expire(&self, fence: Fence, over: Vec<Place>, now: Timestamp) -> Answer<Applying> {
         let mut connection = self.0.connection().await?;
         let tx = connection.begin().await?;
         if !fence.holds_in_postgres(&tx).await? {
             return Ok(Applying::Fenced);
         }
-        let due = tx
-            .rows(
-                "SELECT namespace, key FROM kv_entries WHERE shard = $1 AND expires_at <= $2 ORDER BY expires_at LIMIT $3",
-                &[&i64::from(fence.shard.0), &now.0, &i64::from(rows)],
-            )
-            .await?;
-        let due = due.iter().map(place).collect::<Answer<Vec<Place>>>()?;
-        let before = before(&tx, fence.shard, &due.iter().cloned().collect()).await?;
-        let folded = expire(before, due, now);
+        let before = before(&tx, fence.shard, &over.iter().cloned().collect()).await?;
+        let folded = expire(before, over, now);
         write(&tx, fence.shard, &folded, now).await?;
         tx.commit().await?;
         Ok(Applying::Done { revision: folded.revision, taken: folded.taken, entries: folded.entries })

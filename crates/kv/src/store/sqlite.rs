@@ -42,19 +42,25 @@ impl KvStore for SqliteKv {
         self.0.write(work).await
     }
 
-    async fn expire(&self, fence: Fence, now: Timestamp, rows: u32) -> Answer<Applying> {
+    async fn over(&self, shard: ShardId, now: Timestamp, rows: u32) -> Answer<Vec<Place>> {
+        self.0
+            .read(move |db| {
+                db.prepare_cached(
+                    "SELECT namespace, key FROM kv_entries WHERE shard = ?1 AND expires_at <= ?2 ORDER BY expires_at LIMIT ?3",
+                )?
+                .query_map(params![shard.0, now.0, rows], place)?
+                .collect()
+            })
+            .await
+    }
+
+    async fn expire(&self, fence: Fence, over: Vec<Place>, now: Timestamp) -> Answer<Applying> {
         let work = move |db: &Connection| {
             if !fence.holds_in_sqlite(db)? {
                 return Ok(Applying::Fenced);
             }
-            let due: Vec<Place> = db
-                .prepare_cached(
-                    "SELECT namespace, key FROM kv_entries WHERE shard = ?1 AND expires_at <= ?2 ORDER BY expires_at LIMIT ?3",
-                )?
-                .query_map(params![fence.shard.0, now.0, rows], place)?
-                .collect::<Result<_>>()?;
-            let before = before(db, fence.shard, &due.iter().cloned().collect())?;
-            write(db, fence.shard, expire(before, due, now), now)
+            let before = before(db, fence.shard, &over.iter().cloned().collect())?;
+            write(db, fence.shard, expire(before, over, now), now)
         };
         self.0.write(work).await
     }

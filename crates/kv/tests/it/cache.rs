@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mutirao_core::{Clock, Dice, ShardId, SystemClock, Timestamp};
 use mutirao_kv::cache::memory::Memory;
 use mutirao_kv::cache::redis::{Redis, check_url};
-use mutirao_kv::cache::{Cache, CacheError, Looked, Reign, Shared, nothing};
+use mutirao_kv::cache::{Cache, CacheError, LEASE, Looked, Reign, Shared, nothing};
 use mutirao_kv::service::AtLeast;
 use mutirao_kv::store::open;
 use mutirao_kv::write::{Parcel, Producer};
@@ -59,6 +59,7 @@ on_every_cache!(
     nothing_is_found_of_what_changes_and_an_old_lease_fills_in_nothing,
     only_the_last_reign_counts_and_only_its_own_values,
     an_older_value_does_not_replace_a_newer_one,
+    a_lease_that_was_given_up_keeps_nobody_from_filling_in,
 );
 
 fn place() -> Place {
@@ -149,6 +150,25 @@ async fn an_older_value_does_not_replace_a_newer_one(cache: Shared) {
         cache.offer(shard, reign, &[(place(), Some(entry(revision, b"x")))]).await.unwrap();
         assert_eq!(cache.look(&place()).await, Looked::Hit(entry(stays, b"x")), "after {revision}");
     }
+}
+
+async fn a_lease_that_was_given_up_keeps_nobody_from_filling_in(cache: Shared) {
+    let (reign, shard) = (begun(&cache, 1).await, place().shard());
+    let given_up = missed(&cache).await;
+    let deadline = SystemClock.monotonic().plus(LEASE * 3);
+    let other = loop {
+        // Somebody vouches all the while.
+        cache.renew(shard, reign, SystemClock.monotonic()).await.unwrap();
+        match cache.look(&place()).await {
+            Looked::Miss(token) => break token,
+            found => assert!(SystemClock.monotonic() < deadline, "{found:?}"),
+        }
+        SystemClock.sleep(Duration::from_millis(100)).await;
+    };
+    cache.fill(&place(), given_up, &entry(1, b"late")).await;
+    assert_eq!(cache.look(&place()).await, Looked::Past, "the lease is another's now");
+    cache.fill(&place(), other, &entry(2, b"new")).await;
+    assert_eq!(cache.look(&place()).await, Looked::Hit(entry(2, b"new")));
 }
 
 #[test]

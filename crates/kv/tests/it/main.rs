@@ -4,6 +4,8 @@ mod cache;
 mod doubt;
 mod engine;
 mod faulty;
+mod ill_cache;
+mod lasting;
 mod patience;
 mod queued;
 mod running;

@@ -49,15 +49,25 @@ pub fn broker() -> Arc<Memory> {
 }
 
 pub async fn join(database: &Database, broker: AnyBroker, backlog_max: usize) -> Member {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let (name, database) = (MemberId::mint("manager"), database.clone());
-    let member = name.clone();
     // Where the run has a Redis, both keep values at hand there: whatever is read must be what is there.
     // The thread has the name of the test: both of one database, and nobody else.
     let test = std::thread::current().name().unwrap_or_default().to_owned();
     let prefix = format!("mutirao:{}-{test}:kv:", std::process::id());
     let at_hand =
         shared(REDIS_VARIABLE).map_or(AtHand::Nowhere, |url| AtHand::Redis { url, trust: Trust::nobody(), prefix });
+    join_with(database, broker, backlog_max, at_hand, SystemClock::shared()).await
+}
+
+pub async fn join_with(
+    database: &Database,
+    broker: AnyBroker,
+    backlog_max: usize,
+    at_hand: AtHand,
+    clock: Arc<dyn Clock>,
+) -> Member {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (name, database) = (MemberId::mint("manager"), database.clone());
+    let member = name.clone();
     let started = runtime.spawn(async move {
         let lease = Duration::from_secs(3);
         let parts = KvParts {
@@ -68,7 +78,7 @@ pub async fn join(database: &Database, broker: AnyBroker, backlog_max: usize) ->
             terms: Terms { look: Duration::from_millis(50), ..Terms::of(lease) },
             member,
             address: String::new(),
-            clock: SystemClock::shared(),
+            clock,
             dice: Arc::new(Dice::from_os()),
             keep: Duration::from_secs(3_600),
             shutdown: CancellationToken::new(),

@@ -132,7 +132,7 @@ async fn whoever_lost_the_shard_writes_nothing(engine: &Engine) {
     let stale = Fence { generation: fence.generation + 1, ..fence.clone() };
     let late = store.apply(stale.clone(), vec![parcel(2, vec![put("a", "late")])], Timestamp(2)).await.unwrap();
     assert_eq!(late, Applying::Fenced);
-    assert_eq!(store.expire(stale.clone(), Timestamp(i64::MAX), 10).await.unwrap(), Applying::Fenced);
+    assert_eq!(store.expire(stale.clone(), vec![place("a")], Timestamp(i64::MAX)).await.unwrap(), Applying::Fenced);
     assert_eq!(store.compact(stale, past(i64::MAX), 10).await.unwrap(), 0);
     assert_eq!((text(&store, "a").await.as_deref(), store.point().await.unwrap().at(ShardId(0))), (Some("mine"), 1));
 }
@@ -197,16 +197,20 @@ async fn what_lasts_a_while_ends_with_an_event(engine: &Engine) {
         .await;
     assert_eq!(store.soonest(ShardId(0)).await.unwrap(), Some(Timestamp(1_050)));
     apply(&store, &fence, 2, vec![put("c", "for good")], 1_010).await;
-    let Applying::Done { revision, .. } = store.expire(fence.clone(), Timestamp(1_049), 10).await.unwrap() else {
+    assert_eq!(store.over(ShardId(0), Timestamp(1_049), 10).await.unwrap(), []);
+    // Whoever is named and is not over stays.
+    let named = ["a", "b", "c", "d"].map(place).to_vec();
+    let Applying::Done { revision, .. } = store.expire(fence.clone(), named, Timestamp(1_049)).await.unwrap() else {
         panic!()
     };
     assert_eq!(revision, 5);
-    store.expire(fence.clone(), Timestamp(1_099), 10).await.unwrap();
+    assert_eq!(store.over(ShardId(0), Timestamp(1_099), 10).await.unwrap(), [place("b")]);
+    store.expire(fence.clone(), vec![place("b")], Timestamp(1_099)).await.unwrap();
     let Past::Events { events, .. } = store.past(ShardId(0), 5, up_to(10)).await.unwrap() else { panic!() };
     assert_eq!(events.len(), 1);
     assert_eq!((events[0].kind, events[0].place.key.as_str()), (Kind::Expire, "b"));
     assert_eq!(store.soonest(ShardId(0)).await.unwrap(), Some(Timestamp(1_100)));
-    store.expire(fence, Timestamp(2_000), 10).await.unwrap();
+    store.expire(fence, vec![place("a")], Timestamp(2_000)).await.unwrap();
     assert_eq!(store.soonest(ShardId(0)).await.unwrap(), None);
     assert_eq!((text(&store, "a").await, text(&store, "c").await.as_deref()), (None, Some("for good")));
 }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::unreachable;
+use super::failed;
 use crate::cache::CacheError;
 
 pub(super) struct Way {
@@ -47,7 +47,7 @@ impl Way {
         // Whoever asks has a limit of its own, and a second timer for each question would cost as much as the first.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let connecting = MultiplexedConnection::new_with_config(&self.settings, stream, config);
-        let (connection, driving) = connecting.await.map_err(unreachable)?;
+        let (connection, driving) = connecting.await.map_err(failed)?;
         // Ends when nobody holds the connection any more.
         tokio::spawn(driving);
         Ok(connection)

@@ -37,6 +37,8 @@ enum Call {
     Unheard,
     /// It is not done.
     Lost,
+    /// It is not done, and that is said.
+    Refused,
 }
 
 #[derive(Clone, Debug)]
@@ -60,7 +62,7 @@ enum Step {
 }
 
 fn calls() -> impl Strategy<Value = Call> {
-    prop_oneof![4 => Just(Call::Done), 1 => Just(Call::Unheard), 1 => Just(Call::Lost)]
+    prop_oneof![4 => Just(Call::Done), 1 => Just(Call::Unheard), 1 => Just(Call::Lost), 1 => Just(Call::Refused)]
 }
 
 fn steps() -> impl Strategy<Value = Step> {
@@ -141,7 +143,7 @@ impl World {
 
     /// As an applier hears of it.
     fn heard(&mut self, call: Call, act: impl FnOnce(&mut Slots) -> bool) -> bool {
-        let done = !matches!(call, Call::Lost) && act(&mut self.slots);
+        let done = !matches!(call, Call::Lost | Call::Refused) && act(&mut self.slots);
         let heard = done && matches!(call, Call::Done);
         if !heard {
             self.standing = self.standing.failed(self.now);
@@ -158,6 +160,7 @@ impl World {
                 }
                 self.epochs += 1;
                 let reign = Reign { generation: self.generation, epoch: self.epochs };
+                let before = self.standing;
                 self.standing = self.standing.saying(now);
                 let until = now.plus(VOUCHED_FOR);
                 if matches!(call, Call::Lost) {
@@ -166,16 +169,22 @@ impl World {
                 let begun = self.heard(call, |slots| slots.begin(shard, reign, until, now));
                 if begun {
                     self.standing = Standing::Vouching { reign, said: now };
+                } else if matches!(call, Call::Refused) {
+                    self.standing = before.refused(now);
                 }
             }
             Step::Renew(call) => {
-                let Standing::Vouching { reign, .. } = self.standing else { return };
+                let before = self.standing;
+                let Standing::Vouching { reign, .. } = before else { return };
                 self.standing = self.standing.saying(now);
                 let until = now.plus(VOUCHED_FOR);
                 if matches!(call, Call::Lost) {
                     self.late.push((Word::Again, reign, until));
                 }
                 self.heard(call, |slots| slots.renew(shard, reign, until, now));
+                if matches!(call, Call::Refused) {
+                    self.standing = before.refused(now);
+                }
             }
             Step::Arrive(n) if n < self.late.len() => {
                 match self.late.remove(n) {
