@@ -31,6 +31,7 @@ use crate::meters::{self, Looks, METERS};
 use crate::outbox::{Outbox, OutboxParts};
 use crate::point::Point;
 use crate::store::{self, Shared as Store};
+use crate::watch::tail::Tail;
 use crate::write::{Key, Named, Place, Producer};
 use crate::{GROUP, SHARDS, legacy, routes};
 
@@ -109,6 +110,10 @@ struct Inner {
     looks: Looks,
     flights: Flights<Place, Result<Option<Entry>, Arc<StoreError>>>,
     applied: Arc<Vec<watch::Sender<u64>>>,
+    /// What happens, for all who watch here.
+    tail: Arc<Tail>,
+    /// For how long the past is kept.
+    keep: Duration,
     shutdown: CancellationToken,
     /// Appliers leave when it ends.
     over: CancellationToken,
@@ -221,6 +226,8 @@ impl Kv {
         };
         let over = CancellationToken::new();
         tasks.spawn(applier::follow(bench, feed, over.clone()));
+        let tail = Tail::new(store.clone(), clock.clone());
+        tasks.spawn(tail.clone().follow(applied.clone()));
         let (flights, tasks) = (Flights::default(), Mutex::new(tasks));
         Ok(Self(Arc::new(Inner {
             store,
@@ -231,6 +238,8 @@ impl Kv {
             looks,
             flights,
             applied,
+            tail,
+            keep,
             shutdown,
             over,
             tasks,

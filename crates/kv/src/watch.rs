@@ -1,13 +1,17 @@
 //! Whoever watches: changes from a point on, shard by shard, each with the point that is reached with it, so that whoever was
-//! cut off goes on after the last that it saw.
+//! cut off goes on after the last that it saw. Who is told nothing for long is told the point: else what it missed nothing of would
+//! be forgotten in the end, and it could not go on. [`tail`] reads what happens, for all of them.
+
+pub(crate) mod tail;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse;
 use futures_util::{Stream, stream};
-use mutirao_core::ShardId;
+use mutirao_core::{Mono, ShardId};
 
 use crate::SHARDS;
 use crate::fold::Event;
@@ -15,12 +19,15 @@ use crate::point::Point;
 use crate::service::{Kv, PAGE_BYTES_MAX};
 use crate::store::Past;
 use crate::view::{ChangeView, word};
+use tail::{Since, Watcher};
 
-/// Changes may be applied by another manager, who tells nobody here: look again this often.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
 const ROWS: u32 = 500;
 /// How long a store that does not answer is left alone.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How often whoever is told nothing is told where it is, and how many times while the past is kept.
+const AT_EVERY_MAX: Duration = Duration::from_secs(60);
+const AT_TIMES_MIN: u32 = 4;
+const AT_EVERY_MIN: Duration = Duration::from_secs(1);
 
 pub struct Watch {
     pub kv: Kv,
@@ -31,27 +38,30 @@ pub struct Watch {
 
 struct Watching {
     watch: Watch,
+    watcher: Watcher,
     /// Not handed out yet, with the shard each is of.
-    found: VecDeque<(ShardId, Event)>,
+    found: VecDeque<(ShardId, Arc<Event>)>,
     /// Everything of these shards has been looked at up to here, once `found` is handed out.
     looked: Vec<(ShardId, u64)>,
-    begun: bool,
+    /// The last point that was told, and when; none before the first.
+    told: Option<(Point, Mono)>,
     over: bool,
 }
 
 impl Watch {
-    /// First `begin` with the cursor; then `put`, `delete` and `expire`; `compacted`, the last, if it has fallen too far behind.
+    /// First `begin` with the cursor; then `put`, `delete` and `expire`; `at` now and then, with nothing but the cursor; `compacted`,
+    /// the last, if it has fallen too far behind.
     pub fn events(self) -> impl Stream<Item = Result<sse::Event, Infallible>> {
-        let watching = Watching { watch: self, found: VecDeque::new(), looked: Vec::new(), begun: false, over: false };
+        let (watcher, found, looked) = (self.kv.watcher(), VecDeque::new(), Vec::new());
+        let watching = Watching { watch: self, watcher, found, looked, told: None, over: false };
         stream::unfold(watching, |mut watching| async move { Some((Ok(watching.next().await?), watching)) })
     }
 }
 
 impl Watching {
     async fn next(&mut self) -> Option<sse::Event> {
-        if !self.begun {
-            self.begun = true;
-            return Some(sse::Event::default().event("begin").id(self.watch.point.encode()).data("{}"));
+        if self.told.is_none() {
+            return Some(self.tell("begin").data("{}"));
         }
         loop {
             if self.over {
@@ -59,11 +69,13 @@ impl Watching {
             }
             if let Some((shard, event)) = self.found.pop_front() {
                 self.watch.point.reach(shard, event.revision);
-                let shown = sse::Event::default().event(word(event.kind)).id(self.watch.point.encode());
-                return shown.json_data(ChangeView::of(&event)).ok();
+                return self.tell(word(event.kind)).json_data(ChangeView::of(&event)).ok();
             }
             for (shard, until) in self.looked.drain(..) {
                 self.watch.point.reach(shard, until);
+            }
+            if self.at_is_due() {
+                return Some(self.tell("at").data("{}"));
             }
             match self.look().await {
                 Looked::Compacted => {
@@ -72,9 +84,46 @@ impl Watching {
                     return Some(sse::Event::default().event("compacted").data(why));
                 }
                 Looked::Something => {}
-                Looked::Nothing => self.watch.kv.changed(LOOK_AGAIN).await?,
+                Looked::Nothing => self.rest(None).await?,
+                Looked::Away => self.rest(Some(PAUSE)).await?,
             }
         }
+    }
+
+    /// An event of this name, with the point as it is.
+    fn tell(&mut self, name: &str) -> sse::Event {
+        let point = self.watch.point.clone();
+        let told = sse::Event::default().event(name).id(point.encode());
+        self.told = Some((point, self.watch.kv.monotonic()));
+        told
+    }
+
+    fn at_every(&self) -> Duration {
+        (self.watch.kv.keep() / AT_TIMES_MIN).clamp(AT_EVERY_MIN, AT_EVERY_MAX)
+    }
+
+    fn at_is_due(&self) -> bool {
+        let Some((point, at)) = &self.told else { return false };
+        *point != self.watch.point && self.watch.kv.monotonic().since(*at) >= self.at_every()
+    }
+
+    /// Until something happens, or there is something to be told; none when the manager is stopping.
+    async fn rest(&mut self, a_while: Option<Duration>) -> Option<()> {
+        let kv = self.watch.kv.clone();
+        let longest = a_while.unwrap_or_else(|| self.at_every());
+        let moved = async {
+            match a_while {
+                None => self.watcher.moved().await,
+                Some(_) => std::future::pending().await,
+            }
+        };
+        kv.while_it_runs(async {
+            tokio::select! {
+                () = moved => {}
+                () = kv.sleep(longest) => {}
+            }
+        })
+        .await
     }
 
     async fn look(&mut self) -> Looked {
@@ -82,23 +131,23 @@ impl Watching {
         let mine = |event: &Event| {
             *event.place.namespace == *watch.namespace && event.place.key.as_str().starts_with(&watch.prefix)
         };
-        // Where each shard is costs one question; what happened is then asked only of those that went on.
-        let now = match watch.kv.point().await {
-            Ok(now) => now,
-            Err(_) => return self.pause().await,
-        };
-        for shard in (0..SHARDS).map(ShardId).filter(|shard| now.at(*shard) > watch.point.at(*shard)) {
-            match watch.kv.past(shard, watch.point.at(shard), ROWS).await {
-                Ok(Past::Compacted) => return Looked::Compacted,
-                Ok(Past::Events { events, until }) => {
-                    something = true;
-                    self.looked.push((shard, until));
-                    bytes +=
-                        events.iter().filter_map(|event| event.value.as_ref()).map(|v| v.bytes.len()).sum::<usize>();
-                    self.found.extend(events.into_iter().filter(&mine).map(|event| (shard, event)));
-                }
-                Err(_) => return self.pause().await,
-            }
+        for shard in (0..SHARDS).map(ShardId) {
+            let seen = watch.point.at(shard);
+            let (events, until) = match self.watcher.since(shard, seen, mine) {
+                Since::Nothing => continue,
+                Since::Events { events, until } => (events, until),
+                Since::Behind => match watch.kv.past(shard, seen, ROWS).await {
+                    Ok(Past::Compacted) => return Looked::Compacted,
+                    Ok(Past::Events { events, until }) => {
+                        (events.into_iter().filter(mine).map(Arc::new).collect(), until)
+                    }
+                    Err(_) => return Looked::Away,
+                },
+            };
+            something = true;
+            self.looked.push((shard, until));
+            bytes += events.iter().filter_map(|event| event.value.as_ref()).map(|v| v.bytes.len()).sum::<usize>();
+            self.found.extend(events.into_iter().map(|event| (shard, event)));
             // The other shards are looked at when this was told.
             if bytes >= PAGE_BYTES_MAX {
                 break;
@@ -106,17 +155,12 @@ impl Watching {
         }
         if something { Looked::Something } else { Looked::Nothing }
     }
-
-    /// The store does not answer: whoever watches waits with us.
-    async fn pause(&self) -> Looked {
-        match self.watch.kv.changed(PAUSE).await {
-            Some(()) | None => Looked::Nothing,
-        }
-    }
 }
 
 enum Looked {
     Something,
     Nothing,
+    /// The store does not answer: whoever watches waits with us.
+    Away,
     Compacted,
 }

@@ -1,13 +1,13 @@
 //! What there is, what there was, and what became of a write.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_core::auth::Principal;
 use mutirao_core::clock::ClockExt;
-use mutirao_core::{Problem, ShardId};
+use mutirao_core::{Mono, Problem, ShardId};
 use mutirao_store::StoreError;
-use tokio::sync::watch;
 
 use super::{AtLeast, Kv, ListPage, Listed, PAGE_BYTES_MAX, PAUSE, Position, WriteState, WriteView};
 use crate::cache::{self, Looked};
@@ -15,6 +15,7 @@ use crate::fold::Entry;
 use crate::point::Point;
 use crate::problems::{compacted, forgotten, missing, not_yet, unknown, unread};
 use crate::store::{Extent, Known, Page, Past, Range};
+use crate::watch::tail::Watcher;
 use crate::write::{Key, Named, Place, Standing, Value};
 
 impl Kv {
@@ -155,14 +156,28 @@ impl Kv {
         }
     }
 
-    /// Until something was applied here, or for a while; none when the manager is stopping.
-    pub(crate) async fn changed(&self, a_while: Duration) -> Option<()> {
-        let mut applied: Vec<_> = self.0.applied.iter().map(watch::Sender::subscribe).collect();
-        let any = futures_util::future::select_all(applied.iter_mut().map(|one| Box::pin(one.changed())));
+    /// For whoever watches.
+    pub(crate) fn watcher(&self) -> Watcher {
+        self.0.tail.watcher()
+    }
+
+    pub(crate) fn keep(&self) -> Duration {
+        self.0.keep
+    }
+
+    pub(crate) fn monotonic(&self) -> Mono {
+        self.0.clock.monotonic()
+    }
+
+    pub(crate) async fn sleep(&self, a_while: Duration) {
+        self.0.clock.sleep(a_while).await;
+    }
+
+    /// None when the manager stops first.
+    pub(crate) async fn while_it_runs<T>(&self, what: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             () = self.0.shutdown.cancelled() => None,
-            _ = any => Some(()),
-            () = self.0.clock.sleep(a_while) => Some(()),
+            done = what => Some(done),
         }
     }
 }

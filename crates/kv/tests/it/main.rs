@@ -12,3 +12,4 @@ mod running;
 mod store;
 mod swift;
 mod tidying;
+mod watching;
