@@ -3,6 +3,7 @@
 //! what is old.
 
 pub mod direct;
+pub mod doubts;
 mod due;
 pub mod queued;
 mod tidying;
@@ -88,10 +89,11 @@ pub async fn follow(bench: Bench, feed: Feed, over: CancellationToken) {
             let applier = Applier::new(bench.clone(), fence);
             match &feed {
                 Feed::Hand(hands) => {
-                    let given = hands.open(*shard);
+                    let given = hands.open(*shard, bench.clock.clone());
                     let producer = bench.dice.u64();
+                    let doubts = hands.doubts();
                     tasks.spawn(async move {
-                        unharmed(at.0, direct::Direct::new(applier, producer).run(given)).await;
+                        unharmed(at.0, direct::Direct::new(applier, producer, doubts).run(given)).await;
                         at
                     });
                 }

@@ -12,6 +12,7 @@ use mutirao_core::ShardId;
 use mutirao_store::StoreError;
 use tokio::sync::oneshot;
 
+use crate::applier::doubts::Doubt;
 use crate::fold::Fate;
 use crate::write::{Write, WriteId};
 
@@ -33,6 +34,8 @@ pub enum Answer {
         id: WriteId,
         fate: Fate,
     },
+    /// The store did not answer for too long before its turn came: nothing of it was written.
+    Late,
     /// Its condition did not hold; what was there then is not known.
     Unfit,
     /// The shard was taken away first: nothing of it was written, unless the store said so to nobody.
@@ -107,6 +110,11 @@ impl Drop for Held {
 pub trait Intake: Send + Sync + 'static {
     /// Takes a write to a key of this shard; those of one key are applied in the order in which they were taken here.
     fn give(&self, shard: ShardId, write: Write, until: Until) -> Result<Receipt, NotTaken>;
+
+    /// What is known here, and not in the store, of a write that was given up.
+    fn doubt(&self, _id: WriteId) -> Option<Doubt> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -41,6 +41,10 @@ pub(crate) fn told(answer: Answer) -> Result<WriteView, Problem> {
             Err(Problem::unavailable("the key's writes have gone to another manager; this one was not written")
                 .remedy("send it again"))
         }
+        Answer::Late => {
+            Err(Problem::unavailable("the server's database did not answer for some seconds; nothing was written")
+                .remedy("send it again in a moment"))
+        }
         Answer::Broken => {
             Err(in_doubt(Problem::unavailable("the manager is stopping; whether this was written is not known"), None))
         }

@@ -8,25 +8,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mutirao_core::ShardId;
+use mutirao_core::{Clock, Mono, ShardId};
 use mutirao_store::StoreError;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
+use super::doubts::{self, Doubt, Doubts};
 use super::{Applied, Applier, BATCH_BYTES_MAX, BATCH_WRITES_MAX, Go, PAUSE};
 use crate::fold::Fate;
 use crate::intake::{Answer, Held, Intake, NotTaken, Receipt, Until, Weight};
 use crate::meters;
 use crate::store::Known;
-use crate::write::{Parcel, Producer, Write, WriteId};
+use crate::write::{Change, Condition, Key, Parcel, Place, Producer, Write, WriteId};
 
 /// Writes that wait for one shard; whoever comes then is asked to come again.
 const WAITING_MAX: usize = 4_096;
-/// For how long a batch is tried while the store does not answer.
+/// For how long a write is tried while the store does not answer, from when it came.
 const TRY_FOR: Duration = Duration::from_secs(10);
+/// How long it may wait for its turn. What was told to be unknown is made by then, or never.
+const TURN_WITHIN: Duration = Duration::from_secs(5);
 
 pub struct Given {
     write: Write,
+    at: Mono,
     answer: oneshot::Sender<Answer>,
     _held: Held,
 }
@@ -35,35 +39,49 @@ pub struct Given {
 struct Inbox {
     give: mpsc::Sender<Given>,
     weight: Weight,
+    clock: Arc<dyn Clock>,
 }
 
 /// Where writes are handed in, for the shards that are here.
 #[derive(Clone, Default)]
-pub struct Hands(Arc<Mutex<BTreeMap<ShardId, Inbox>>>);
+pub struct Hands {
+    inboxes: Arc<Mutex<BTreeMap<ShardId, Inbox>>>,
+    doubts: Doubts,
+}
 
 impl Hands {
-    pub(super) fn open(&self, shard: ShardId) -> mpsc::Receiver<Given> {
+    pub(super) fn open(&self, shard: ShardId, clock: Arc<dyn Clock>) -> mpsc::Receiver<Given> {
         let (give, given) = mpsc::channel(WAITING_MAX);
-        self.0.lock().insert(shard, Inbox { give, weight: Weight::default() });
+        self.inboxes.lock().insert(shard, Inbox { give, weight: Weight::default(), clock });
         given
     }
 
     pub(super) fn shut(&self, shard: ShardId) {
-        self.0.lock().remove(&shard);
+        self.inboxes.lock().remove(&shard);
+    }
+
+    pub(super) fn doubts(&self) -> Doubts {
+        self.doubts.clone()
     }
 }
 
 impl Intake for Hands {
     fn give(&self, shard: ShardId, write: Write, _until: Until) -> Result<Receipt, NotTaken> {
-        let inboxes = self.0.lock();
-        let Some(Inbox { give, weight }) = inboxes.get(&shard) else { return Err(NotTaken::NotHere(Box::new(write))) };
+        let inboxes = self.inboxes.lock();
+        let Some(Inbox { give, weight, clock }) = inboxes.get(&shard) else {
+            return Err(NotTaken::NotHere(Box::new(write)));
+        };
         let _held = weight.hold(write.bytes()).ok_or(NotTaken::Full)?;
         let (answer, durable) = oneshot::channel();
-        give.try_send(Given { write, answer, _held }).map_err(|error| match error {
+        give.try_send(Given { write, at: clock.monotonic(), answer, _held }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => NotTaken::Full,
             mpsc::error::TrySendError::Closed(given) => NotTaken::NotHere(Box::new(given.write)),
         })?;
         Ok(Receipt { durable, applied: None })
+    }
+
+    fn doubt(&self, id: WriteId) -> Option<Doubt> {
+        self.doubts.of(id)
     }
 }
 
@@ -71,6 +89,9 @@ pub(super) struct Direct {
     applier: Applier,
     producer: Producer,
     number: u64,
+    /// The numbers of what was given up, and may yet be made.
+    given_up: Vec<u64>,
+    doubts: Doubts,
 }
 
 /// What became of a batch.
@@ -81,8 +102,8 @@ enum Outcome {
 }
 
 impl Direct {
-    pub fn new(applier: Applier, producer: u64) -> Self {
-        Self { applier, producer: Producer(producer), number: 0 }
+    pub fn new(applier: Applier, producer: u64, doubts: Doubts) -> Self {
+        Self { applier, producer: Producer(producer), number: 0, given_up: Vec::new(), doubts }
     }
 
     /// Until the shard is another's.
@@ -99,11 +120,14 @@ impl Direct {
                 biased;
                 got = given.recv() => match got {
                     Some(first) => batch.push(first),
-                    None => return,
+                    None => return self.tell_doubts().await,
                 },
                 () = clock.sleep(self.applier.nap(clock.now())) => {}
             }
             fill(&mut batch, &mut given);
+            if batch.is_empty() {
+                self.clear_doubts().await;
+            }
             if let Go::Away = self.settle(batch).await {
                 given.close();
             }
@@ -113,18 +137,30 @@ impl Direct {
         }
     }
 
-    async fn settle(&mut self, batch: Vec<Given>) -> Go {
+    async fn settle(&mut self, mut batch: Vec<Given>) -> Go {
+        // Who has given up waiting was told that it is not known; better that it is not made.
+        let now = self.applier.bench.clock.monotonic();
+        for late in batch.extract_if(.., |given| now.since(given.at) > TURN_WITHIN || given.answer.is_closed()) {
+            let _ = late.answer.send(Answer::Late);
+        }
         if batch.is_empty() {
             return Go::On;
         }
         self.number += 1;
+        let came = batch.iter().map(|given| given.at).min().unwrap_or(now);
         let (writes, waiting): (Vec<Write>, Vec<_>) =
             batch.into_iter().map(|given| (given.write, given.answer)).unzip();
         let parcel = Parcel { producer: self.producer, number: self.number, writes };
-        let outcome = self.apply(parcel).await;
+        let outcome = self.apply(parcel, came).await;
         let gone = matches!(outcome, Outcome::All(Answer::Lost));
+        if let Outcome::All(Answer::Unknown { .. }) = &outcome {
+            self.given_up.push(self.number);
+            self.given_up.drain(..self.given_up.len().saturating_sub(doubts::KEPT_MAX));
+            self.doubts.open((self.applier.fence.shard, self.producer, self.number));
+        }
         if let Outcome::Each(answers) = &outcome {
             meters::accepted(answers.len());
+            self.tell_doubts().await;
         }
         for (index, answer) in waiting.into_iter().enumerate() {
             let id = self.id(index as u32);
@@ -138,9 +174,39 @@ impl Direct {
         if gone { Go::Away } else { Go::On }
     }
 
-    async fn apply(&mut self, parcel: Parcel) -> Outcome {
+    /// Something that is applied later says of what was given up that it has been made, or never will be. Where nobody writes, what
+    /// changes nothing does as well.
+    async fn clear_doubts(&mut self) {
+        if self.given_up.is_empty() {
+            return;
+        }
+        self.number += 1;
+        let place = Place { namespace: "".into(), key: Key::kept("in doubt".into()) };
+        let nothing = Write { place, change: Change::Delete, condition: Condition::At(u64::MAX) };
+        let parcel = Parcel { producer: self.producer, number: self.number, writes: vec![nothing] };
+        match self.applier.apply(vec![parcel]).await {
+            Ok(Applied::Done(_)) => self.tell_doubts().await,
+            Ok(Applied::Fenced) => {}
+            Err(error) => tracing::debug!(%error, "what became of writes in doubt is not known yet"),
+        }
+    }
+
+    /// For when nothing that was given up can be made any more.
+    async fn tell_doubts(&mut self) {
+        let shard = self.applier.fence.shard;
+        for number in std::mem::take(&mut self.given_up) {
+            let which = (shard, self.producer, number);
+            match self.applier.bench.store.taken(shard, self.producer, number).await {
+                Ok(Some(_)) => self.doubts.was_made(which),
+                Ok(None) => self.doubts.was_not_made(which),
+                Err(_) => self.given_up.push(number),
+            }
+        }
+    }
+
+    /// `came`: when the first of it was given.
+    async fn apply(&mut self, parcel: Parcel, came: Mono) -> Outcome {
         let clock = self.applier.bench.clock.clone();
-        let begun = clock.monotonic();
         // Why it is not known of an earlier try whether it got through.
         let mut doubt = None;
         loop {
@@ -160,7 +226,7 @@ impl Direct {
             };
             match error {
                 StoreError::Unreachable { .. } | StoreError::Locked | StoreError::Busy { .. }
-                    if clock.monotonic().since(begun) < TRY_FOR =>
+                    if clock.monotonic().since(came) < TRY_FOR =>
                 {
                     if let StoreError::Unreachable { why } = error {
                         doubt = Some(why);

@@ -10,6 +10,7 @@ use mutirao_core::{Mono, Problem, ShardId};
 use mutirao_store::StoreError;
 
 use super::{AtLeast, Kv, ListPage, Listed, PAGE_BYTES_MAX, PAUSE, Position, WriteState, WriteView};
+use crate::applier::doubts::Doubt;
 use crate::cache::{self, Looked};
 use crate::fold::Entry;
 use crate::point::Point;
@@ -84,6 +85,15 @@ impl Kv {
                 (Known::Applied { revision, .. }, _) => return view(WriteState::Applied, Some(revision)),
                 (Known::Conflict, _) => return view(WriteState::Conflict, None),
                 (Known::Never, _) => return view(WriteState::NotMade, None),
+                (Known::No | Known::Forgotten, Standing::InDoubt)
+                    if let Some(doubt) = self.0.intake.doubt(write.id) =>
+                {
+                    match doubt {
+                        Doubt::NotMade => return view(WriteState::NotMade, None),
+                        Doubt::Open if over => return view(WriteState::InDoubt, None),
+                        Doubt::Open => {}
+                    }
+                }
                 // It came, but whether its condition held is not known any more.
                 (Known::LongAgo | Known::Forgotten, _) => return Err(forgotten(write)),
                 // A sender says that it is there before it sends, so one that is not known any more has been forgotten, and

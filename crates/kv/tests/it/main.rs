@@ -4,6 +4,7 @@ mod cache;
 mod doubt;
 mod engine;
 mod faulty;
+mod given_up;
 mod ill_cache;
 mod lasting;
 mod patience;
