@@ -171,6 +171,7 @@ macro_rules! broker_cut_suite {
             cuts::an_acknowledgement_from_before_a_cut_settles_nothing_after_it,
             cuts::a_subscription_is_restored_and_hears_of_the_gap,
             cuts::a_read_that_waits_outlives_a_cut,
+            cuts::what_is_confirmed_amid_cuts_is_in_the_log_once_and_in_its_order,
             cuts::one_that_retires_while_cut_off_takes_nothing_more_when_the_line_is_back,
             cuts::a_stream_of_work_survives_many_cuts,
         }

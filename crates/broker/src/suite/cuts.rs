@@ -1,7 +1,11 @@
 //! Connections that break. At least once: nothing is lost, and what comes twice is marked.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use tokio::sync::watch;
 
 use super::*;
 use crate::Heard;
@@ -135,4 +139,72 @@ pub async fn a_stream_of_work_survives_many_cuts(harness: &dyn Harness) {
     }
     soon("publishing", publisher).await.expect("the publisher");
     soon("consuming", consumer).await.expect("the consumer");
+}
+
+/// Adds numbers one after the other until it is told to stop, each once, and says which were confirmed. Whether another one
+/// arrived is not known.
+async fn add_on(broker: Shared, stop: Arc<AtomicBool>) -> Vec<usize> {
+    let mut confirmed = Vec::new();
+    for n in 0.. {
+        match broker.add("log", bodies(n..n + 1)).await {
+            Ok(()) => confirmed.push(n),
+            Err(BrokerError::Unreachable(_)) => {}
+            Err(error) => panic!("{n}: {error}"),
+        }
+        if stop.load(Ordering::SeqCst) && confirmed.last() == Some(&n) {
+            break;
+        }
+        SystemClock.sleep(Duration::from_millis(1)).await;
+    }
+    confirmed
+}
+
+/// Reads on from the beginning until this number comes by.
+async fn read_on(broker: Shared, mut last: watch::Receiver<Option<usize>>) -> Vec<usize> {
+    let (mut at, mut read) = (0, Vec::new());
+    loop {
+        let until = *last.borrow_and_update();
+        if until.is_some_and(|until| read.last() == Some(&until)) {
+            return read;
+        }
+        tokio::select! {
+            records = broker.read("log", at, 10) => {
+                let records = records.expect("a read just takes longer");
+                at = records.last().map_or(at, |last| last.offset + 1);
+                read.extend(records.iter().map(|record| number(&record.body)));
+            }
+            _ = last.changed() => {}
+        }
+    }
+}
+
+/// One who adds and one who reads go on while `trouble` lasts; then everything is compared.
+pub async fn adding_and_reading_through<F: Future<Output = ()> + Send>(writer: Shared, reader: Shared, trouble: F) {
+    writer.extent("log").await.expect("a log");
+    let (stop, (said, last)) = (Arc::new(AtomicBool::new(false)), watch::channel(None));
+    let adding = tokio::spawn(add_on(writer, stop.clone()));
+    let reading = tokio::spawn(read_on(reader, last));
+    trouble.await;
+    stop.store(true, Ordering::SeqCst);
+    let confirmed = soon("the last addition", adding).await.expect("the writer");
+    said.send_replace(confirmed.last().copied());
+    let read = soon("the reader", reading).await.expect("the reader");
+    assert!(read.is_sorted_by(|one, next| one < next), "twice, or out of order: {read:?}");
+    let read: BTreeSet<usize> = read.into_iter().collect();
+    let missing: Vec<&usize> = confirmed.iter().filter(|n| !read.contains(n)).collect();
+    assert!(missing.is_empty(), "confirmed and not read: {missing:?}");
+    assert!(confirmed.len() > 20, "{} were confirmed: that shows nothing", confirmed.len());
+}
+
+pub async fn what_is_confirmed_amid_cuts_is_in_the_log_once_and_in_its_order(harness: &dyn Harness) {
+    adding_and_reading_through(harness.broker().await, harness.broker().await, async {
+        for _ in 0..4 {
+            SystemClock.sleep(Duration::from_millis(150)).await;
+            harness.cut().await;
+            SystemClock.sleep(Duration::from_millis(30)).await;
+            harness.heal().await;
+        }
+        SystemClock.sleep(Duration::from_millis(300)).await;
+    })
+    .await;
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use mutirao_broker::{Broker, BrokerError, Limits, Memory};
+use mutirao_testkit::disk::tmpfs;
 
 fn limits() -> Limits {
     Limits { segment_bytes: 2_000, ..Limits::default() }
@@ -213,4 +214,42 @@ async fn segments_that_went_are_not_kept_open() {
     }
     broker.trim("log", 200).await.unwrap();
     assert_eq!(open_files(folder.path()), 1);
+}
+
+#[tokio::test]
+async fn on_a_full_disk_an_append_is_refused_with_the_reason_and_goes_on_when_there_is_room() {
+    let Some(disk) = tmpfs("6m") else { return };
+    let (ballast, folder) = (disk.path().join("ballast"), disk.path().join("logs"));
+    std::fs::write(&ballast, vec![0; 2 << 20]).unwrap();
+    let limits = Limits { segment_bytes: 1 << 20, ..Limits::default() };
+    let broker = Memory::new(Some(folder.clone()), limits);
+    let large = |n: u8| Bytes::from(vec![n; 300_000]);
+    let mut kept = 0;
+    let full = loop {
+        match broker.append("log", vec![large(kept)]).await {
+            Ok(offset) => assert_eq!(offset, u64::from(kept)),
+            Err(error) => break error,
+        }
+        kept += 1;
+        assert!(kept < 30, "the disk never fills");
+    };
+    assert!(matches!(&full, BrokerError::Log { name, why } if name == "log" && why.contains("No space")), "{full}");
+    assert!(broker.append("other", vec![large(0)]).await.is_err(), "one that has no file yet neither");
+    // What is there can be read, and waited for.
+    assert_eq!(broker.extent("log").await, Ok((0, kept.into())));
+    assert_eq!(broker.read("log", 0, 1).await.unwrap()[0].body, large(0));
+    let waiting = tokio::spawn({
+        let broker = broker.clone();
+        async move { broker.read("log", kept.into(), 1).await }
+    });
+    std::fs::remove_file(&ballast).unwrap();
+    assert_eq!(broker.append("log", vec![large(kept)]).await, Ok(kept.into()));
+    assert_eq!(waiting.await.unwrap().unwrap()[0].body, large(kept));
+    assert_eq!(broker.append("other", vec![large(1)]).await, Ok(0));
+    drop(broker);
+    let again = Memory::new(Some(folder), limits);
+    assert_eq!(again.extent("log").await, Ok((0, u64::from(kept) + 1)));
+    for n in 0..=kept {
+        assert_eq!(again.read("log", n.into(), 1).await.unwrap()[0].body, large(n));
+    }
 }

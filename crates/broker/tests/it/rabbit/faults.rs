@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_broker::rabbit::Config;
+use mutirao_broker::suite::cuts::adding_and_reading_through;
 use mutirao_broker::suite::{bodies, numbers, publish_patiently, soon};
-use mutirao_broker::{Broker, BrokerError, Heard, Rabbit};
+use mutirao_broker::{Broker, BrokerError, Heard, Limits, Rabbit};
 use mutirao_core::SystemClock;
 use mutirao_core::clock::{Clock, ClockExt};
 use mutirao_testkit::certificates::{Authority, Good};
@@ -102,6 +103,31 @@ async fn a_killed_server_loses_nothing_confirmed_and_everything_attaches_again()
     assert_eq!(soon("the gap", ear.next()).await, Ok(Heard::Gap));
     let read = soon("read", publishing.read("log", logged, 10)).await.unwrap();
     assert_eq!(read[0].offset, logged);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_killed_under_a_log_loses_nothing_confirmed_and_its_reader_goes_on_where_it_was() {
+    let Some((mut server, _folder)) = own_server() else { return };
+    let config = |url: &str, prefix: &str| Config { limits: Limits::default(), ..config(url, prefix) };
+    let prefix = random_prefix();
+    let (writer, reader) = (
+        Rabbit::connect(config(server.url(), &prefix)).await.unwrap(),
+        Rabbit::connect(config(server.url(), &prefix)).await.unwrap(),
+    );
+    writer.extent("log").await.unwrap();
+    SystemClock.sleep(QUEUES_ARE_KNOWN).await;
+    adding_and_reading_through(writer.clone(), reader, async {
+        for _ in 0..2 {
+            SystemClock.sleep(Duration::from_millis(300)).await;
+            tokio::task::block_in_place(|| {
+                server.kill9();
+                server.restart().expect("restart");
+            });
+            patiently("the log", writer.extent("log")).await.expect("extent");
+        }
+        SystemClock.sleep(Duration::from_millis(300)).await;
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
