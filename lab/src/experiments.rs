@@ -9,13 +9,17 @@ pub mod sapparchi;
 pub mod sentryweb;
 pub mod spawn;
 
-pub const ALL: [(&str, &str); 17] = [
+pub const ALL: [(&str, &str); 18] = [
     (
         "batch",
         "10,000 processes, no-op tasks and a million of them, beside xargs, GNU parallel, HyperQueue, Celery, Dramatiq",
     ),
     ("budget", "what a task costs each process in CPU, as a ratio to the committed budget"),
     ("esp-4", "events/s and core of streams: keyed jumping windows beside timely and Bytewax, sliding ones by width"),
+    (
+        "esp-5",
+        "from an append to the one who waits at the log's end, beside the raw way over the same disk, socket or server",
+    ),
     ("kv-1", "PUTs from 255 clients, how fast they are applied, every key read back; beside the original"),
     ("kv-2", "GETs that the cache has and has not, beside the original"),
     ("kv-3", "how fast what was accepted is applied, beside the original and PostgreSQL alone"),

@@ -42,6 +42,9 @@ enum What {
     /// PUTs from 255 clients, how fast they are applied, every key read back; beside a re-creation of the original.
     #[command(name = "kv-1")]
     Kv1(experiments::kv::Options),
+    /// From an append to the one who waits at the log's end, embedded, by the link and by RabbitMQ, beside the raw way there.
+    #[command(name = "esp-5")]
+    Esp5(experiments::esp::five::Options),
     /// GETs that the cache has and has not, beside a re-creation of the original.
     #[command(name = "kv-2")]
     Kv2(experiments::kv::Options),
@@ -113,6 +116,7 @@ fn main() -> anyhow::Result<()> {
         What::Batch(options) => experiments::batch::run(options)?,
         What::Budget(options) => experiments::budget::run(options)?,
         What::Esp4(options) => experiments::esp::four::run(options)?,
+        What::Esp5(options) => experiments::esp::five::run(options)?,
         What::Kv1(options) => experiments::kv::one::run(options)?,
         What::Kv2(options) => experiments::kv::two::run(options)?,
         What::Kv3(options) => experiments::kv::three::run(options)?,
