@@ -9,16 +9,18 @@
 //! The values of a field are held once, however many aggregates are made of it. Only those are written to a snapshot: the
 //! rest follows from them.
 
+mod ring;
+
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
+use self::ring::Ring;
 use super::exact::{Exact, Moments};
 use super::frequent::Tally;
 use super::item::Item;
 use super::quantile::{self, Buckets};
-use super::{Aggregate, Function, held, part_of, rank, tidy, write_counts};
+use super::{Aggregate, Function, held, part_of, rank, write_counts};
 use crate::batch::Column;
 use crate::schema::{Kind, Schema};
 use crate::state::{Reader, Unreadable, Writer};
@@ -63,82 +65,6 @@ pub fn cell_bytes(column: &Column, row: usize) -> usize {
     match column {
         Column::Text(all) => 24 + all.get(row).len(),
         Column::Bool(_) | Column::Int(_) | Column::Time(_) | Column::Float(_) => 8,
-    }
-}
-
-/// The values of one field, the oldest first.
-#[derive(Clone, Debug)]
-enum Ring {
-    Whole(VecDeque<i64>),
-    Float(VecDeque<f64>),
-    Text(VecDeque<Arc<str>>),
-}
-
-impl Ring {
-    fn of(kind: Kind) -> Self {
-        match kind {
-            Kind::Int | Kind::Time | Kind::Bool => Ring::Whole(VecDeque::new()),
-            Kind::Float => Ring::Float(VecDeque::new()),
-            Kind::Text => Ring::Text(VecDeque::new()),
-        }
-    }
-
-    fn push(&mut self, column: &Column, row: usize) {
-        match (self, column) {
-            (Ring::Whole(ring), Column::Int(all) | Column::Time(all)) => ring.push_back(all[row]),
-            (Ring::Whole(ring), Column::Bool(all)) => ring.push_back(i64::from(all[row])),
-            (Ring::Float(ring), Column::Float(all)) => ring.push_back(tidy(all[row])),
-            (Ring::Text(ring), Column::Text(all)) => ring.push_back(all.get(row).into()),
-            (_, column) => unreachable!("a column of {} in a window of something else", column.kind()),
-        }
-    }
-
-    fn pop(&mut self) {
-        match self {
-            Ring::Whole(ring) => drop(ring.pop_front()),
-            Ring::Float(ring) => drop(ring.pop_front()),
-            Ring::Text(ring) => drop(ring.pop_front()),
-        }
-    }
-
-    fn item(&self, at: usize) -> Item {
-        match self {
-            Ring::Whole(ring) => Item::Whole(ring[at]),
-            Ring::Float(ring) => Item::Rank(rank(ring[at])),
-            Ring::Text(ring) => Item::Text(ring[at].clone()),
-        }
-    }
-
-    fn number(&self, at: usize) -> f64 {
-        match self {
-            Ring::Whole(ring) => ring[at] as f64,
-            Ring::Float(ring) => ring[at],
-            Ring::Text(_) => unreachable!("no number of text"),
-        }
-    }
-
-    fn bytes(&self, at: usize) -> usize {
-        match self {
-            Ring::Whole(_) | Ring::Float(_) => 8,
-            Ring::Text(ring) => 24 + ring[at].len(),
-        }
-    }
-
-    fn store(&self, at: usize, to: &mut Writer) {
-        match self {
-            Ring::Whole(ring) => to.i64(ring[at]),
-            Ring::Float(ring) => to.u64(ring[at].to_bits()),
-            Ring::Text(ring) => to.bytes(ring[at].as_bytes()),
-        }
-    }
-
-    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), Unreadable> {
-        match self {
-            Ring::Whole(ring) => ring.push_back(from.i64()?),
-            Ring::Float(ring) => ring.push_back(f64::from_bits(from.u64()?)),
-            Ring::Text(ring) => ring.push_back(from.text()?.into()),
-        }
-        Ok(())
     }
 }
 

@@ -4,17 +4,23 @@
 //! Numbers say nothing about keys and their order is not seen outside: results are by key. A number that is given back is
 //! given out again, the least first, so that equal histories give equal numbers.
 
+mod packed;
+mod slots;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::FixedState;
 
+use self::packed::{pack, unpack};
+use self::slots::Slots;
 use super::Refused;
 use crate::batch::{Batch, Column};
 use crate::schema::Kind;
 use crate::state::{Reader, Unreadable, Writer};
 
-const SLOTS_MIN: usize = 16;
 /// What a key takes by itself: its number, and its place among the others.
 const KEY_BYTES: usize = 32;
 
@@ -276,136 +282,3 @@ fn tag_of(state: &FixedState, bytes: &[u8]) -> u32 {
     hasher.write(bytes);
     (hasher.finish() >> 32) as u32
 }
-
-/// So that bytes are in the order of values: ints with the sign turned and the highest byte first; texts end with two noughts,
-/// and a nought within is followed by 255.
-fn pack(column: &Column, row: usize, to: &mut Vec<u8>) {
-    match column {
-        Column::Int(all) | Column::Time(all) => to.extend((all[row] ^ i64::MIN).to_be_bytes()),
-        Column::Bool(all) => to.push(u8::from(all[row])),
-        Column::Text(all) => {
-            for byte in all.bytes_of(row) {
-                to.push(*byte);
-                if *byte == 0 {
-                    to.push(255);
-                }
-            }
-            to.extend([0, 0]);
-        }
-        column => unreachable!("keys of {}", column.kind()),
-    }
-}
-
-fn unpack(from: &mut &[u8], to: &mut Column) {
-    match to {
-        Column::Int(to) | Column::Time(to) => {
-            let Some((value, rest)) = from.split_first_chunk() else { return to.push(0) };
-            to.push(i64::from_be_bytes(*value) ^ i64::MIN);
-            *from = rest;
-        }
-        Column::Bool(to) => {
-            let Some((value, rest)) = from.split_first() else { return to.push(false) };
-            to.push(*value != 0);
-            *from = rest;
-        }
-        Column::Text(to) => {
-            let mut text = Vec::new();
-            while let [byte, rest @ ..] = *from {
-                *from = rest;
-                if *byte == 0 {
-                    let ends = rest.first() != Some(&255);
-                    *from = rest.get(1..).unwrap_or_default();
-                    if ends {
-                        break;
-                    }
-                }
-                text.push(*byte);
-            }
-            to.push(&String::from_utf8_lossy(&text));
-        }
-        column => unreachable!("keys of {}", column.kind()),
-    }
-}
-
-/// Open addressing: a slot is the number plus one below 32 bits of the hash, so that most strangers are told apart without a look at
-/// their key; at most half of the slots are taken.
-#[derive(Clone, Debug)]
-struct Slots {
-    slots: Vec<u64>,
-    taken: usize,
-}
-
-impl Default for Slots {
-    fn default() -> Self {
-        Self { slots: vec![0; SLOTS_MIN], taken: 0 }
-    }
-}
-
-impl Slots {
-    #[inline]
-    fn find(&self, tag: u32, same: impl Fn(u32) -> bool) -> Option<u32> {
-        let mask = self.slots.len() - 1;
-        let mut at = tag as usize & mask;
-        loop {
-            let slot = self.slots[at & mask];
-            if slot == 0 {
-                return None;
-            }
-            if (slot >> 32) as u32 == tag && same(slot as u32 - 1) {
-                return Some(slot as u32 - 1);
-            }
-            at = (at + 1) & mask;
-        }
-    }
-
-    fn insert(&mut self, tag: u32, number: u32) {
-        if (self.taken + 1) * 2 > self.slots.len() {
-            let twice = vec![0; self.slots.len() * 2];
-            let before = std::mem::replace(&mut self.slots, twice);
-            before.into_iter().filter(|slot| *slot != 0).for_each(|slot| self.place(slot));
-        }
-        self.place(u64::from(tag) << 32 | u64::from(number + 1));
-        self.taken += 1;
-    }
-
-    fn place(&mut self, slot: u64) {
-        let mask = self.slots.len() - 1;
-        let mut at = (slot >> 32) as usize & mask;
-        while self.slots[at] != 0 {
-            at = (at + 1) & mask;
-        }
-        self.slots[at] = slot;
-    }
-
-    /// Those behind move up, so that nobody is looked for behind an empty slot.
-    fn remove(&mut self, tag: u32, number: u32) {
-        let mask = self.slots.len() - 1;
-        let slot = u64::from(tag) << 32 | u64::from(number + 1);
-        let mut hole = tag as usize & mask;
-        while self.slots[hole] != slot {
-            if self.slots[hole] == 0 {
-                return;
-            }
-            hole = (hole + 1) & mask;
-        }
-        let mut at = hole;
-        loop {
-            at = (at + 1) & mask;
-            let next = self.slots[at];
-            if next == 0 {
-                break;
-            }
-            // It may move up to the hole if its own place is not between the two.
-            let home = (next >> 32) as usize & mask;
-            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
-                self.slots[hole] = next;
-                hole = at;
-            }
-        }
-        self.slots[hole] = 0;
-        self.taken -= 1;
-    }
-}
-
-#[cfg(test)]
-mod tests;
