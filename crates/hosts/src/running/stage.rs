@@ -305,6 +305,8 @@ impl<'a> Work<'a> {
             && let Some(saved) = self.core.advance_snapshot(keys)
             && let Some(mark) = self.saving_mark.take()
         {
+            // What it remembers takes about as much in memory as written down.
+            self.job.status.meter.memory_is(saved.bytes.len() as u64);
             self.saving.offer(saved.offset, saved.bytes, mark);
         }
     }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mutirao_core::{Dice, SystemClock};
 use mutirao_mqtt::{
-    Client, Config, Gate, Guest, Knock, Limits, Listener, Options, Qos, Refusal, Rights, Standing, TopicFilter, TopicName,
+    Client, Config, Gate, Guest, Knock, Limits, Listener, Options, Qos, Refusal, Rights, Standing, TopicFilter,
+    TopicName,
 };
 
 use crate::world::{World, pause};
@@ -75,7 +76,10 @@ fn numbers(world: &World) -> BTreeSet<usize> {
 
 /// What was acknowledged comes out, though the host that took it is killed.
 async fn nothing_acknowledged_is_lost(listener: Listener, mut world: World) {
-    let told = listener.port().subscribe(vec![TopicFilter::new("house/+/told").unwrap()], 1_000);
+    let (clock, dice) = (SystemClock::shared(), Arc::new(Dice::from_os()));
+    let subscriptions = vec![(TopicFilter::new("house/+/told").unwrap(), Qos::AtLeastOnce)];
+    let options = Options::new(listener.address().to_string(), "lamp", clock, dice);
+    let (_lamp, mut told) = Client::start(Options { subscriptions, ..options });
     world.start("a");
     world.chief.place_all(&["a"]);
     let device = device(&listener);
@@ -90,11 +94,9 @@ async fn nothing_acknowledged_is_lost(listener: Listener, mut world: World) {
     saying.await.unwrap();
     let wanted: BTreeSet<usize> = (0..400).filter(|n| n % 2 == 0).collect();
     world.until("all of them", 30, |world| numbers(world) == wanted).await;
-    let mut told = told;
-    let first = told.next().await.unwrap();
-    assert_eq!(first.message.topic.as_str(), "house/0/told");
-    assert_eq!(&first.message.payload[..], b"{\"n\":0}");
-    told.leave();
+    let first = told.recv().await.unwrap();
+    assert_eq!(first.topic.as_str(), "house/0/told");
+    assert_eq!(&first.payload[..], b"{\"n\":0}");
     listener.stop().await;
 }
 
