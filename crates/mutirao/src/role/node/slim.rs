@@ -15,8 +15,8 @@ pub async fn once_started(clock: &dyn Clock) {
     if let Ok(maps) = std::fs::read_to_string("/proc/self/maps")
         && let Ok(own) = std::env::current_exe()
     {
-        let pages = own_pages(&maps, &own.to_string_lossy());
-        tracing::debug!(let_go = pages.iter().filter(|pages| let_go(pages)).count(), "what only the start needed");
+        let parts = own_pages(&maps, &own.to_string_lossy()).iter().filter(|pages| let_go(pages)).count();
+        tracing::debug!(parts, "what only the start needed is let go of");
     }
 }
 
