@@ -19,6 +19,9 @@ use crate::store::{Extent, Known, Page, Past, Range};
 use crate::watch::tail::Watcher;
 use crate::write::{Key, Named, Place, Standing, Value};
 
+/// How far a page goes on while it finds nothing but what was deleted.
+const LOOKED_AT_ROWS_MAX: u32 = 1_000;
+
 impl Kv {
     /// The entry as it is, or as of a write or a revision that must have been applied.
     pub async fn read(
@@ -137,14 +140,23 @@ impl Kv {
             Some(Position { point, at, from }) => (point.checked()?, at, Some(from.parse::<Key>()?)),
             None => (self.0.store.point().await.map_err(unread)?, self.0.clock.now(), None),
         };
-        let range = Range { namespace: caller.namespace.clone(), prefix, from };
-        match self.0.store.page(range, point.clone(), Extent { rows, bytes: PAGE_BYTES_MAX }).await.map_err(unread)? {
-            Page::Compacted => Err(compacted()),
-            Page::Of { found, next } => {
-                let entries = found.into_iter().map(|found| Listed { key: found.key, entry: found.entry }).collect();
-                let next = next.map(|key| Position { point: point.clone(), at, from: key.as_str().into() });
-                Ok(ListPage { entries, point, next })
+        let mut range = Range { namespace: caller.namespace.clone(), prefix, from };
+        let mut looked_at = 0;
+        loop {
+            let extent = Extent { rows, bytes: PAGE_BYTES_MAX };
+            let (found, next) = match self.0.store.page(range.clone(), point.clone(), extent).await.map_err(unread)? {
+                Page::Compacted => return Err(compacted()),
+                Page::Of { found, next } => (found, next),
+            };
+            looked_at += rows;
+            // Of what was deleted there is nothing to show; whoever asks wants what comes after it.
+            if let Some(next) = next.clone().filter(|_| found.is_empty() && looked_at < LOOKED_AT_ROWS_MAX) {
+                range.from = Some(next);
+                continue;
             }
+            let entries = found.into_iter().map(|found| Listed { key: found.key, entry: found.entry }).collect();
+            let next = next.map(|key| Position { point: point.clone(), at, from: key.as_str().into() });
+            return Ok(ListPage { entries, point, next });
         }
     }
 

@@ -91,6 +91,10 @@ impl Kv {
 
     /// Waits for the shard to have an owner, as it has not between two of them.
     async fn give(&self, mut write: Write, until: Until, begun: Mono) -> Result<Receipt, Problem> {
+        if write.change == Change::Delete && write.condition == Condition::Absent {
+            return Err(Problem::invalid("If-None-Match", "what is not there cannot be removed")
+                .remedy("give the revision that it is to have, or no condition"));
+        }
         let shard = write.place.shard();
         let until = if write.condition == Condition::None { until } else { Until::Applied };
         loop {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use mutirao_core::auth::{Principal, Role};
 use mutirao_core::{Dice, SystemClock};
 use mutirao_kv::service::{AtLeast, WriteState};
-use mutirao_kv::{AtHand, Change, Condition, Kv, KvParts, Path, Until, Value};
+use mutirao_kv::{AtHand, Change, Condition, Key, Kv, KvParts, Path, Until, Value};
 use mutirao_shards::store as leases;
 use mutirao_shards::{MemberId, Terms};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +19,8 @@ on_both!(
     concurrent_writers_get_one_revision_each_and_the_last_of_them_stays,
     counting_by_condition_loses_no_step,
     what_was_answered_is_there_after_the_manager_is_gone,
+    a_page_goes_on_past_what_was_deleted,
+    what_is_not_there_cannot_be_removed_on_that_condition,
 );
 
 pub async fn start(engine: &Engine) -> Kv {
@@ -143,5 +145,27 @@ async fn what_was_answered_is_there_after_the_manager_is_gone(engine: &Engine) {
     assert!(view.revision.unwrap() > *revisions.last().unwrap(), "a key's revision only grows");
     let page = kv.list(&ana(), String::new(), None, 10).await.unwrap();
     assert_eq!((page.entries.len(), page.next.is_none()), (1, true));
+    kv.stop().await;
+}
+
+async fn a_page_goes_on_past_what_was_deleted(engine: &Engine) {
+    let kv = start(engine).await;
+    let keys: Vec<Key> = (0..300).map(|n| format!("k{n:03}").parse().unwrap()).collect();
+    for change in [text("x"), Change::Delete] {
+        let all = keys.iter().map(|key| (key.clone(), change.clone(), Condition::None)).collect();
+        let done = kv.batch(&ana(), all, Until::Applied).await;
+        assert!(done.iter().all(Result::is_ok));
+    }
+    kv.write(&ana(), "l".parse().unwrap(), text("there"), Condition::None, Until::Applied).await.unwrap();
+    let page = kv.list(&ana(), String::new(), None, 10).await.unwrap();
+    assert_eq!(page.entries.iter().map(|one| one.key.as_str()).collect::<Vec<_>>(), ["l"]);
+    assert!(page.next.is_none());
+    kv.stop().await;
+}
+
+async fn what_is_not_there_cannot_be_removed_on_that_condition(engine: &Engine) {
+    let kv = start(engine).await;
+    let told = kv.write(&ana(), "a".parse().unwrap(), Change::Delete, Condition::Absent, Until::Applied).await;
+    assert_eq!(told.unwrap_err().status, 422);
     kv.stop().await;
 }
