@@ -2,11 +2,14 @@
 //! its lease, a stop in the middle of an outage, clocks that are minutes apart and jump, and one of them cut off.
 
 use std::cell::RefCell;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
 use mutirao_core::Dice;
 use mutirao_testkit::network::{Between, Network};
+use mutirao_testkit::services::Service;
 use mutirao_testkit::wait;
 use rustix::process::Signal;
 
@@ -40,6 +43,34 @@ fn a_postgresql_killed_at_any_moment_loses_no_write_and_brings_none_back() {
         for_(Duration::from_millis(dice.below(4_000)));
         pair.database.restart().unwrap();
     });
+}
+
+/// What is read back goes by it, whenever there is something at hand.
+#[test]
+fn a_redis_frozen_restored_and_killed_while_both_managers_are_written_to_shows_nothing_old() {
+    let Some(pair) = plain() else { return };
+    outlives(pair, Unanswered::BeforeTheNext, 4, |pair, n| {
+        if n == 0 {
+            pair.cache.freeze();
+            for_(Duration::from_secs(2));
+            return pair.cache.thaw();
+        }
+        if n % 2 == 1 {
+            save(&pair.cache);
+            for_(Duration::from_millis(200));
+        }
+        pair.cache.kill9();
+        pair.cache.restart().unwrap();
+    });
+}
+
+/// Has it write a snapshot, as it does by itself now and then.
+fn save(redis: &Service) {
+    let mut stream = TcpStream::connect(redis.address()).unwrap();
+    stream.write_all(b"SAVE\r\n").unwrap();
+    let mut said = [0; 3];
+    stream.read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"+OK");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Two managers on one PostgreSQL and one RabbitMQ, written to through both, while one of them, or RabbitMQ, is killed: what
+//! Two managers on one PostgreSQL, one RabbitMQ and one Redis, written to through both, while one of them, or RabbitMQ, is killed: what
 //! was answered is applied once, in its order, and seen by whoever asks for it, at either.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use mutirao_client::{Client, Credentials};
 use mutirao_core::{Clock, SystemClock};
 use mutirao_kv::service::{WriteState, WriteView};
 use mutirao_kv::view::EntriesView;
-use mutirao_testkit::services::{AMQP_VARIABLE, POSTGRES_VARIABLE, Service, shared};
+use mutirao_testkit::services::{AMQP_VARIABLE, POSTGRES_VARIABLE, REDIS_VARIABLE, Service, shared};
 use mutirao_testkit::{Installation, installation::Setup, wait};
 use tokio::runtime::Runtime;
 
@@ -31,6 +31,8 @@ pub struct Pair {
     pub managers: [Installation; 2],
     pub database: Service,
     pub broker: Service,
+    /// It writes snapshots, as they do by default.
+    pub cache: Service,
     _folder: tempfile::TempDir,
 }
 
@@ -39,20 +41,23 @@ impl Pair {
     pub fn start(fit: impl Fn(usize, Setup, &Service, &Service) -> Setup) -> Option<Self> {
         shared(AMQP_VARIABLE)?;
         shared(POSTGRES_VARIABLE)?;
+        shared(REDIS_VARIABLE)?;
         let folder = services_folder();
         let database = Service::postgres(folder.path()).unwrap();
         let broker = Service::rabbitmq(folder.path()).unwrap();
+        let cache = Service::redis_that_saves(folder.path()).unwrap();
         let manager = |n: usize| {
             let setup = Installation::setup()
                 .manager_alone()
                 .set("api.rate", "100000")
                 .env("MUTIRAO_DATABASE", database.url())
                 .env("MUTIRAO_BROKER", broker.url())
+                .env("MUTIRAO_CACHE", cache.url())
                 .env("MUTIRAO_BROKER_MANAGEMENT", broker.management_url().unwrap());
             fit(n, setup, &database, &broker).start()
         };
         let managers = [manager(0), manager(1)];
-        Some(Self { managers, database, broker, _folder: folder })
+        Some(Self { managers, database, broker, cache, _folder: folder })
     }
 
     fn clients(&self) -> [Client; 2] {
