@@ -46,6 +46,8 @@ pub struct Seen {
     pub p50_us: f64,
     pub p99_us: f64,
     pub max_us: f64,
+    /// Of the keys of a PUT run, numbered from 1: those up to here were answered, or never will be.
+    pub settled: u64,
     /// CPU time of the system's own processes meanwhile.
     #[serde(skip)]
     cpu: Duration,
