@@ -79,6 +79,13 @@ async fn look(bench: Bench) {
     }
 }
 
+/// Once more, for what hosts said last: whoever comes next finds it written down.
+pub async fn last_look(bench: &Bench) {
+    if let Err(error) = round(bench).await {
+        tracing::debug!(%error, "what hosts of streams said last is not written down");
+    }
+}
+
 async fn round(bench: &Bench) -> Result<(), StoreError> {
     let Some(sight) = bench.see().await? else {
         meters::owned(0, 0, 0, 0);
@@ -98,8 +105,7 @@ async fn round(bench: &Bench) -> Result<(), StoreError> {
 /// What is told of a part that is given to a host, and of one that is nowhere.
 const PLACE: &str = "place";
 const WAIT: &str = "wait";
-/// Both would write to the same places.
-const STOPPING: &str = "the stream in whose place it comes is being stopped";
+const STOPPING: &str = "the stream that had its name before it is being stopped";
 
 impl Bench {
     /// None where this process owns nothing.
@@ -183,7 +189,8 @@ impl Sight {
         let (mut wanted, mut held_up) = (Vec::new(), Vec::new());
         for stream in self.held.streams.iter().filter(|row| row.state != StreamState::Deleted) {
             let Some(Ok(graph)) = self.graphs.get(&stream.id).map(|read| &read.graph) else { continue };
-            let before = stream.follows.as_ref().filter(|before| self.is_stopping(before));
+            // Both would write to the same places.
+            let before = self.held.streams.iter().find(|before| self.is_before(before, stream));
             for (part, needs) in needs::parts(&stream.id, graph) {
                 let row = rows.get(&part);
                 let (seat, epoch) = row.map_or((None, 0), |row| (row.seat.clone(), row.epoch));
@@ -196,15 +203,21 @@ impl Sight {
         (wanted, held_up)
     }
 
+    /// Whether it was of the same name, and is not stopped yet.
+    fn is_before(&self, before: &StreamRow, now: &StreamRow) -> bool {
+        before.state == StreamState::Deleted
+            && (&before.namespace, &before.name) == (&now.namespace, &now.name)
+            && self.is_stopping(before)
+    }
+
     /// Whether there may be hosts that still run parts of it, though it was deleted.
-    fn is_stopping(&self, stream: &StreamId) -> bool {
-        let Some(row) = self.held.streams.iter().find(|row| row.id == *stream) else { return false };
+    fn is_stopping(&self, row: &StreamRow) -> bool {
         // Who was told to begin just before may not have said so yet.
         if self.now.since(row.changed_at) < STOPPED_AFTER {
             return true;
         }
         let alive = self.hosts.iter().filter(|(_, life)| *life == Life::Alive);
-        alive.flat_map(|(row, _)| &row.reports).any(|report| report.part.stream == *stream)
+        alive.flat_map(|(row, _)| &row.reports).any(|report| report.part.stream == row.id)
     }
 
     /// How much hosts have to do for streams of other owners, by what they say.

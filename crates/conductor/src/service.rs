@@ -153,6 +153,7 @@ impl Streams {
 
     /// Gives the shards back. Hosts go on with what they have.
     pub async fn stop(&self) {
+        let _ = self.0.clock.timeout(LEAVE_WITHIN, owner::last_look(&self.0.bench)).await;
         self.0.shards.leave().await;
         let mut tasks = std::mem::take(&mut *self.0.tasks.lock());
         tasks.abort_all();

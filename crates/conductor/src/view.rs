@@ -26,7 +26,8 @@ pub struct StreamLine {
     pub owner: String,
     /// How it is, in a word: see [`Health`].
     pub health: Health,
-    pub parts: u32,
+    /// Parts that are to run, each replica for itself.
+    pub wanted: u32,
     /// Those that some host runs.
     pub running: u32,
     #[schema(value_type = i64)]
@@ -43,7 +44,7 @@ pub enum Health {
     Good,
     /// Some part has no host yet, starts, or catches up.
     Coming,
-    /// Some part cannot go on by itself, and keeps trying.
+    /// Some part cannot go on by itself, and keeps trying; or a replica has no host while another of it runs.
     Waiting,
     /// Some part has failed, or nobody can run it.
     Bad,

@@ -41,7 +41,7 @@ impl Bench {
         trimmed.retain(|(stream, _), _| there.contains(stream));
         for row in &sight.held.streams {
             match row.state {
-                StreamState::Deleted if !sight.is_stopping(&row.id) => self.take_down(sight, row).await,
+                StreamState::Deleted if !sight.is_stopping(row) => self.take_down(sight, row).await,
                 StreamState::Deleted => {}
                 _ => self.trim(sight, row, trimmed).await,
             }

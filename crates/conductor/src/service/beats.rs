@@ -90,7 +90,7 @@ impl Streams {
         match self.0.roll.is_host(&caller.id).await? {
             true => Ok(()),
             false => Err(Problem::forbidden("this key was not let in for streams")
-                .remedy("make a one-time token for a host: mutirao token enrol --streams")),
+                .remedy("make a one-time token for a host: mutirao worker invite --streams")),
         }
     }
 }

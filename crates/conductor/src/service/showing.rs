@@ -171,7 +171,7 @@ fn line(row: &StreamRow, parts: &[PartView], read: &Read) -> StreamLine {
         state: row.state,
         owner: row.owner.clone(),
         health: health(row, parts, wanted, read),
-        parts: wanted as u32,
+        wanted: wanted as u32,
         running,
         deployed_at: row.deployed_at,
         changed_at: row.changed_at,
@@ -181,10 +181,17 @@ fn line(row: &StreamRow, parts: &[PartView], read: &Read) -> StreamLine {
 
 fn health(row: &StreamRow, parts: &[PartView], wanted: usize, read: &Read) -> Health {
     let any = |is: fn(&PartView) -> bool| parts.iter().any(is);
-    if read.graph.is_err() || any(|part| matches!(part.state, Some(State::Failed(_))) || part.host.is_none()) {
+    // While one replica of a stage runs, nothing is missing yet.
+    let alone = |part: &PartView| {
+        !parts.iter().any(|other| (&other.kind, &other.name) == (&part.kind, &part.name) && other.host.is_some())
+    };
+    if read.graph.is_err()
+        || any(|part| matches!(part.state, Some(State::Failed(_))))
+        || parts.iter().any(|part| part.host.is_none() && alone(part))
+    {
         return Health::Bad;
     }
-    if any(|part| matches!(part.state, Some(State::Waiting(_)))) {
+    if any(|part| matches!(part.state, Some(State::Waiting(_))) || part.host.is_none()) {
         return Health::Waiting;
     }
     if row.state == StreamState::Paused {

@@ -1,4 +1,8 @@
-//! Definitions of streams: what is wrong is said with file, line and a suggestion, all of it at once.
+//! Definitions of streams: what is wrong is said with file, line and a suggestion, all of it at once. And streams as they run
+//! ([`running`]), whatever fails ([`faults`]).
+
+mod faults;
+mod running;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -110,10 +114,4 @@ fn every_stream_in_the_docs_is_sound() {
         sound += 1;
     }
     assert!(sound >= 1, "the page shows streams, or this proves nothing");
-}
-
-#[test]
-fn apply_says_that_streams_are_not_run_yet() {
-    let said = run(mutirao(&["apply", "-f", examples()[0].to_str().unwrap()]));
-    crate::said::refused(&said, 2, &["streams are not run yet", "mutirao stream check"]);
 }

@@ -28,7 +28,7 @@ pub fn streams(lines: &[StreamLine], now: Timestamp) -> String {
             line.name.clone(),
             line.state.as_str().to_owned(),
             line.health.as_str().to_owned(),
-            format!("{} of {}", line.running, line.parts),
+            format!("{} of {}", line.running, line.wanted),
             ago(line.deployed_at, now),
             line.owner.clone(),
         ]
