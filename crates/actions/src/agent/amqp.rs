@@ -32,6 +32,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 const CONFIRM_MAX: Duration = Duration::from_secs(30);
 const HEARD_MAX: usize = 16;
+/// How often it is looked whether a channel that owes a confirmation is still there.
+const LOOK: Duration = Duration::from_millis(200);
 const PERSISTENT: u8 = 2;
 
 /// Where to, and as whom.
@@ -102,7 +104,21 @@ impl Amqp {
             let sent = channel.basic_publish(exchange.into(), key.into(), options, text.as_bytes(), properties);
             sent.await?.await
         };
-        let said = self.clock.timeout(CONFIRM_MAX, said).await;
+        // What was said as its channel ended may never be confirmed, nor refused.
+        let ended = async {
+            while channel.status().connected() {
+                self.clock.sleep(LOOK).await;
+            }
+            self.clock.sleep(LOOK).await;
+        };
+        let said = tokio::select! {
+            biased;
+            said = self.clock.timeout(CONFIRM_MAX, said) => said,
+            () = ended => {
+                self.ended.notify_one();
+                return Err("the server ended the channel".into());
+            }
+        };
         if !channel.status().connected() {
             self.ended.notify_one();
         }
