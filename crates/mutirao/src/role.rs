@@ -2,6 +2,7 @@
 
 mod checker;
 pub mod elastic;
+mod host;
 pub mod identity;
 mod launched;
 mod node;
@@ -34,6 +35,8 @@ enum Role {
     Scheduler(scheduler::SchedulerArgs),
     /// The resource manager: has workers of elastic queues come and go
     Elastic(elastic::ElasticArgs),
+    /// A host: runs parts of streams
+    Host(host::HostArgs),
     /// A node: runs actions for flows, over MQTT, AMQP or HTTP
     Node(Box<node::NodeArgs>),
     /// Ends the tasks of a worker that was killed; workers start it themselves
@@ -55,6 +58,7 @@ pub async fn run(globals: &Globals, args: RoleArgs) -> Result<(), Failure> {
         Role::Checker(args) => checker::run(globals, args).await,
         Role::Scheduler(args) => scheduler::run(globals, args).await,
         Role::Elastic(args) => elastic::run(globals, args).await,
+        Role::Host(args) => host::run(globals, args).await,
         Role::Node(args) => node::run(globals, *args).await,
         Role::Keeper { session } => {
             let session = SessionId(session);

@@ -94,7 +94,7 @@ pub async fn run(globals: &Globals, args: HostArgs) -> Result<(), Failure> {
         id: identity.worker.0.clone(),
         name,
         standing: Standing::Apart,
-        layer: args.layer.0.to_string(),
+        layer: format!("{:?}", args.layer.0).to_lowercase(),
         labels: args.labels.0,
         cores: threads,
         memory_bytes: machine::memory(),
