@@ -30,7 +30,7 @@ mod weight;
 pub mod words;
 mod writing;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use clockwork::{Alarm, Clockwork, Due};
 use mutirao_core::{Mono, Timestamp, id::Attempt};
@@ -74,6 +74,8 @@ pub struct Foreman {
     outs: BTreeMap<StepKey, Out>,
     ready: VecDeque<StepKey>,
     parked: Parked,
+    /// Actions whose last task was over before it was worth writing down where it is.
+    quick: BTreeSet<ActionName>,
     clockwork: Clockwork,
     pending: Batch,
     /// Of its outcomes, as texts.
@@ -95,6 +97,7 @@ impl Foreman {
             outs: BTreeMap::new(),
             ready: VecDeque::new(),
             parked: Parked::default(),
+            quick: BTreeSet::new(),
             clockwork: Clockwork::default(),
             pending: Batch { number: 1, ..Batch::default() },
             pending_bytes: 0,
@@ -158,9 +161,10 @@ impl Foreman {
             }
             Input::Report(report) => self.hear(report, now),
             Input::Sent { key, attempt, node, over, why } => {
+                let noted_after = self.noted_after(key);
                 if let Some(out) = self.outs.get_mut(&key).filter(|out| out.attempt == attempt) {
                     // What this process has at hand itself goes with it.
-                    let note = (over != Protocol::Here).then(|| now.mono.plus(self.rules.note_after));
+                    let note = (over != Protocol::Here).then(|| now.mono.plus(noted_after));
                     out.note = note.map(|at| self.clockwork.set(at, Due::Noted(key, attempt)));
                     (out.node, out.why) = (Some(node), Some(why));
                     if let Some(item) = self.runs.get_mut(&key.run).and_then(|run| run.item_mut(key)) {

@@ -51,6 +51,9 @@ impl Foreman {
             }
             (_, End::Ok(value)) => {
                 let began_at = out.as_ref().map_or(now.wall, |out| out.began_at);
+                if out.as_ref().is_some_and(|out| out.attempt == attempt) {
+                    self.took(key, now.wall.since(began_at));
+                }
                 if let Some(out) = out.filter(|out| out.attempt != attempt) {
                     self.effects.push_back(Effect::Recall { key, attempt: out.attempt, because: Because::Unwanted });
                 }

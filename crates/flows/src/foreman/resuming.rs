@@ -1,8 +1,11 @@
-//! Tasks that nodes are at while their owner changes. Where one is gets written down once it has been there for a while, beside
-//! what else is written; a task that ends sooner costs nothing. Whoever reads the run back asks that node for it again, under
+//! Tasks that nodes are at while their owner changes. Where one is gets written down, beside what else is written: at once,
+//! unless the last task of its action was over in no time; then once it has been there for a while, and one that ends sooner
+//! costs nothing. Whoever reads the run back asks that node for it again, under
 //! the same attempt: a node that remembers what it was asked goes on with it, or says again what came of it.
 //!
 //! A node that does not come back in time, or has no room for it, is not waited for: another gets it, as a new attempt.
+
+use std::time::Duration;
 
 use mutirao_core::Mono;
 use mutirao_core::id::Attempt;
@@ -12,6 +15,9 @@ use super::run::Run;
 use super::words::{Noted, StepKey, Stored};
 use super::{Foreman, Now};
 
+/// Actions that are known to be quick; tasks of others are written down at once.
+const QUICK_MAX: usize = 1_000;
+
 impl Foreman {
     pub(super) fn take_back(&mut self, stored: Stored, now: Now) {
         let Stored { admitted, outcomes, tries, noted, end } = stored;
@@ -20,6 +26,22 @@ impl Foreman {
             noted.into_iter().map(|one| ((one.key.step, one.key.item), (one.attempt, one.node))).collect();
         run.resume_until = now.mono.plus(self.rules.resume_within);
         self.take(run, end, now);
+    }
+
+    /// Until it is written down where it is.
+    pub(super) fn noted_after(&self, key: StepKey) -> Duration {
+        let quick = self.action_of(key).is_some_and(|action| self.quick.contains(&action));
+        if quick { self.rules.note_after } else { Duration::ZERO }
+    }
+
+    /// A task was over after so long.
+    pub(super) fn took(&mut self, key: StepKey, time: Duration) {
+        let Some(action) = self.action_of(key) else { return };
+        if time >= self.rules.note_after {
+            self.quick.remove(&action);
+        } else if self.quick.len() < QUICK_MAX {
+            self.quick.insert(action);
+        }
     }
 
     pub(super) fn note(&mut self, key: StepKey, attempt: Attempt) {
