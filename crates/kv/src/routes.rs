@@ -68,13 +68,7 @@ async fn put(
     kept(&kv, &caller, key.parse()?, args, request).await
 }
 
-async fn kept(
-    kv: &Kv,
-    caller: &Principal,
-    key: Key,
-    args: PutArgs,
-    request: Request,
-) -> Result<Response, Rejection> {
+async fn kept(kv: &Kv, caller: &Principal, key: Key, args: PutArgs, request: Request) -> Result<Response, Rejection> {
     let condition = condition(request.headers())?;
     let lasts = args.ttl.as_deref().map(ttl).transpose()?;
     let until = until(args.sync.as_deref())?;

@@ -13,7 +13,9 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
-pub use kinds::{Auto, Between, InLayer, Labels, Leave, LogFormat, OwnChecker, OwnHost, StreamFiles, Switch, WorkerWay};
+pub use kinds::{
+    Auto, Between, InLayer, Labels, Leave, LogFormat, OwnChecker, OwnHost, StreamFiles, Switch, WorkerWay,
+};
 pub use layers::{Given, Origin, Value, Values};
 pub use table::{Secrecy, Setting, Settings, TABLE};
 

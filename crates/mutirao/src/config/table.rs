@@ -8,7 +8,8 @@ use mutirao_nodes::Namespace;
 
 use super::kinds::{
     Auto, BrokerUrl, CacheUrl, Count, Crew, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Leave, Level,
-    LogFormat, ManagementUrl, Many, Maybe, Names, OwnChecker, OwnHost, Routing, Secret, ServerUrl, Share, StreamFiles, Switch, WorkerWay,
+    LogFormat, ManagementUrl, Many, Maybe, Names, OwnChecker, OwnHost, Routing, Secret, ServerUrl, Share, StreamFiles,
+    Switch, WorkerWay,
 };
 use super::{ConfigError, Values};
 

@@ -160,7 +160,10 @@ fn check_duty(identity: &Identity, dir: &Path) -> Result<(), Failure> {
         (false, Some(_)) => "a checker's",
         (false, None) => "a worker's",
     };
-    Err(Failure::usage(format!("the identity in {} is {other}; use another --dir for a host of streams", dir.display())))
+    Err(Failure::usage(format!(
+        "the identity in {} is {other}; use another --dir for a host of streams",
+        dir.display()
+    )))
 }
 
 fn nobody(dir: &Path) -> Failure {
