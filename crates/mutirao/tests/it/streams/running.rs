@@ -271,7 +271,7 @@ steps:
 fn only_who_may_deploy_and_only_hosts_beat() {
     let up = Installation::setup().workers(0).start();
     let viewer = read(&up.ok(&["--json", "token", "create", "--name", "eve", "--role", "viewer"]));
-    let token = viewer["token"].as_str().unwrap();
+    let token = viewer["secret"].as_str().unwrap();
     let file = written(&up, "a.yaml", &counting("a", "a.jsonl", 200, ""));
     let mut command = up.command(&["stream", "deploy", file.to_str().unwrap()]);
     let said = crate::said::run({
