@@ -20,15 +20,18 @@ use crate::meters;
 use crate::outside::may_work_later;
 use crate::store::{StreamRow, StreamState};
 
+/// Held by whoever hands over for a sink.
+type Turn = Arc<tokio::sync::Mutex<()>>;
+
 /// One delivery of a sink at a time.
 #[derive(Default)]
-pub struct Turns(Mutex<HashMap<(StreamId, u32), Arc<tokio::sync::Mutex<()>>>>);
+pub struct Turns(Mutex<HashMap<(StreamId, u32), Turn>>);
 
 /// Sinks that are remembered to have deliveries; those that nobody waits at are forgotten past it.
 const TURNS_MAX: usize = 10_000;
 
 impl Turns {
-    fn of(&self, stream: &StreamId, sink: u32) -> Arc<tokio::sync::Mutex<()>> {
+    fn of(&self, stream: &StreamId, sink: u32) -> Turn {
         let mut turns = self.0.lock();
         if turns.len() >= TURNS_MAX {
             turns.retain(|_, turn| Arc::strong_count(turn) > 1);
@@ -44,7 +47,7 @@ impl Streams {
         // Also one that was just told to stop: what it hands over is known by its number.
         let rows = self.0.store.parts(vec![delivery.part.stream.clone()]).await.map_err(refused)?;
         let row = rows.iter().find(|row| row.part == delivery.part);
-        if !row.and_then(|row| row.seat.as_ref()).is_some_and(|seat| seat.host == caller.id) {
+        if row.and_then(|row| row.seat.as_ref()).is_none_or(|seat| seat.host != caller.id) {
             return Err(Problem::conflict("this host was not given this sink"));
         }
         self.deliver(delivery).await
