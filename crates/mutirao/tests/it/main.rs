@@ -31,6 +31,7 @@ mod said;
 mod schedulers;
 mod secrets;
 mod sharing;
+mod small;
 mod spoilt;
 mod stopping;
 mod streams;
