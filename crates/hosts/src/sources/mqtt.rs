@@ -2,7 +2,7 @@
 //! listener that needs no connection; where the installation has RabbitMQ, which speaks MQTT beside AMQP, from a queue of its
 //! topic exchange; and from another broker as a client whose id is the stream's, so that whoever takes over ends the one before.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use mutirao_core::Clock;
 use mutirao_mqtt::client::Received;
 use mutirao_mqtt::{Client, Delivery, Inbox, Options, Qos, TopicFilter, client};
 use mutirao_streams::graph::Address;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use super::{Came, Feed, Taken, amqp};
@@ -46,7 +47,10 @@ pub fn open(topics: &[String], at: Option<&Address>, client: String, means: &Mea
     }
     match (&means.ends.mqtt, &means.ends.amqp) {
         (Some(port), _) => {
-            Ok(Box::new(Own { place: Some(Place(Some(port.subscribe(filters, WINDOW)))), taken: Unsettled::of(clock) }))
+            let place = Some(Place(Some(port.subscribe(filters, WINDOW))));
+            // Of whoever went before; what lies there unread comes again.
+            HELD.lock().places.remove(&client);
+            Ok(Box::new(Own { client, place, taken: Unsettled::of(clock) }))
         }
         (None, Some(_)) => Ok(Box::new(amqp::Queue::of_topics(topics, client, means)?)),
         (None, None) => Err("this host has no MQTT of the installation's own; give the source a url".into()),
@@ -112,6 +116,8 @@ impl<D> Unsettled<D> {
 
 /// The installation's own listener.
 struct Own {
+    /// Whose place it is.
+    client: String,
     place: Option<Place>,
     taken: Unsettled<Delivery>,
 }
@@ -132,14 +138,38 @@ impl Feed for Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        let (place, clock) = (self.place.take(), self.taken.clock.clone());
-        // Until somebody has its place nothing is acknowledged, so that nothing is lost between the two: devices say it again.
-        let parting = async move {
-            clock.sleep(HANDOVER).await;
-            drop(place);
-        };
+        let Some(place) = self.place.take() else { return };
+        let number = HELD.lock().leave(&self.client, place);
+        let (client, clock) = (self.client.clone(), self.taken.clock.clone());
+        // While a manager stops there is no runtime for this, and its devices are not acknowledged until it is back.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(parting);
+            runtime.spawn(async move {
+                clock.sleep(HANDOVER).await;
+                HELD.lock().give_up(&client, number);
+            });
+        }
+    }
+}
+
+/// Places of sources that went, by whose they were, until somebody has them again or nobody is going to. Meanwhile nothing is
+/// acknowledged there, so that nothing is lost between the two: devices say it again.
+static HELD: Mutex<Held> = Mutex::new(Held { places: BTreeMap::new(), last: 0 });
+
+struct Held {
+    places: BTreeMap<String, (u64, Place)>,
+    last: u64,
+}
+
+impl Held {
+    fn leave(&mut self, client: &str, place: Place) -> u64 {
+        self.last += 1;
+        self.places.insert(client.to_owned(), (self.last, place));
+        self.last
+    }
+
+    fn give_up(&mut self, client: &str, number: u64) {
+        if self.places.get(client).is_some_and(|(held, _)| *held == number) {
+            self.places.remove(client);
         }
     }
 }

@@ -51,10 +51,6 @@ impl Chief {
         told.places.insert(part.clone(), (host.into(), epoch));
     }
 
-    pub fn unplace(&self, part: &Part) {
-        self.state.lock().places.remove(part);
-    }
-
     /// All parts of the plan, replicas on hosts one after the other.
     pub fn place_all(&self, hosts: &[&str]) {
         let mut next = 0;
@@ -69,10 +65,6 @@ impl Chief {
     pub fn parts_of(&self, host: &str) -> Vec<Part> {
         let told = self.state.lock();
         told.places.iter().filter(|(_, (on, _))| on == host).map(|(part, _)| part.clone()).collect()
-    }
-
-    pub fn host_of(&self, part: &Part) -> Option<String> {
-        self.state.lock().places.get(part).map(|(host, _)| host.clone())
     }
 
     pub fn deaf_to(&self, host: &str, deaf: bool) {
