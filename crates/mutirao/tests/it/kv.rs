@@ -1,7 +1,8 @@
 //! kv as a user meets it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 
+use mutirao_testkit::services::{AMQP_VARIABLE, REDIS_VARIABLE, Service, shared};
 use mutirao_testkit::{Installation, wait};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -140,7 +141,8 @@ fn the_short_way_lets_nobody_in_whom_the_long_one_would_not() {
         let bearer = format!("Bearer {token}");
         mutirao_testkit::http::request(up.address(), line, &[("Authorization", &bearer)], body.as_bytes()).unwrap()
     };
-    for (who, token) in [("nobody", ""), ("a guesser", "rubbish"), ("one who is out", gone["secret"].as_str().unwrap())] {
+    for (who, token) in [("nobody", ""), ("a guesser", "rubbish"), ("one who is out", gone["secret"].as_str().unwrap())]
+    {
         for line in ["GET /v1/kv/a", "PUT /v1/kv/a"] {
             let answer = ask(line, token, "theirs");
             assert_eq!(answer.status, 401, "{who}, {line}: {}", answer.text());
@@ -152,6 +154,52 @@ fn the_short_way_lets_nobody_in_whom_the_long_one_would_not() {
     let read = ask("GET /v1/kv/a", viewer, "");
     assert_eq!((read.status, read.text().as_str()), (200, "mine"), "and nobody has written");
     assert_eq!(ask("PUT /v1/kv/a", &up.token(), "anew").status, 200, "whoever may is let in");
+}
+
+#[test]
+fn a_redis_keeps_what_is_read_at_hand_with_sqlite_too() {
+    if shared(REDIS_VARIABLE).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let redis = Service::redis(folder.path()).unwrap();
+    let up = Installation::setup().workers(0).env("MUTIRAO_CACHE", redis.url()).start();
+    up.ok(&["kv", "put", "a", "1"]);
+    let is_there = || {
+        let mut stream = std::net::TcpStream::connect(redis.address()).unwrap();
+        stream.write_all(b"KEYS *:default/a\r\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        line.trim() == "*1"
+    };
+    wait::until("the value in the Redis", SOON, || {
+        assert_eq!(up.ok(&["kv", "get", "a"]), "1");
+        is_there()
+    });
+}
+
+#[test]
+fn a_write_that_nobody_confirmed_is_told_to_programs_by_its_name_and_state() {
+    if shared(AMQP_VARIABLE).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let rabbitmq = Service::rabbitmq(folder.path()).unwrap();
+    let up = Installation::setup().workers(0).env("MUTIRAO_BROKER", rabbitmq.url()).start();
+    up.ok(&["kv", "put", "a", "1"]);
+    rabbitmq.freeze();
+    let said = Said::from(up.cli(&["--json", "kv", "put", "a", "2"]));
+    rabbitmq.thaw();
+    let told = json(&said.out);
+    assert_eq!((said.code, told["state"].as_str()), (Some(5), Some("in_doubt")), "{said:?}");
+    let write = told["write"].as_str().unwrap();
+    assert!(write.starts_with('d') && said.err.contains(&format!("a is in doubt, write {write}: ")), "{said:?}");
+    // What comes after it settles it.
+    wait::until("what became of it", 4 * SOON, || {
+        up.cli(&["kv", "put", "a", "3"]);
+        let asked = Said::from(up.cli(&["--json", "kv", "write", write, "--wait", "1s"]));
+        asked.code == Some(0) && json(&asked.out)["state"] != "in_doubt"
+    });
 }
 
 #[test]
