@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use clap::{Args, Subcommand};
-use mutirao_client::{Client, ClientError};
 use mutirao_client::kv::{OnlyIf, Seen, Until};
+use mutirao_client::{Client, ClientError};
 use mutirao_core::{Clock, SystemClock};
 use mutirao_kv::problems::{STATE, WRITE};
 use mutirao_kv::service::{WriteState, WriteView};
@@ -188,7 +188,9 @@ fn in_doubt(key: &str, error: ClientError, out: Out) -> Result<WriteView, Failur
         out.answer(&view, how)?;
     }
     let why = problem.detail.as_deref().unwrap_or(&problem.title);
-    let line = format!("{key} is in doubt, write {write}: {why}; `mutirao kv write {write} --wait 30s` says what became of it");
+    let line = format!(
+        "{key} is in doubt, write {write}: {why}; `mutirao kv write {write} --wait 30s` says what became of it"
+    );
     Err(Failure::new(Exit::Unreachable, line))
 }
 
