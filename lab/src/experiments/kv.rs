@@ -2,6 +2,7 @@
 //! fast what was accepted is applied. Ours stands beside a re-creation of the original ([`original`]) in the same run, with
 //! the same client (`wrk`), on the same servers.
 
+pub mod backlog;
 pub mod load;
 pub mod logging;
 pub mod one;

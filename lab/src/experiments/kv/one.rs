@@ -2,12 +2,16 @@
 //! was accepted is applied; then every key is read back from PostgreSQL and compared; then the document's own command; then
 //! what logging costs.
 
+use super::backlog::Backlog;
 use super::load::{self, Address, Kind, Seen};
 use super::original::Original;
 use super::{ORIGINAL_ROWS, Options, Ours, logging, siege};
+use crate::raw;
 use crate::report::{Goal, Report};
-use crate::services::Backend;
+use crate::services::{Backend, Servers};
 
+const RAW_MESSAGES: usize = 100_000;
+const RAW_ROWS: i64 = 100_000;
 /// Of the document, by `siege`, on its machine.
 const DOCUMENT: f64 = 2_352.0;
 const ORIGINAL_WRONG: &str = "SELECT count(*) FROM kv_store WHERE value <> 'v' || key";
@@ -36,6 +40,14 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
         .note("every PUT is of a key of its own; ours is answered once durable, the original asks for no confirmation");
     report.note("applied: all that was accepted, over the time from the first PUT until the last was in the table");
     report.row("the document, on its machine", DOCUMENT, "PUT/s");
+    if options.backend == Backend::Distributed {
+        let servers = Servers::start()?;
+        let runtime = tokio::runtime::Runtime::new()?;
+        let messages = runtime.block_on(raw::messages_per_s(servers.rabbitmq.url(), RAW_MESSAGES))?;
+        report.row("RabbitMQ alone: messages confirmed, delivered and acknowledged, 500 at a time", messages, "messages/s");
+        let rows = runtime.block_on(raw::rows_per_s(servers.postgres.url(), RAW_ROWS))?;
+        report.row("PostgreSQL alone: rows upserted a thousand at a time", rows, "rows/s");
+    }
     let original = Original::start()?;
     let postgres = original.servers.postgres.url().to_owned();
     let theirs = one(
@@ -50,7 +62,11 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     let ours = Ours::start(options.backend)?;
     let address = ours.address();
     let table = ours.backing.postgres_url().map(|url| (url, OUR_ROWS, OUR_WRONG));
+    let backlog = (options.backend == Backend::Distributed).then(|| Backlog::of(&ours.up));
     let did = one(&mut report, "mutirao", &address, table, &options)?;
+    if let Some(backlog) = backlog {
+        backlog.end(&mut report);
+    }
     report.goal(
         "mutirao, accepted, as a multiple",
         did.accepted_per_s / theirs.accepted_per_s,

@@ -1,13 +1,24 @@
 //! `kv-2`: GETs of a thousand keys that are read over and over, and of keys that nobody has written.
 
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use mutirao_testkit::services::Service;
+
 use super::load::{self, Address, Kind};
 use super::original::Original;
 use super::{ORIGINAL_ROWS, OUR_WRITES, Options, Ours};
 use crate::report::{Goal, Report};
+use crate::services::Backend;
 
 pub fn run(options: Options) -> anyhow::Result<Report> {
     let mut report = Report::new(options.backend.named("kv-2", "kv-2-distributed"));
     report.note("a thousand keys are read over and over; those that are not there are never asked for twice");
+    if options.backend == Backend::Distributed {
+        let folder = tempfile::tempdir()?;
+        let raw = redis_gets_per_s(&Service::redis(folder.path())?, options.clients)?;
+        report.row("Redis alone: GETs by as many clients", raw, "GET/s");
+    }
     let original = Original::start()?;
     let rows = Some((original.servers.postgres.url(), ORIGINAL_ROWS));
     let theirs = one(&mut report, "the original", &original.address(), &options, rows)?;
@@ -18,6 +29,16 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     let did = one(&mut report, "mutirao", &address, &options, rows)?;
     report.goal("mutirao, keys that are read over and over, as a multiple", did / theirs, "×", Goal::AtLeast(10.0));
     Ok(report)
+}
+
+/// By its own program, which asks for nothing more than the bare thing.
+fn redis_gets_per_s(redis: &Service, clients: u32) -> anyhow::Result<f64> {
+    let mut command = Command::new("redis-benchmark");
+    command.args(["-u", redis.url(), "-t", "get", "-n", "200000", "--csv", "-c", &clients.to_string()]);
+    let out = command.stdin(Stdio::null()).output().context("cannot run redis-benchmark (Debian: redis-tools)")?;
+    let said = String::from_utf8_lossy(&out.stdout);
+    let rate = said.lines().find_map(|line| line.strip_prefix("\"GET\",\"")?.split('"').next()?.parse().ok());
+    rate.with_context(|| format!("redis-benchmark failed: {said}{}", String::from_utf8_lossy(&out.stderr)))
 }
 
 /// Hits per second. `rows`: where, and by what query, writes show that were applied.
