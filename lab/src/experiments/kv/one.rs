@@ -44,7 +44,11 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
         let servers = Servers::start()?;
         let runtime = tokio::runtime::Runtime::new()?;
         let messages = runtime.block_on(raw::messages_per_s(servers.rabbitmq.url(), RAW_MESSAGES))?;
-        report.row("RabbitMQ alone: messages confirmed, delivered and acknowledged, 500 at a time", messages, "messages/s");
+        report.row(
+            "RabbitMQ alone: messages confirmed, delivered and acknowledged, 500 at a time",
+            messages,
+            "messages/s",
+        );
         let rows = runtime.block_on(raw::rows_per_s(servers.postgres.url(), RAW_ROWS))?;
         report.row("PostgreSQL alone: rows upserted a thousand at a time", rows, "rows/s");
     }
