@@ -216,11 +216,19 @@ async fn a_task_of_the_wire_is_run_once_and_answered_once(engine: &Engine) {
         created_at: Some(5),
         processing_time: None,
     };
+    // Held until all three have come: whoever asks after the end is answered anew.
+    *shop.holds.lock() = true;
     for _ in 0..3 {
         flows.asked(task.clone()).await.unwrap();
     }
     let runs = flows.runs(&ana(), None, None, 10).await.unwrap();
     assert_eq!(runs.len(), 1, "asked for again is the same");
+    until("its first step is done", || !shop.held.lock().is_empty()).await;
+    *shop.holds.lock() = false;
+    let held = std::mem::take(&mut *shop.held.lock());
+    for returned in held {
+        flows.returned(returned).await.unwrap();
+    }
     ended(&flows, runs[0].run).await;
     until("its answer has left", || !shop.answers.lock().is_empty()).await;
     let answers = shop.answers.lock().clone();
