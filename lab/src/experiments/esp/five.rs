@@ -11,7 +11,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use clap::Args;
 use mutirao_broker::rabbit::{Config, Rabbit};
-use mutirao_broker::{Broker, Limits, Memory, Shared};
+use mutirao_broker::{Limits, Memory, Shared};
 use mutirao_core::{Clock, Dice, Mono, SystemClock};
 use mutirao_testkit::services::Service;
 use tokio::sync::mpsc;

@@ -104,14 +104,11 @@ async fn measured(report: &mut Report, options: &Options) -> anyhow::Result<()> 
 }
 
 /// Asks for each, several at once.
-async fn each<T: Send, R: Send>(
+async fn each<T: Copy + Send, R: Send>(
     bench: &Bench,
     what: Vec<T>,
     ask: impl AsyncFn(&Bench, T) -> anyhow::Result<R>,
-) -> anyhow::Result<Vec<R>>
-where
-    T: Copy,
-{
+) -> anyhow::Result<Vec<R>> {
     let (next, what) = (AtomicUsize::new(0), Arc::new(what));
     let asker = async || {
         let mut answers = Vec::new();
