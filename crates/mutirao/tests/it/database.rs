@@ -135,8 +135,8 @@ fn two_managers_without_a_broker_in_common_refuse_to_share_a_database() {
     refused(&up_with(server.url()), 1, &["uses this database", &up.url(), "--broker"]);
     assert_eq!(up.ok(&["submit", "--wait", "--", "echo", "undisturbed"]), "undisturbed\n");
     let shards = up.ok(&["shard", "list"]);
-    assert!(shards.lines().count() == 1 + 4 * 16 && shards.contains(&up.url()), "{shards}");
-    for group in ["flows", "jobs", "kv", "monitors"] {
+    assert!(shards.lines().count() == 1 + 5 * 16 && shards.contains(&up.url()), "{shards}");
+    for group in ["flows", "jobs", "kv", "monitors", "streams"] {
         assert_eq!(shards.lines().filter(|line| line.starts_with(group)).count(), 16, "{shards}");
     }
     // Whoever comes after it in the same folder waits for no lease.
@@ -144,6 +144,6 @@ fn two_managers_without_a_broker_in_common_refuse_to_share_a_database() {
     up.restart();
     assert_eq!(up.ok(&["submit", "--wait", "--", "echo", "again"]), "again\n");
     wait::until("doctor to find all shards looked after", SOON, || {
-        Said::from(up.cli(&["doctor"])).out.contains("all 64 are looked after, by one manager")
+        Said::from(up.cli(&["doctor"])).out.contains("all 80 are looked after, by one manager")
     });
 }

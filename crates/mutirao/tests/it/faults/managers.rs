@@ -101,7 +101,7 @@ fn one_of_two_managers_killed_loses_no_task_and_counts_none_twice() {
     effects.check(TASKS).at_most_by(1, "a manager killed");
     still_works(other);
     wait::until("the shards of the others to be looked after too", TAKEN_OVER_WITHIN, || {
-        Said::from(other.cli(&["doctor"])).out.contains("all 64 are looked after, by one manager")
+        Said::from(other.cli(&["doctor"])).out.contains("all 80 are looked after, by one manager")
     });
 }
 
