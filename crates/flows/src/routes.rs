@@ -172,7 +172,7 @@ async fn runs(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct WaitArgs {
-    /// How long to wait for its end, like `30s`; at most a minute.
+    /// How long to wait for its end, like `30s`; 50 seconds at most.
     #[param(value_type = Option<String>)]
     wait: Option<Span>,
 }

@@ -14,8 +14,8 @@ use crate::store::{RunRecord, RunRow, RunsOf};
 use crate::view::{RunExplained, RunLine, RunState, RunView};
 use crate::{answer, shard_of};
 
-/// The longest that somebody waits for a run.
-pub const WAIT_MAX: Duration = Duration::from_secs(60);
+/// The longest that somebody waits for a run: less than a request may take, so that there is always an answer.
+pub const WAIT_MAX: Duration = Duration::from_secs(50);
 /// How long an owner may take to explain.
 const EXPLAIN_WITHIN: Duration = Duration::from_secs(2);
 
