@@ -70,10 +70,13 @@ async fn look(bench: Bench) {
         }
         match round(&bench).await {
             Ok(()) => trouble = false,
+            // The store says a lack of rights for everybody.
+            Err(error) if trouble || matches!(error, StoreError::Denied { .. }) => {
+                tracing::debug!(%error, "streams cannot be looked after");
+            }
             Err(error) => {
-                if !std::mem::replace(&mut trouble, true) {
-                    tracing::warn!(%error, "streams cannot be looked after; hosts go on with what they have");
-                }
+                trouble = true;
+                tracing::warn!(%error, "streams cannot be looked after; hosts go on with what they have");
             }
         }
     }

@@ -8,7 +8,7 @@ use mutirao_core::Mono;
 use mutirao_core::clock::ClockExt;
 use mutirao_streams::definition;
 use mutirao_streams::graph::Graph;
-use mutirao_streams::wire::{BEAT_MS, Beat, Orders, Part, StreamId};
+use mutirao_streams::wire::{BEAT_MS, Beat, Orders, Part, Standing, StreamId};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -79,13 +79,13 @@ impl Beating {
         let answer = answer.unwrap_or_else(|_| Err(ManagerError::Away("it does not answer".into())));
         match &answer {
             Ok(_) => {
-                if std::mem::take(&mut self.unheard) {
+                if std::mem::take(&mut self.unheard) && !self.is_inside() {
                     tracing::info!("the manager hears this host of streams again");
                 }
                 self.refused.send_if_modified(|why| why.take().is_some());
             }
             Err(error) => {
-                if !std::mem::replace(&mut self.unheard, true) {
+                if !std::mem::replace(&mut self.unheard, true) && !self.is_inside() {
                     tracing::warn!("{error}; streams go on with what they have");
                 }
                 if let ManagerError::Refused(why) = error {
@@ -94,6 +94,11 @@ impl Beating {
             }
         }
         answer.ok()
+    }
+
+    /// What is wrong inside a manager, the manager says.
+    fn is_inside(&self) -> bool {
+        self.parts.view.standing == Standing::Inside
     }
 
     fn report(&mut self) -> Beat {
