@@ -8,8 +8,9 @@
 //! **Logs.** Each stage and each sink reads one log, to which all that it reads append ([`Part::log`]). Nothing else passes
 //! between parts, but for announcements of how far readers are ([`Progress`]), by which writers stay within what a log keeps.
 //!
-//! **Epochs.** Each time a part is given to a host its epoch grows. A source that reads what cannot be read twice puts it
-//! into its records, and readers take nothing from an earlier one any more ([`mark`](crate::mark)).
+//! **Epochs.** Each time a part is given to a host its epoch grows: a host that hears of another one begins the part anew. What a
+//! source wrote under an earlier one is believed all the same, since a message goes to one taker; records that put a former
+//! writer out can be written ([`mark`](crate::mark)), and no source does.
 
 use std::collections::BTreeMap;
 use std::fmt;
