@@ -1,5 +1,5 @@
-//! Actions that are programs. Each process has a group of its own, which is killed when its task is over or its time is up,
-//! limits if asked for, and an environment of which only a few variables are the node's: what those are, [`Surroundings`]
+//! Actions that are programs. All that a process started is killed with it when its task is over or its time
+//! is up, wherever it went; it has limits if asked for, and an environment of which only a few variables are the node's: what those are, [`Surroundings`]
 //! says.
 
 mod lines;
@@ -25,8 +25,8 @@ pub struct Surroundings {
     pub dir: PathBuf,
     /// All that they see besides what their definitions say. Never the node's own environment, which has secrets.
     pub environment: BTreeMap<String, OsString>,
-    /// Limits that the kernel keeps; none where it cannot.
-    pub confinement: Option<Arc<Confinement>>,
+    /// What holds each to its limits, where the kernel can, and together with all that it starts.
+    pub confinement: Arc<Confinement>,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<Dice>,
 }

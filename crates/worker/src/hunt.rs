@@ -4,11 +4,31 @@
 //! where there is one, are.
 
 use std::io::Read;
+use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// Environments are at most a quarter of the stack limit, 2 MiB by default.
 const ENVIRON_BYTES_MAX: u64 = 8 << 20;
+
+/// A killed process takes a moment to go, and may have started another just before.
+const LOOKS_MAX: u32 = 50;
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// Kills until a look finds nobody. Blocks for some milliseconds, most of them where there is somebody.
+pub(crate) fn kill_all_marked(marks: &[String]) {
+    for _ in 0..LOOKS_MAX {
+        if kill_marked(marks) == 0 {
+            return;
+        }
+        pause(LOOK_EVERY);
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "on a thread of its own, waiting for real processes to go")]
+fn pause(for_: Duration) {
+    std::thread::sleep(for_);
+}
 
 /// Kills every process whose environment holds all of `marks` (`NAME=value`), but for this one. Answers with how many
 /// were found.

@@ -12,7 +12,7 @@ pub struct Once(pub Program);
 #[async_trait]
 impl Action for Once {
     async fn run(&self, data: &str) -> Result<String, String> {
-        let Running { mut child, group, limits } = self.0.start()?;
+        let Running { mut child, held } = self.0.start()?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let feed = async {
             if let Some(mut stdin) = stdin {
@@ -44,13 +44,13 @@ impl Action for Once {
                 (child.wait().await, said)
             }
             status = child.wait() => {
-                drop(group);
+                held.end().await;
                 (status, talk.await?)
             }
         };
         let (output, (), why) = said;
         let status = status.map_err(|error| format!("it cannot be waited for: {error}"))?;
-        if let Some(broken) = limits.broken().filter(|_| !status.success()) {
+        if let Some(broken) = held.broken().filter(|_| !status.success()) {
             return Err(broken);
         }
         if !status.success() {

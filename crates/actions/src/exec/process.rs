@@ -26,7 +26,7 @@ pub struct Program {
     environment: BTreeMap<String, OsString>,
     memory: Option<Bytes>,
     cpus: Option<Cpus>,
-    confinement: Option<Arc<Confinement>>,
+    confinement: Arc<Confinement>,
     pub output_bytes_max: usize,
 }
 
@@ -54,28 +54,19 @@ impl Program {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(&self.dir).env_clear().envs(&self.environment);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let limits = self.limits()?;
-        if let Limits(Some(cell)) = &limits {
-            cell.hold(command.as_std_mut());
-        }
+        let cell = self.confinement.cell(self.memory, self.cpus);
+        let cell = cell.map_err(|error| format!("its limits cannot be set: {error}"))?;
+        cell.hold(command.as_std_mut());
         let started = command.process_group(0).kill_on_drop(true).spawn();
         let child = started.map_err(|error| cannot(&self.program, &error))?;
         let group = child.id().and_then(|id| Pid::from_raw(id as i32));
+        let held = Held { group, cell: Some(Arc::new(cell)) };
         if let (Some(pid), Some(memory)) = (group, self.memory) {
             let limit = Rlimit { current: Some(memory.0), maximum: Some(memory.0) };
             prlimit(Some(pid), Resource::As, limit)
                 .map_err(|error| format!("its memory cannot be limited: {error}"))?;
         }
-        Ok(Running { child, group: Group(group), limits })
-    }
-
-    fn limits(&self) -> Result<Limits, String> {
-        let Some(confinement) = self.confinement.as_ref().filter(|_| self.memory.is_some() || self.cpus.is_some())
-        else {
-            return Ok(Limits(None));
-        };
-        let cell = confinement.cell(self.memory, self.cpus);
-        cell.map(|cell| Limits(Some(cell))).map_err(|error| format!("its limits cannot be set: {error}"))
+        Ok(Running { child, held })
     }
 }
 
@@ -90,40 +81,48 @@ fn cannot(program: &Path, error: &std::io::Error) -> String {
 
 pub struct Running {
     pub child: Child,
-    pub group: Group,
-    pub limits: Limits,
+    pub held: Held,
 }
 
-/// What the kernel holds a program to, if anything.
-pub struct Limits(Option<Cell>);
+/// A program with everything that it started, which goes with it.
+pub struct Held {
+    group: Option<Pid>,
+    cell: Option<Arc<Cell>>,
+}
 
-impl Limits {
-    /// Why it ended, if that is why.
+impl Held {
+    /// Why it ended, if it is for its limits.
     pub fn broken(&self) -> Option<String> {
-        let out = self.0.as_ref().is_some_and(Cell::ran_out_of_memory);
+        let out = self.cell.as_ref().is_some_and(|cell| cell.ran_out_of_memory());
         out.then(|| "it used more memory than its definition lets it".into())
     }
-}
 
-impl Drop for Limits {
-    fn drop(&mut self) {
-        let Some(cell) = self.0.take() else { return };
-        // Whoever is killed takes a moment to go: nobody here waits for it.
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(move || drop(cell))),
-            Err(_) => drop(cell),
+    /// What it left behind is killed.
+    pub async fn end(&self) {
+        self.kill_group();
+        if let Some(cell) = self.cell.clone() {
+            // It may have to look at every process.
+            let _ = tokio::task::spawn_blocking(move || cell.kill_rest()).await;
+        }
+    }
+
+    /// The most of it, at once.
+    fn kill_group(&self) {
+        if let Some(pid) = self.group {
+            // It may have ended by itself, which is what was wanted.
+            let _ = kill_process_group(pid, Signal::KILL);
         }
     }
 }
 
-/// Everything that a program started, which goes with it.
-pub struct Group(Option<Pid>);
-
-impl Drop for Group {
+impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(pid) = self.0 {
-            // It may have ended by itself, which is what was wanted.
-            let _ = kill_process_group(pid, Signal::KILL);
+        self.kill_group();
+        let Some(cell) = self.cell.take() else { return };
+        // Whoever is killed takes a moment to go: nobody here waits for it.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(move || drop(cell))),
+            Err(_) => drop(cell),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use mutirao_actions::exec::Surroundings;
 use mutirao_actions::folder::Folder;
 use mutirao_actions::{Table, exec};
-use mutirao_core::{Clock, Dice, SystemClock};
+use mutirao_core::{Clock, Dice, SessionId, SystemClock};
 use mutirao_nodes::errand::End;
 use mutirao_nodes::{ActionName, Namespace};
 use mutirao_worker::Confinement;
@@ -19,13 +19,15 @@ use tempfile::TempDir;
 pub struct Stage {
     pub folder: TempDir,
     pub table: Arc<Table>,
-    pub confinement: Option<Arc<Confinement>>,
+    pub confinement: Arc<Confinement>,
 }
 
 impl Stage {
     pub fn new() -> Self {
         let table = Arc::new(Table::new(SystemClock::shared()));
-        Self { folder: TempDir::new().unwrap(), table, confinement: None }
+        // As on a machine without control groups, unless a test has others.
+        let confinement = Arc::new(Confinement::without_limits(&SessionId::random()));
+        Self { folder: TempDir::new().unwrap(), table, confinement }
     }
 
     pub fn surroundings(&self) -> Surroundings {

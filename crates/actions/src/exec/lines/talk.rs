@@ -13,7 +13,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Order;
-use crate::exec::process::{Group, Limits, Running, last_line};
+use crate::exec::process::{Held, Running, last_line};
 
 /// How often it is looked whether anybody still waits.
 const LOOK: Duration = Duration::from_millis(500);
@@ -34,8 +34,7 @@ type Waiting = HashMap<String, oneshot::Sender<Result<String, String>>>;
 
 pub struct Talk {
     child: tokio::process::Child,
-    _group: Group,
-    limits: Limits,
+    held: Held,
     stdin: Option<ChildStdin>,
     stdout: Option<BufReader<ChildStdout>>,
     complaint: Arc<Mutex<String>>,
@@ -57,18 +56,17 @@ struct Said {
 
 impl Talk {
     pub fn new(running: Running, output_bytes_max: usize, waiting: Waiting) -> Self {
-        let Running { mut child, group, limits } = running;
+        let Running { mut child, held } = running;
         let complaint = Arc::new(Mutex::new(String::new()));
         if let Some(stderr) = child.stderr.take() {
             let kept = complaint.clone();
-            // Ends with the process, or with whoever inherited its pipe, which the group's end ends.
+            // Ends with the process, or with whoever inherited its pipe, which its end ends.
             tokio::spawn(async move { last_line(stderr, |line| *kept.lock() = line.to_owned()).await });
         }
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().map(BufReader::new));
         Self {
             child,
-            _group: group,
-            limits,
+            held,
             stdin,
             stdout,
             complaint,
@@ -167,7 +165,7 @@ impl Talk {
     }
 
     fn die(mut self, why: &str) -> Parted {
-        let why = self.limits.broken().unwrap_or_else(|| why.to_owned());
+        let why = self.held.broken().unwrap_or_else(|| why.to_owned());
         for (_, done) in self.waiting.drain() {
             let _ = done.send(Err(why.clone()));
         }

@@ -136,10 +136,11 @@ fn programs(
     let keeper = Keeper::start(&exe, &["role", "keeper"], &session)
         .map_err(|error| Failure::failed(format!("the keeper cannot be started: {error}")))?;
     let environment = mutirao_worker::surroundings(&session);
-    let confinement = Confinement::prepare(&session)
-        .inspect_err(|why| tracing::warn!("cpus of actions are not limited, and memory only of each process: {why}"))
-        .ok()
-        .map(Arc::new);
+    let confinement = Confinement::prepare(&session).unwrap_or_else(|why| {
+        tracing::warn!("cpus of actions are not limited, and memory only of each process: {why}");
+        Confinement::without_limits(&session)
+    });
+    let confinement = Arc::new(confinement);
     let around = Surroundings { dir: folder, environment, confinement, clock: clock.clone(), dice: dice.clone() };
     let read: Read = Arc::new(|path: &Path| match documents::read(path, DEFINITION_BYTES_MAX) {
         Ok(documents) => Ok(documents.into_iter().map(|document| document.value).collect()),
