@@ -17,6 +17,7 @@
 
 mod lately;
 mod members;
+mod sight;
 pub mod toll;
 
 use std::collections::{BTreeSet, HashMap};
@@ -26,12 +27,14 @@ use std::sync::Arc;
 
 use cel::common::ast::IdedExpr;
 use cel::{Context, Program, Value};
+pub use sight::Sight;
 
 pub const CHARS_MAX: usize = 1_000;
 pub const NESTED_MAX: usize = 12;
 pub const SIGNS_MAX: usize = 50;
 /// Ten times what twelve brackets were seen to need without optimisation.
 const PARSER_STACK_BYTES: usize = 32 << 20;
+const TOO_MUCH: &str = "it does too much: shorten its lists, or split it";
 /// Of a reason, this much is kept.
 const REASON_CHARS_MAX: usize = 300;
 
@@ -46,6 +49,15 @@ pub enum Flaw {
     Veiled,
     #[error("{text} does not compile: {why}")]
     Unparsable { text: String, why: String },
+}
+
+/// Why an evaluation came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It would take more than it may this time.
+    Costly,
+    /// Why it cannot be, in a line.
+    Failed(String),
 }
 
 pub struct Expression {
@@ -78,6 +90,14 @@ impl Expression {
         lately::compiled(text)
     }
 
+    /// The same, which finds each member of `name` by itself: `steps.a` and `steps["a"]` are what was made known as `steps.a`.
+    pub fn by_members(mut self, name: &str) -> Self {
+        let mut named = self.program.expression().clone();
+        members::select(&mut named, name);
+        self.levied = toll::levied(&named);
+        self
+    }
+
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -97,10 +117,37 @@ impl Expression {
     pub fn value_in(&self, context: &Context<'_, '_>) -> Result<Value, String> {
         // Whoever asks may look after much else, and would ask the same again.
         let resolved = || catch_unwind(AssertUnwindSafe(|| Value::resolve(&self.levied, context)));
-        match toll::within_budget(resolved) {
+        match toll::within_budget(toll::BUDGET, resolved) {
             Some(Ok(value)) => value.map_err(|error| short(&error.to_string())),
             Some(Err(_)) => Err("it cannot be worked out".into()),
-            None => Err("it does too much: shorten its lists, or split it".into()),
+            None => Err(TOO_MUCH.into()),
+        }
+    }
+
+    /// Where much of what it looks at is shared with others; what is its `own` is turned into values for it alone, and it pays
+    /// for that. It may spend `units`; with all of [`toll::BUDGET`], what is too costly has failed.
+    pub fn evaluate_at<'n>(
+        &self,
+        shared: &[(&'n str, &'n Sight)],
+        own: &[(&'n str, &serde_json::Value)],
+        units: u64,
+    ) -> Result<serde_json::Value, Stop> {
+        let resolved = toll::within_budget(units, || {
+            own.iter().try_for_each(|(_, json)| toll::charge_json(json)).ok()?;
+            let own: Vec<(&str, Sight)> = own.iter().map(|(name, json)| (*name, Sight::of(json))).collect();
+            let names: Vec<(&str, &Sight)> =
+                shared.iter().copied().chain(own.iter().map(|(name, sight)| (*name, sight))).collect();
+            let names = sight::Names(&names);
+            let mut context = context();
+            context.set_variable_resolver(&names);
+            Some(catch_unwind(AssertUnwindSafe(|| Value::resolve(&self.levied, &context))))
+        });
+        match resolved.flatten() {
+            Some(Ok(Ok(value))) => value.json().map_err(|error| Stop::Failed(short(&error.to_string()))),
+            Some(Ok(Err(error))) => Err(Stop::Failed(short(&error.to_string()))),
+            Some(Err(_)) => Err(Stop::Failed("it cannot be worked out".into())),
+            None if units < toll::BUDGET => Err(Stop::Costly),
+            None => Err(Stop::Failed(TOO_MUCH.into())),
         }
     }
 
@@ -329,6 +376,48 @@ mod tests {
         let run = move || [sum, lists, loops].iter().all(|text| evaluated(text, json!({})).is_ok());
         let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap();
         assert!(thread.join().unwrap());
+    }
+
+    #[test]
+    fn what_is_shared_is_looked_at_by_name_and_what_is_its_own_is_paid_for() {
+        let whole = toll::BUDGET;
+        let step = |output: serde_json::Value| {
+            Sight::map([("output", Sight::of(&output)), ("skipped", Sight::of(&json!(false)))])
+        };
+        let (a, dashed) = (step(json!({"rows": [1, 2.5, "x", null], "big": u64::MAX})), step(json!(["y"])));
+        let (all, input) = (Sight::of(&json!({"a": true, "b-c": true})), Sight::of(&json!({"n": 41})));
+        let shared = [("steps.a", &a), ("steps.b-c", &dashed), ("steps", &all), ("input", &input)];
+        let at = |text: &str, item: &serde_json::Value, units| {
+            let expression = Expression::compile(text).unwrap().by_members("steps");
+            expression.evaluate_at(&shared, &[("item", item)], units)
+        };
+        for (text, value) in [
+            ("input.n + 1", json!(42)),
+            ("steps.a.output.rows", json!([1, 2.5, "x", null])),
+            ("steps['a'].output.big", json!(u64::MAX)),
+            ("steps['b-c'].output[0] + steps[\"b-c\"].output[0]", json!("yy")),
+            ("size(steps.a.output.rows) + steps.a.output.rows.size()", json!(8)),
+            ("steps.a.skipped ? 1 : item", json!(7)),
+            ("has(steps.a.output.rows) && has(steps.a) && !has(steps.a.output.x)", json!(true)),
+            ("input.n > 1 ? [item].map(steps, steps + 1) : []", json!([8])),
+            ("steps.a", json!({"output": {"rows": [1, 2.5, "x", null], "big": u64::MAX}, "skipped": false})),
+        ] {
+            assert_eq!(at(text, &json!(7), whole), Ok(value), "{text}");
+        }
+        let long = json!("x".repeat(200_000));
+        assert_eq!(at("size(item)", &long, 1_000), Err(Stop::Costly), "as much as making it a value costs");
+        assert_eq!(at("size(item)", &long, whole), Ok(json!(200_000)));
+        assert!(matches!(at("steps.a.output.none", &json!(1), 1_000), Err(Stop::Failed(_))));
+        let busy = "[1,2,3,4].map(a, [1,2,3,4].map(b, a * b))";
+        assert_eq!((at(busy, &json!(1), 20), at(busy, &json!(1), whole).is_ok()), (Err(Stop::Costly), true));
+    }
+
+    /// A list of a million is as long as it is for whoever asks, however often.
+    #[test]
+    fn how_long_a_list_is_costs_no_more_for_a_long_one() {
+        let list = Sight::of(&json!(vec![0; 100_000]));
+        let expression = Expression::compile("input.size() + size(input)").unwrap();
+        assert_eq!(expression.evaluate_at(&[("input", &list)], &[], 100), Ok(json!(200_000)));
     }
 
     #[test]

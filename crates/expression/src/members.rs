@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use cel::common::ast::operators::INDEX;
-use cel::common::ast::{EntryExpr, Expr, IdedEntryExpr, IdedExpr, LiteralValue};
+use cel::common::ast::{EntryExpr, Expr, IdedEntryExpr, IdedExpr, LiteralValue, SelectExpr};
 
 /// Names that it does not make itself: the `x` of a loop is its own, within the loop.
 pub fn free(expression: &IdedExpr) -> BTreeSet<String> {
@@ -96,5 +96,46 @@ fn entries(entry: &IdedEntryExpr, name: &str, found: &mut BTreeSet<String>) -> b
     match &entry.expr {
         EntryExpr::StructField(field) => walk(&field.value, name, found),
         EntryExpr::MapEntry(pair) => walk(&pair.key, name, found) && walk(&pair.value, name, found),
+    }
+}
+
+/// Writes `name["member"]` as `name.member`, wherever it is: both mean the same, and only the second is found as one name.
+pub fn select(at: &mut IdedExpr, name: &str) {
+    match &mut at.expr {
+        Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) => {}
+        Expr::Select(one) => select(&mut one.operand, name),
+        Expr::Call(call) => {
+            call.target.iter_mut().for_each(|target| select(target, name));
+            call.args.iter_mut().for_each(|arg| select(arg, name));
+            if call.func_name == INDEX
+                && let [of, member] = &call.args[..]
+                && let Expr::Literal(LiteralValue::String(member)) = &member.expr
+                && matches!(&of.expr, Expr::Ident(ident) if ident == name)
+            {
+                let field = member.inner().to_owned();
+                at.expr = Expr::Select(SelectExpr { operand: Box::new(of.clone()), field, test: false });
+            }
+        }
+        Expr::List(list) => list.elements.iter_mut().for_each(|one| select(one, name)),
+        Expr::Map(map) => map.entries.iter_mut().for_each(|entry| select_within(entry, name)),
+        Expr::Struct(fields) => fields.entries.iter_mut().for_each(|entry| select_within(entry, name)),
+        Expr::Comprehension(one) => {
+            let one = &mut **one;
+            for part in
+                [&mut one.iter_range, &mut one.accu_init, &mut one.loop_cond, &mut one.loop_step, &mut one.result]
+            {
+                select(part, name);
+            }
+        }
+    }
+}
+
+fn select_within(entry: &mut IdedEntryExpr, name: &str) {
+    match &mut entry.expr {
+        EntryExpr::StructField(field) => select(&mut field.value, name),
+        EntryExpr::MapEntry(pair) => {
+            select(&mut pair.key, name);
+            select(&mut pair.value, name);
+        }
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! The parsed expression is rewritten once: whatever a loop goes over, whatever is put into a list or a map, and whatever a
 //! function is given goes through [`PAY`], which takes one unit for each value in it and for each 16 bytes of text. Patterns
-//! are compiled each time they are used and cost more.
+//! are compiled each time they are used and cost more. How long a list is can be had without looking into it, and costs one.
 
 use std::cell::Cell;
 use std::sync::{Arc, LazyLock};
@@ -22,6 +22,8 @@ pub const BUDGET: u64 = 1_000_000;
 /// No name that people can write.
 const PAY: &str = "@pay";
 const PAY_PATTERN: &str = "@pay_pattern";
+/// For whoever looks at the value itself, and not at what is in it.
+const PAY_OUTSIDE: &str = "@pay_outside";
 const BYTES_A_UNIT: usize = 16;
 /// Of a pattern: for each character, and if it says how often something comes, which may make it large.
 const PATTERN_CHAR: u64 = 1_000;
@@ -34,7 +36,9 @@ thread_local! {
 
 pub static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
     let mut env = Env::stdlib();
-    for (name, op) in [(PAY, pay as cel::common::functions::Function), (PAY_PATTERN, pay_pattern)] {
+    for (name, op) in
+        [(PAY, pay as cel::common::functions::Function), (PAY_PATTERN, pay_pattern), (PAY_OUTSIDE, pay_outside)]
+    {
         // Names of our own, once each.
         let added = env.add_overload(name, name, vec![DYN_TYPE], op);
         debug_assert!(added.is_ok());
@@ -44,9 +48,9 @@ pub static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
     Arc::new(env)
 });
 
-/// Runs it with a full budget; none if that was not enough.
-pub fn within_budget<T>(evaluate: impl FnOnce() -> T) -> Option<T> {
-    LEFT.set(BUDGET);
+/// Runs it with so much to spend; none if that was not enough.
+pub fn within_budget<T>(units: u64, evaluate: impl FnOnce() -> T) -> Option<T> {
+    LEFT.set(units);
     let value = evaluate();
     (LEFT.get() > 0).then_some(value)
 }
@@ -92,18 +96,19 @@ fn levied_call(call: &CallExpr) -> CallExpr {
     let mut call = call.clone();
     let free = is_free(&call);
     let is_pattern = call.func_name == "matches";
+    let through = if call.func_name == "size" { PAY_OUTSIDE } else { PAY };
     let last = call.args.len().saturating_sub(1);
     for (n, arg) in call.args.iter_mut().enumerate() {
         *arg = match (free, is_pattern && n == last) {
             (true, _) => levied(arg),
             (false, true) => paid(arg, PAY_PATTERN),
-            (false, false) => paid(arg, PAY),
+            (false, false) => paid(arg, through),
         };
     }
     if let Some(target) = &mut call.target {
         // `optional.of` is a name, not something of a value.
         let is_name = matches!(&target.expr, Expr::Ident(name) if name == "optional");
-        **target = if is_name { levied(target) } else { paid(target, PAY) };
+        **target = if is_name { levied(target) } else { paid(target, through) };
     }
     call
 }
@@ -129,10 +134,10 @@ fn paid(at: &IdedExpr, through: &str) -> IdedExpr {
     match &at.expr {
         // What a loop gathers is paid for as it is put in.
         Expr::Ident(name) if is_own(name) => at.clone(),
-        Expr::Literal(_) if through == PAY => at.clone(),
+        Expr::Literal(_) if through != PAY_PATTERN => at.clone(),
         // What these come to is no more than what they paid for. It also keeps the expression as shallow as it was.
-        Expr::List(_) | Expr::Map(_) | Expr::Struct(_) if through == PAY => levied(at),
-        Expr::Call(call) if through == PAY && !is_free(call) => levied(at),
+        Expr::List(_) | Expr::Map(_) | Expr::Struct(_) if through != PAY_PATTERN => levied(at),
+        Expr::Call(call) if through != PAY_PATTERN && !is_free(call) => levied(at),
         _ => {
             let call = CallExpr { func_name: through.into(), target: None, args: vec![levied(at)] };
             IdedExpr { id: at.id, expr: Expr::Call(call) }
@@ -153,6 +158,30 @@ fn pay_pattern<'b, 'v>(mut args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, 
         charge((text.inner().len() as u64).saturating_mul(PATTERN_CHAR).saturating_add(counted))?;
     }
     Ok(value)
+}
+
+fn pay_outside<'b, 'v>(mut args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let value = args.pop().ok_or(ExecutionError::MissingArgumentOrTarget)?;
+    let is_one_of_many = value.downcast_ref::<CelList>().is_some() || value.downcast_ref::<CelMap>().is_some();
+    if is_one_of_many {
+        charge(1)?
+    } else {
+        charge_for(&*value)?
+    }
+    Ok(value)
+}
+
+/// What it takes to make a value of it.
+pub fn charge_json(json: &serde_json::Value) -> Result<(), ExecutionError> {
+    match json {
+        serde_json::Value::String(text) => charge(1 + (text.len() / BYTES_A_UNIT) as u64),
+        serde_json::Value::Array(items) => charge(1).and_then(|()| items.iter().try_for_each(charge_json)),
+        serde_json::Value::Object(fields) => {
+            charge(1)?;
+            fields.values().try_for_each(|value| charge(1).and_then(|()| charge_json(value)))
+        }
+        _ => charge(1),
+    }
 }
 
 fn charge(units: u64) -> Result<(), ExecutionError> {
