@@ -12,6 +12,9 @@ pub struct RunsView {
     /// Where it answers HTTP; empty if it does not.
     pub endpoint: String,
     pub actions: Vec<ActionStanding>,
+    /// So many that it says it has besides cannot be read, or are of another namespace: `mutirao node rubbish` says why.
+    #[serde(default)]
+    pub not_understood: u32,
     /// Over what it was heard: here, amqp, mqtt, http.
     pub over: Vec<String>,
     /// registered; unconfirmed: it was before the manager began, and has not said so since; or away: silent for longer than

@@ -22,6 +22,7 @@
 //! Not here: which node gets a task ([`routing`](crate::routing)), and whether a key or password is right.
 
 mod bucket;
+mod offered;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -32,10 +33,11 @@ use std::time::Duration;
 
 use bucket::Bucket;
 use mutirao_core::{Mono, Timestamp};
+pub use offered::Offered;
 pub use record::{Changes, Gone, Heard, Now, Presence, Proof, Record, Refused, Rules, Strangers};
-use record::{ack, fingerprint, offers, parameters, slots, standing};
+use record::{ack, count, fingerprint, parameters, slots, standing};
 
-use crate::names::{ActionName, NodeId, Offer};
+use crate::names::{ActionName, Namespace, NodeId, Offer};
 use crate::preference::Protocol;
 use crate::wire::{Parameters, Register};
 
@@ -56,6 +58,11 @@ struct Node {
 /// By the clock on the wall, as far as what was written down tells.
 fn silent_for(record: &Record, now: Now) -> Duration {
     Duration::from_millis(u64::try_from(now.wall.0 - record.last_at.0).unwrap_or(0))
+}
+
+fn understood(said: &Register, namespace: &Namespace) -> Result<Offered, Refused> {
+    let offered = Offered::of(said, namespace);
+    if offered.is_nothing() { Err(Refused::BadAction) } else { Ok(offered) }
 }
 
 #[derive(Debug)]
@@ -129,21 +136,23 @@ impl Registry {
             node.refused += 1;
             return Err(Refused::Flood);
         }
+        let Offered { taken: offers, not_understood } = understood(&said, &self.rules.namespace)?;
         (node.heard_at, node.silent_before) = (now.mono, Duration::ZERO);
         node.record.last_at = now.wall;
-        let ack = ack(&self.rules.namespace, &said, &fingerprint);
+        let ack = ack(&offers, &said, &fingerprint);
         let fresh = now.mono.since(node.fingerprint_at) < self.rules.dedupe;
         let here = node.presence == Presence::Registered && node.record.heard_over.contains(&over);
         let same = node.fingerprint == Some(fingerprint) && node.record.proof == proof;
         if !said.force_register && fresh && here && same {
             return Ok(Heard::Repeated(ack));
         }
-        let offers = offers(&self.rules.namespace, &said);
         let parameters = parameters(&offers, &said);
+        let not_understood = count(&not_understood);
         let changes = Changes {
             endpoint: node.record.endpoint != said.endpoint,
             standing: standing(&node.record) != (said.layer, said.kind.as_str(), &said.labels, slots(&said)),
-            actions: node.record.offers != offers || node.record.parameters != parameters,
+            actions: (&node.record.offers, &node.record.parameters, node.record.not_understood)
+                != (&offers, &parameters, not_understood),
             proof: node.record.proof != proof,
             came_back: node.presence == Presence::Away,
             over: !node.record.heard_over.contains(&over),
@@ -155,7 +164,8 @@ impl Registry {
         record.slots = slots(&said);
         (record.endpoint, record.layer, record.kind, record.labels) =
             (said.endpoint, said.layer, said.kind, said.labels);
-        (record.offers, record.parameters, record.proof) = (offers, parameters, proof);
+        (record.offers, record.not_understood) = (offers, not_understood);
+        (record.parameters, record.proof) = (parameters, proof);
         Ok(if changes.any() { Heard::Changed(ack, changes) } else { Heard::Same(ack) })
     }
 
@@ -173,7 +183,8 @@ impl Registry {
         if !self.newcomers.take(now.mono) {
             return Err(Refused::Flood);
         }
-        let ack = ack(&self.rules.namespace, &said, &fingerprint);
+        let Offered { taken: offers, not_understood } = understood(&said, &self.rules.namespace)?;
+        let ack = ack(&offers, &said, &fingerprint);
         let mut bucket = Bucket::full(self.rules.burst, Duration::from_secs(1), now.mono);
         bucket.take(now.mono);
         // Whatever the clocks of managers say, it came after it was taken out.
@@ -181,10 +192,10 @@ impl Registry {
             Some(removed) => now.wall.max(Timestamp(removed.0 + 1)),
             None => now.wall,
         };
-        let offers = offers(&self.rules.namespace, &said);
         let record = Record {
             parameters: parameters(&offers, &said),
             offers,
+            not_understood: count(&not_understood),
             slots: slots(&said),
             labels: said.labels,
             node: said.node,

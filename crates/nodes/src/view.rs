@@ -34,6 +34,7 @@ impl From<NodeInfo> for NodeView {
             kind: record.kind,
             endpoint: record.endpoint,
             actions: health.into_iter().map(standing).collect(),
+            not_understood: record.not_understood,
             over: record.heard_over.iter().map(|one| one.as_str().to_owned()).collect(),
             presence: presence.as_str().to_owned(),
             anonymous: record.proof == Proof::Nothing,

@@ -127,6 +127,9 @@ fn list(nodes: &[NodeView], now: Timestamp) -> String {
 fn doing(runs: &RunsView) -> String {
     let ill = runs.actions.iter().filter(|one| one.health != "ok").count();
     let mut text = format!("{} by {}", runs.actions.len(), runs.over.join(", "));
+    if runs.not_understood > 0 {
+        text.push_str(&format!(", {} not understood", runs.not_understood));
+    }
     if ill > 0 {
         text.push_str(&format!(", {ill} failing"));
     }
@@ -179,6 +182,7 @@ fn show_runner(node: &NodeView, runs: &RunsView, now: Timestamp) -> String {
         ("shows", shown),
         ("over", runs.over.join(", ")),
         ("endpoint", or_dash((!runs.endpoint.is_empty()).then(|| runs.endpoint.clone()))),
+        ("offers", offers(runs)),
         ("tasks", format!("{} of {}", runs.in_flight, runs.slots)),
         ("waiting", or_dash(waiting)),
         ("refused", format!("{} since the manager began", runs.refused)),
@@ -189,6 +193,14 @@ fn show_runner(node: &NodeView, runs: &RunsView, now: Timestamp) -> String {
     let rows = runs.actions.iter().map(|one| [one.action.clone(), one.health.clone()]);
     text.push_str(&table(["ACTION", "HEALTH"], rows));
     text
+}
+
+fn offers(runs: &RunsView) -> String {
+    let said = runs.actions.len() as u64 + u64::from(runs.not_understood);
+    match runs.not_understood {
+        0 => format!("{said} actions"),
+        some => format!("{said} actions, {some} not understood: mutirao node rubbish"),
+    }
 }
 
 fn show(node: &NodeView, now: Timestamp) -> String {

@@ -123,6 +123,8 @@ pub struct Now {
 #[serde(rename_all = "snake_case")]
 pub enum Refused {
     Unreadable,
+    /// An action that it says it has cannot be read, or is of another namespace.
+    BadAction,
     WrongLayer,
     /// Its id is another's.
     Stolen,
@@ -146,8 +148,9 @@ pub enum Refused {
 }
 
 impl Refused {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Unreadable,
+        Self::BadAction,
         Self::WrongLayer,
         Self::Stolen,
         Self::BadSignature,
@@ -164,6 +167,7 @@ impl Refused {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unreadable => "unreadable",
+            Self::BadAction => "bad_action",
             Self::WrongLayer => "wrong_layer",
             Self::Stolen => "stolen",
             Self::BadSignature => "bad_signature",
@@ -184,6 +188,7 @@ impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Unreadable => "it cannot be read",
+            Self::BadAction => "none of its actions is understood",
             Self::WrongLayer => "its layer is none of EDGE, FOG and CLOUD",
             Self::Stolen => "this id belongs to another, who registered it first or whose credentials it is bound to",
             Self::BadSignature => "its signature is wrong",
@@ -211,6 +216,10 @@ impl From<&Rubbish> for Refused {
     }
 }
 
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
 /// What is kept of a node, also in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
@@ -219,6 +228,9 @@ pub struct Record {
     pub kind: String,
     pub endpoint: String,
     pub offers: BTreeSet<Offer>,
+    /// Actions that it says it has besides, and that nobody could be asked for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub not_understood: u32,
     /// What it declares of some of them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<Offer, Parameters>,
@@ -377,11 +389,6 @@ pub fn fingerprint(said: &Register) -> [u8; 32] {
     digest.finalize().into()
 }
 
-pub fn offers(namespace: &Namespace, said: &Register) -> BTreeSet<Offer> {
-    let ours = |offer: &Offer| offer.action.namespace() == namespace.as_str();
-    said.actions.iter().filter_map(|text| text.parse().ok()).filter(ours).collect()
-}
-
 /// Of those that it offers.
 pub fn parameters(offers: &BTreeSet<Offer>, said: &Register) -> BTreeMap<Offer, Parameters> {
     let declared = |offer: &Offer| said.parameters.get(&offer.to_string()).map(|declared| (offer.clone(), *declared));
@@ -389,8 +396,12 @@ pub fn parameters(offers: &BTreeSet<Offer>, said: &Register) -> BTreeMap<Offer, 
 }
 
 /// Names the actions as the node did, those that will be asked for.
-pub fn ack(namespace: &Namespace, said: &Register, fingerprint: &[u8; 32]) -> Ack {
+pub fn ack(offers: &BTreeSet<Offer>, said: &Register, fingerprint: &[u8; 32]) -> Ack {
     let token = fingerprint.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    let actions = offers(namespace, said).iter().map(Offer::to_string).collect();
-    Ack { token, node: said.node.clone(), actions }
+    Ack { token, node: said.node.clone(), actions: offers.iter().map(Offer::to_string).collect() }
+}
+
+/// As a number that is kept.
+pub fn count(lines: &[String]) -> u32 {
+    u32::try_from(lines.len()).unwrap_or(u32::MAX)
 }

@@ -80,6 +80,30 @@ fn a_new_node_is_answered_with_its_id_a_token_and_what_will_be_asked_of_it() {
 }
 
 #[test]
+fn actions_that_cannot_be_read_cost_themselves_and_a_node_that_has_no_others_is_refused() {
+    let mut registry = registry(|_| {});
+    let with = |actions: &[&str]| Register {
+        actions: actions.iter().map(|text| text.to_string()).collect(),
+        ..said("a", "http://a", &[])
+    };
+    let mixed = with(&["urn:sapparchi:Action:x", "urn:sapparchi:action:y", "urn:mutirao:Action:x"]);
+    let Heard::New(ack) = registry.register(mixed.clone(), user("a"), Protocol::Amqp, at(0)) else { panic!() };
+    assert_eq!(ack.actions, ["urn:sapparchi:Action:x"]);
+    assert_eq!(registry.node(&id("a")).unwrap().0.not_understood, 2);
+    let mended = registry.register(with(&["urn:sapparchi:Action:x"]), user("a"), Protocol::Amqp, at(1));
+    assert!(matches!(mended, Heard::Changed(..)), "{mended:?}");
+    assert_eq!(registry.node(&id("a")).unwrap().0.not_understood, 0);
+    // It keeps what it had, and is away if it never says anything better.
+    let bad = || forced(with(&["x", "urn:mutirao:Action:x"]));
+    assert_eq!(registry.register(bad(), user("a"), Protocol::Amqp, at(100)), Heard::Refused(Refused::BadAction));
+    assert_eq!(registry.sweep(at(200).mono), [Gone::Away(id("a"))]);
+    let new = Register { node: id("b"), ..bad() };
+    assert_eq!(registry.register(new, user("b"), Protocol::Amqp, at(200)), Heard::Refused(Refused::BadAction));
+    let none = Register { node: id("c"), ..with(&[]) };
+    assert!(matches!(registry.register(none, user("c"), Protocol::Amqp, at(200)), Heard::New(_)), "it may have none");
+}
+
+#[test]
 fn the_same_within_five_minutes_changes_nothing_unless_forced_and_is_answered_all_the_same() {
     let mut registry = registry(|_| {});
     let register = said("a", "http://a", &["x", "y"]);

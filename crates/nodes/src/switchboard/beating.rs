@@ -150,6 +150,7 @@ impl Inner {
             kind: "manager".into(),
             endpoint: String::new(),
             offers,
+            not_understood: 0,
             parameters: Default::default(),
             labels: Default::default(),
             slots: hands.slots(),

@@ -10,7 +10,7 @@ use crate::errand::{End, Returned};
 use crate::meters;
 use crate::names::NodeId;
 use crate::preference::Protocol;
-use crate::registry::{self, Proof, Record, Refused};
+use crate::registry::{self, Offered, Proof, Record, Refused};
 use crate::store::Tossed;
 use crate::wire::places::Kind;
 use crate::wire::{self, Ack, Message, Register, Rubbish, TaskRequest, Word};
@@ -158,6 +158,7 @@ impl Inner {
         if !known && said.voice.node.is_none() && self.has_key(&node).await? {
             return Err(self.stolen(&node));
         }
+        let offered = Offered::of(&register, &self.places.0);
         let (heard, record, unkept) = {
             let mut state = self.state.lock();
             let heard = state.registry.register(register, said.voice.proof.clone(), said.over, self.now());
@@ -181,12 +182,17 @@ impl Inner {
                     meters::refused(refused);
                     return Ok(Heard::Refused(refused.to_string()));
                 }
+                if refused == Refused::BadAction {
+                    return Err(No::Never(refused, offered.complaint()));
+                }
                 return Err(refused.into());
             }
-            registry::Heard::New(ack)
-            | registry::Heard::Changed(ack, _)
-            | registry::Heard::Same(ack)
-            | registry::Heard::Repeated(ack) => ack,
+            // Told once, not each time that it registers.
+            registry::Heard::New(ack) | registry::Heard::Changed(ack, _) => {
+                offered.not_understood.iter().for_each(|why| self.toss(said, Refused::BadAction, why));
+                ack
+            }
+            registry::Heard::Same(ack) | registry::Heard::Repeated(ack) => ack,
         };
         // Whoever is told that it is registered must be so after a restart as well, also if it says it again because the store
         // did not take it before.

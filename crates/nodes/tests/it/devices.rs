@@ -55,6 +55,42 @@ async fn a_device_registers_is_acknowledged_hears_beats_and_runs_a_task() {
     house.close().await;
 }
 
+/// It is the first thing that everybody mistypes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_action_that_is_spelt_wrongly_is_told_with_what_was_meant_and_the_others_are_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    let mut lamp = house.device("lamp").await;
+    let said = |actions: &[&str]| {
+        let mut registration: serde_json::Value = serde_json::from_str(&registration("lamp", "x")).unwrap();
+        registration["actions"] = actions.into();
+        registration.to_string()
+    };
+    let refused = || house.board.node(&"lamp".parse().unwrap()).map_or(0, |info| info.refused);
+    let told = async |part: &str| {
+        eventually(part, LONG, async || {
+            house.board.rubbish(100).await.unwrap().iter().any(|one| one.reason.contains(part))
+        })
+        .await;
+    };
+    // Nothing of it is understood: it is not registered.
+    lamp.say("mutirao.nodes.register", said(&["blink", "urn:sapparchi:Action:blink"])).await;
+    told("none of its 2 actions is understood; the first: \"blink\" is not an action").await;
+    assert!(house.board.node(&"lamp".parse().unwrap()).is_none());
+
+    let one_good = ["urn:mutirao:Action:blink", "urn:mutirao:action:dim", "urn:sapparchi:Action:glow"];
+    for _ in 0..3 {
+        lamp.say("mutirao.nodes.register", said(&one_good)).await;
+        assert_eq!(lamp.next("actions-list").await["actions"], serde_json::json!(["urn:mutirao:Action:blink"]));
+    }
+    told("urn:mutirao:Action:dim may have been meant").await;
+    told("is of the namespace sapparchi, and this manager's is mutirao; urn:mutirao:Action:glow may").await;
+    let info = house.board.node(&"lamp".parse().unwrap()).unwrap();
+    assert_eq!((info.record.offers.len(), info.record.not_understood), (1, 2));
+    assert_eq!(refused(), 2, "each once, however often it registers");
+    house.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarted_manager_knows_who_was_registered_and_sends_as_soon_as_it_says_so_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -111,6 +111,7 @@ fn record(node: &str, at: i64, kind: &str) -> Record {
         kind: kind.into(),
         endpoint: String::new(),
         offers: ["urn:mutirao:Action:a@2".parse().unwrap()].into(),
+        not_understood: 1,
         parameters: [("urn:mutirao:Action:a@2".parse().unwrap(), Parameters { timeout: 5_000, retry: 1 })].into(),
         labels: [("zone".into(), "a\u{0}b".into())].into(),
         slots: 16,
