@@ -15,6 +15,7 @@
 //! - [`cache`] keeps values at hand, in this process or in Redis; what is found there is what the store would say.
 
 pub mod applier;
+mod awaiting;
 pub mod cache;
 pub mod fold;
 pub mod intake;

@@ -91,8 +91,6 @@ struct Lane {
     inbox: mpsc::Sender<Given>,
     weight: Weight,
     book: Mutex<Book>,
-    /// Rung when there is something to follow.
-    bell: Notify,
 }
 
 pub struct Outbox {
@@ -103,6 +101,8 @@ pub struct Outbox {
     producer: Producer,
     bound: Bound,
     shards: Shards,
+    /// Rung when there is something to follow.
+    bell: Notify,
 }
 
 impl Outbox {
@@ -114,15 +114,15 @@ impl Outbox {
         let (lanes, inboxes): (Vec<Lane>, Vec<_>) = (0..SHARDS)
             .map(|_| {
                 let (inbox, given) = mpsc::channel(WAITING_MAX);
-                (Lane { inbox, weight: Weight::default(), book: Mutex::default(), bell: Notify::new() }, given)
+                (Lane { inbox, weight: Weight::default(), book: Mutex::default() }, given)
             })
             .unzip();
         let bound = Bound { writes: backlog_max, bytes: BACKLOG_BYTES_MAX };
-        let outbox = Arc::new(Self { lanes, broker, store, clock, producer, bound, shards });
+        let outbox = Arc::new(Self { lanes, broker, store, clock, producer, bound, shards, bell: Notify::new() });
         for (shard, given) in (0..SHARDS).map(ShardId).zip(inboxes) {
             tasks.spawn(send(outbox.clone(), shard, given));
-            tasks.spawn(follow(outbox.clone(), shard));
         }
+        tasks.spawn(follow(outbox.clone()));
         tasks.spawn(live(outbox.clone(), begun));
         Ok(outbox)
     }
@@ -231,13 +231,17 @@ impl Outbox {
         let many = writes.len();
         let until = if waiters.is_empty() { Until::Durable } else { Until::Applied };
         let body = wire::encode(&Parcel { producer: self.producer, number, writes }, until);
-        {
+        let is_news = {
             let (mut book, now) = (lane.book.lock(), self.clock.monotonic());
+            let is_news = !waiters.is_empty() || book.is_empty();
             book.note_probe_if_full(self.bound, now);
             book.begin(number, many, body.len(), waiters, now);
-        }
+            is_news
+        };
         meters::backlog(many as f64);
-        lane.bell.notify_one();
+        if is_news {
+            self.bell.notify_one();
+        }
         let answer = self.publish(shard, number, body).await;
         if let Answer::Queued { .. } = answer {
             meters::accepted(many);
@@ -274,31 +278,24 @@ fn of_write(answer: Answer, index: u32) -> Answer {
     }
 }
 
-/// Looks what has been applied of what this outbox sent: another manager applies it, and tells nobody here.
-async fn follow(outbox: Arc<Outbox>, shard: ShardId) {
-    let lane = outbox.lane(shard);
+/// Looks what has been applied of what this outbox sent: another manager applies it, and tells nobody here. The store is asked once
+/// for all shards.
+async fn follow(outbox: Arc<Outbox>) {
     loop {
-        if lane.book.lock().is_empty() {
-            lane.bell.notified().await;
+        if outbox.followed().is_empty() {
+            outbox.bell.notified().await;
         }
         let due = outbox.clock.monotonic().plus(LOOK);
-        loop {
-            // Whoever applies in this process says so itself; then this is for what its predecessor applied.
-            let here = outbox.shards.tenure(shard).is_some();
-            if lane.book.lock().is_awaited() && !here {
-                outbox.clock.sleep(LOOK_AWAITED).await;
-                break;
-            }
+        while !outbox.is_awaited_elsewhere() {
             tokio::select! {
                 // Somebody may wait from now on.
-                () = lane.bell.notified(), if !here => {}
+                () = outbox.bell.notified() => {}
                 () = outbox.clock.sleep_until(due) => break,
             }
         }
-        if lane.book.lock().is_empty() {
-            continue;
-        }
-        if let Err(error) = outbox.look(shard).await {
+        let soon = outbox.clock.monotonic().plus(LOOK_AWAITED);
+        outbox.clock.sleep_until(soon.min(due)).await;
+        if let Err(error) = outbox.look().await {
             tracing::debug!(%error, "what was applied is not known for now");
             outbox.clock.sleep(LOOK).await;
         }
@@ -306,8 +303,30 @@ async fn follow(outbox: Arc<Outbox>, shard: ShardId) {
 }
 
 impl Outbox {
-    async fn look(&self, shard: ShardId) -> Result<(), StoreError> {
-        let Some(last) = self.store.heard(shard, self.producer).await? else { return Ok(()) };
+    /// The shards to which something is under way, or of which somebody waits for something.
+    fn followed(&self) -> Vec<ShardId> {
+        let is_followed = |shard: &ShardId| !self.lane(*shard).book.lock().is_empty();
+        (0..SHARDS).map(ShardId).filter(is_followed).collect()
+    }
+
+    /// Whoever applies in this process says so itself; then the store is looked at for what its predecessor applied only.
+    fn is_awaited_elsewhere(&self) -> bool {
+        let is_awaited = |shard: ShardId| self.lane(shard).book.lock().is_awaited();
+        (0..SHARDS).map(ShardId).any(|shard| is_awaited(shard) && self.shards.tenure(shard).is_none())
+    }
+
+    async fn look(&self) -> Result<(), StoreError> {
+        let followed = self.followed();
+        let asked = followed.iter().map(|shard| (*shard, self.producer)).collect();
+        let heard = self.store.heard(asked).await?;
+        for (shard, last) in followed.into_iter().zip(heard).filter_map(|(shard, last)| Some((shard, last?))) {
+            self.tell(shard, last).await?;
+        }
+        Ok(())
+    }
+
+    /// Everything up to this parcel was applied, or never will be.
+    async fn tell(&self, shard: ShardId, last: u64) -> Result<(), StoreError> {
         let awaited = self.lane(shard).book.lock().awaited_through(last);
         for number in awaited {
             let taken = self.store.taken(shard, self.producer, number).await?;

@@ -67,6 +67,11 @@ pub(crate) fn full() -> Problem {
     Problem::busy("more writes wait than may", 1).remedy("send them more slowly")
 }
 
+/// Too many ask for what is not applied yet.
+pub(crate) fn crowded() -> Problem {
+    Problem::busy("more wait for writes to be applied than may", 1).remedy("ask again in a moment, or wait less")
+}
+
 /// None: it was not sent yet, as far as is known.
 pub(crate) fn unconfirmed(id: Option<WriteId>) -> Problem {
     in_doubt(Problem::unavailable("the write was not confirmed in time; whether it will be made is not known"), id)

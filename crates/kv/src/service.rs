@@ -17,12 +17,12 @@ use mutirao_surface::{Capability, Ready};
 use mutirao_tls::Trust;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::applier::direct::Hands;
 use crate::applier::{self, Bench, Feed};
+use crate::awaiting::Awaiting;
 use crate::cache::flights::Flights;
 use crate::cache::{self, Shared as Cache};
 use crate::fold::Entry;
@@ -109,7 +109,8 @@ struct Inner {
     cache: Option<Cache>,
     looks: Looks,
     flights: Flights<Place, Result<Option<Entry>, Arc<StoreError>>>,
-    applied: Arc<Vec<watch::Sender<u64>>>,
+    /// Whoever waits for something to be applied.
+    awaiting: Arc<Awaiting>,
     /// What happens, for all who watch here.
     tail: Arc<Tail>,
     /// For how long the past is kept.
@@ -228,6 +229,10 @@ impl Kv {
         tasks.spawn(applier::follow(bench, feed, over.clone()));
         let tail = Tail::new(store.clone(), clock.clone());
         tasks.spawn(tail.clone().follow(applied.clone()));
+        let owned = shards.clone();
+        let is_here = Box::new(move |shard| owned.tenure(shard).is_some());
+        let awaiting = Awaiting::new(Box::new(store.clone()), clock.clone(), applied, is_here);
+        tasks.spawn(awaiting.clone().follow());
         let (flights, tasks) = (Flights::default(), Mutex::new(tasks));
         Ok(Self(Arc::new(Inner {
             store,
@@ -237,7 +242,7 @@ impl Kv {
             cache,
             looks,
             flights,
-            applied,
+            awaiting,
             tail,
             keep,
             shutdown,

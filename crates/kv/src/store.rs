@@ -168,8 +168,8 @@ pub trait KvStore: Send + Sync + 'static {
     /// Makes somebody known whose parcels are on their way for a while, so that others can tell what it sent from what
     /// nobody did; said again now and then, that it lives. Nothing of its was sent before it began.
     async fn introduce(&self, producer: Producer, begun: Timestamp, now: Timestamp) -> Result<(), StoreError>;
-    /// The last parcel of a sender that was applied to a shard.
-    async fn heard(&self, shard: ShardId, producer: Producer) -> Result<Option<u64>, StoreError>;
+    /// The last parcel of each of these senders that was applied to the shard beside it, in their order.
+    async fn heard(&self, asked: Vec<(ShardId, Producer)>) -> Result<Vec<Option<u64>>, StoreError>;
     /// What became of a parcel; none if it was not applied. What stood in the way of a condition is not said.
     async fn taken(&self, shard: ShardId, producer: Producer, number: u64) -> Result<Option<Taken>, StoreError>;
     /// Removes some of a shard's history, of what was deleted and heard before it, and of who has not been heard since; says

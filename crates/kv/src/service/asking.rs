@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_core::auth::Principal;
-use mutirao_core::clock::ClockExt;
 use mutirao_core::{Mono, Problem, ShardId};
 use mutirao_store::StoreError;
 
 use super::{AtLeast, Kv, ListPage, Listed, PAGE_BYTES_MAX, PAUSE, Position, WriteState, WriteView};
 use crate::applier::doubts::Doubt;
+use crate::awaiting::{Waited, What};
 use crate::cache::{self, Looked};
 use crate::fold::Entry;
 use crate::point::Point;
@@ -21,6 +21,8 @@ use crate::write::{Key, Named, Place, Standing, Value};
 
 /// How far a page goes on while it finds nothing but what was deleted.
 const LOOKED_AT_ROWS_MAX: u32 = 1_000;
+/// How often it is looked what was found out of a write in doubt.
+const DOUBT_LOOK: Duration = Duration::from_secs(1);
 
 impl Kv {
     /// The entry as it is, or as of a write or a revision that must have been applied.
@@ -76,11 +78,16 @@ impl Kv {
 
     /// What is known of a write, after having waited for it as long as may be.
     pub async fn settled(&self, write: Named, wait: Duration) -> Result<WriteView, Problem> {
-        let begun = self.0.clock.monotonic();
+        let (clock, id) = (&self.0.clock, write.id);
+        let by = clock.monotonic().plus(wait);
+        let what = What::Parcel { shard: id.shard, producer: id.producer, number: id.number };
+        let mut waited = Waited::Over;
         loop {
             let view = |state, revision| Ok(WriteView { write: write.to_string(), state, revision });
-            let known = self.0.store.known(write.id).await.map_err(unread)?;
-            let over = self.0.clock.monotonic().since(begun) >= wait;
+            let known = self.0.store.known(id).await.map_err(unread)?;
+            let now = clock.monotonic();
+            let over = now >= by;
+            let mut longest = by;
             match (known, write.standing) {
                 (Known::Applied { revision, latest }, _) if latest > revision => {
                     return view(WriteState::Superseded, Some(revision));
@@ -88,13 +95,12 @@ impl Kv {
                 (Known::Applied { revision, .. }, _) => return view(WriteState::Applied, Some(revision)),
                 (Known::Conflict, _) => return view(WriteState::Conflict, None),
                 (Known::Never, _) => return view(WriteState::NotMade, None),
-                (Known::No | Known::Forgotten, Standing::InDoubt)
-                    if let Some(doubt) = self.0.intake.doubt(write.id) =>
-                {
+                (Known::No | Known::Forgotten, Standing::InDoubt) if let Some(doubt) = self.0.intake.doubt(id) => {
                     match doubt {
                         Doubt::NotMade => return view(WriteState::NotMade, None),
                         Doubt::Open if over => return view(WriteState::InDoubt, None),
-                        Doubt::Open => {}
+                        // Who finds it out says so here, and not always in the store.
+                        Doubt::Open => longest = by.min(now.plus(DOUBT_LOOK)),
                     }
                 }
                 // It came, but whether its condition held is not known any more.
@@ -102,30 +108,34 @@ impl Kv {
                 // A sender says that it is there before it sends, so one that is not known any more has been forgotten, and
                 // nothing of its will come. Whoever commits by hand may be about to, where that is in doubt.
                 (Known::No, Standing::Confirmed) => return Err(unknown(write)),
-                (Known::No, Standing::InDoubt) if over => return Err(unknown(write)),
+                // Its parcel came, and it was not in it.
+                (Known::No, Standing::InDoubt) if over || waited == Waited::Reached => return Err(unknown(write)),
                 (Known::Coming, Standing::Confirmed) if over => return view(WriteState::Queued, None),
                 (Known::Coming, Standing::InDoubt) if over => return view(WriteState::InDoubt, None),
                 (Known::No | Known::Coming, _) => {}
             }
-            self.0.clock.sleep(PAUSE).await;
+            if waited == Waited::Reached {
+                clock.sleep(PAUSE).await;
+            }
+            waited = self.0.awaiting.until(what, longest).await?;
         }
     }
 
     async fn reached(&self, shard: ShardId, revision: u64, wait: Duration) -> Result<(), Problem> {
-        let begun = self.0.clock.monotonic();
-        loop {
+        let by = self.0.clock.monotonic().plus(wait);
+        while self.0.awaiting.applied_here(shard) < revision {
             let at = self.0.store.point().await.map_err(unread)?.at(shard);
             if at >= revision {
-                return Ok(());
+                break;
             }
-            if self.0.clock.monotonic().since(begun) >= wait {
+            if self.0.clock.monotonic() >= by {
                 let detail = format!("the key's shard is at revision {at}, before {revision}");
                 return Err(not_yet(detail)
                     .remedy("wait longer with ?wait=30s, or check the revision: it must be one of this very key"));
             }
-            let mut applied = self.0.applied[shard.0 as usize].subscribe();
-            let _ = self.0.clock.timeout(PAUSE, applied.changed()).await;
+            self.0.awaiting.until(What::Revision { shard, revision }, by).await?;
         }
+        Ok(())
     }
 
     /// Keys that begin so, as they were when the list was begun; fewer than so many where their values are large.

@@ -154,10 +154,13 @@ impl KvStore for PostgresKv {
         Ok(())
     }
 
-    async fn heard(&self, shard: ShardId, producer: Producer) -> Answer<Option<u64>> {
-        let sql = "SELECT max(number) FROM kv_parcels WHERE shard = $1 AND producer = $2";
-        let found = self.0.connection().await?.row(sql, &[&i64::from(shard.0), &(producer.0 as i64)]).await?;
-        Ok(found.map(|row| row.try_get::<_, Option<i64>>(0)).transpose()?.flatten().map(|last| last as u64))
+    async fn heard(&self, asked: Vec<(ShardId, Producer)>) -> Answer<Vec<Option<u64>>> {
+        let (shards, producers): (Vec<i64>, Vec<i64>) =
+            asked.into_iter().map(|(shard, producer)| (i64::from(shard.0), producer.0 as i64)).unzip();
+        let sql = "SELECT (SELECT max(number) FROM kv_parcels WHERE shard = asked.shard AND producer = asked.producer)
+                   FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS asked (shard, producer, n) ORDER BY n";
+        let found = self.0.connection().await?.rows(sql, &[&shards, &producers]).await?;
+        found.iter().map(|row| Ok(row.try_get::<_, Option<i64>>(0)?.map(|last| last as u64))).collect()
     }
 
     async fn taken(&self, shard: ShardId, producer: Producer, number: u64) -> Answer<Option<Taken>> {

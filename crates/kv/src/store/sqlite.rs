@@ -115,8 +115,8 @@ impl KvStore for SqliteKv {
         self.0.write(work).await
     }
 
-    async fn heard(&self, shard: ShardId, producer: Producer) -> Answer<Option<u64>> {
-        self.0.read(move |db| last(db, shard, producer)).await
+    async fn heard(&self, asked: Vec<(ShardId, Producer)>) -> Answer<Vec<Option<u64>>> {
+        self.0.read(move |db| asked.into_iter().map(|(shard, producer)| last(db, shard, producer)).collect()).await
     }
 
     async fn taken(&self, shard: ShardId, producer: Producer, number: u64) -> Answer<Option<Taken>> {

@@ -23,6 +23,10 @@ fn id(producer: Producer, number: u64) -> WriteId {
     WriteId { shard: ShardId(0), producer, number, index: 0 }
 }
 
+async fn heard(store: &Shared, shard: u32, producer: Producer) -> Option<u64> {
+    store.heard(vec![(ShardId(shard), producer)]).await.unwrap()[0]
+}
+
 async fn of(store: &Shared, fence: &Fence, producer: Producer, number: u64, at: i64) -> u64 {
     let writes: Vec<Write> = vec![put("a", &format!("{}-{number}", producer.0))];
     let parcel = Parcel { producer, number, writes };
@@ -69,12 +73,15 @@ async fn senders_of_whom_nothing_can_come_are_forgotten_and_nobody_else(engine: 
     of(&store, &fence, newer, 1, 26 * HOUR).await;
     store.compact(fence.clone(), forget, 100).await.unwrap();
     for gone in [old, silent] {
-        assert_eq!(store.heard(ShardId(0), gone).await.unwrap(), None, "{gone:?}");
+        assert_eq!(heard(&store, 0, gone).await, None, "{gone:?}");
         assert_eq!(store.known(id(gone, 1)).await.unwrap(), Known::No);
     }
-    assert_eq!(store.heard(ShardId(0), living).await.unwrap(), Some(0));
-    assert_eq!(store.heard(ShardId(0), newer).await.unwrap(), Some(1));
-    assert_eq!(store.heard(ShardId(1), silent).await.unwrap(), Some(0), "each shard has a queue of its own");
+    assert_eq!(heard(&store, 0, living).await, Some(0));
+    assert_eq!(heard(&store, 0, newer).await, Some(1));
+    assert_eq!(heard(&store, 1, silent).await, Some(0), "each shard has a queue of its own");
+    let asked = [(1, silent), (0, newer), (0, old), (5, newer)].map(|(shard, sender)| (ShardId(shard), sender));
+    let told = store.heard(asked.to_vec()).await.unwrap();
+    assert_eq!(told, [Some(0), Some(1), None, Some(0)], "each in its place");
 }
 
 async fn whoever_commits_by_hand_is_forgotten_when_another_has(engine: &Engine) {
@@ -86,7 +93,7 @@ async fn whoever_commits_by_hand_is_forgotten_when_another_has(engine: &Engine) 
     assert_eq!(of(&store, &fence, before, 1, 11).await, 0, "it may try again");
     of(&store, &fence, now, 1, 20).await;
     store.compact(fence.clone(), past(100), 100).await.unwrap();
-    assert_eq!(store.heard(ShardId(0), before).await.unwrap(), None);
+    assert_eq!(heard(&store, 0, before).await, None);
     assert_eq!(of(&store, &fence, now, 1, 30).await, 0);
 }
 
