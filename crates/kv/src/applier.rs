@@ -49,6 +49,8 @@ pub struct Bench {
     pub shards: Shards,
     /// For how long the past is kept.
     pub keep: Duration,
+    /// How much of it, of all shards together; none: as much as there is.
+    pub keep_bytes: Option<u64>,
     /// The revision of each shard as far as it was applied here.
     pub applied: Arc<Vec<watch::Sender<u64>>>,
     /// What is told of every change, if there is one.
@@ -132,6 +134,7 @@ pub struct Applier {
     fence: Fence,
     due: Due,
     warden: Warden,
+    history: meters::History,
 }
 
 enum Go {
@@ -144,7 +147,7 @@ impl Applier {
         let (clock, dice) = (bench.clock.clone(), bench.dice.clone());
         let due = Due::new(fence.shard, clock.now(), clock.monotonic());
         let warden = Warden::new(bench.cache.clone(), bench.company, clock, dice, fence.shard, fence.generation);
-        Self { bench, fence, due, warden }
+        Self { bench, fence, due, warden, history: meters::History::default() }
     }
 
     /// Whether the shard is still ours to work for.

@@ -60,6 +60,17 @@ pub struct Event {
     pub expires_at: Option<Timestamp>,
 }
 
+/// What a line of the history takes beside its texts and its value, about: its times, and its places in indexes.
+const LINE_BYTES: usize = 100;
+
+impl Event {
+    /// What it takes to keep it.
+    pub fn bytes(&self) -> u64 {
+        let value = self.value.as_ref().map_or(0, |value| value.bytes.len() + value.content_type.len());
+        (self.place.namespace.len() + self.place.key.as_str().len() + value + LINE_BYTES) as u64
+    }
+}
+
 /// What became of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {

@@ -10,6 +10,7 @@ const PARCELS: &str = "mutirao_kv_parcels_total";
 const BACKLOG: &str = "mutirao_kv_backlog_writes";
 const APPLIED: &str = "mutirao_kv_applied_total";
 const LOOKED_UP: &str = "mutirao_kv_cache_looks_total";
+const HISTORY: &str = "mutirao_kv_history_bytes";
 const CACHE_FAILURES: &str = "mutirao_kv_cache_failures_total";
 const APPLY: &str = "mutirao_kv_apply_duration_seconds";
 
@@ -46,6 +47,12 @@ pub const METERS: &[Meter] = &[
         help: "How long it took to apply a batch of writes; mutirao_kv_applied_total by its count is the size of a batch.",
     },
     Meter {
+        name: HISTORY,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Bytes of history, what keys were, that the shards of this manager have: about, and as of a minute ago at most.",
+    },
+    Meter {
         name: LOOKED_UP,
         kind: Kind::Counter,
         labels: &["result"],
@@ -69,12 +76,30 @@ pub(crate) struct Looks {
 /// What has not happened yet is shown as such.
 pub(crate) fn begin() -> Looks {
     metrics::counter!(CACHE_FAILURES).increment(0);
+    metrics::gauge!(HISTORY).increment(0.0);
     let look = |result: &'static str| {
         let looks = metrics::counter!(LOOKED_UP, "result" => result);
         looks.increment(0);
         looks
     };
     Looks { hit: look("hit"), miss: look("miss"), past: look("past") }
+}
+
+/// What one shard has, as whoever applies its writes knows it; it goes with them.
+#[derive(Default)]
+pub(crate) struct History(f64);
+
+impl History {
+    pub fn set(&mut self, bytes: u64) {
+        metrics::gauge!(HISTORY).increment(bytes as f64 - self.0);
+        self.0 = bytes as f64;
+    }
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        metrics::gauge!(HISTORY).decrement(self.0);
+    }
 }
 
 pub(crate) fn cache_failed() {

@@ -93,6 +93,8 @@ pub struct KvParts {
     pub dice: Arc<Dice>,
     /// For how long the past is kept.
     pub keep: Duration,
+    /// How much of it, about; none: as much as there is.
+    pub keep_bytes: Option<u64>,
     /// Whoever watches is let go when it ends.
     pub shutdown: CancellationToken,
 }
@@ -185,7 +187,8 @@ pub struct AtLeast {
 impl Kv {
     /// Joins those who own the keys.
     pub async fn start(parts: KvParts) -> Result<Self, ShardsError> {
-        let KvParts { store, path, at_hand, leases, terms, member, address, clock, dice, keep, shutdown } = parts;
+        let KvParts { store, path, at_hand, leases, terms, member, address, clock, dice, keep, keep_bytes, shutdown } =
+            parts;
         let (store, company) = (store::open(&store), terms.company);
         let shards = Shards::start(ShardsParts {
             store: leases,
@@ -221,6 +224,7 @@ impl Kv {
             dice,
             shards: shards.clone(),
             keep,
+            keep_bytes,
             applied: applied.clone(),
             cache: cache.clone(),
             company,

@@ -16,7 +16,7 @@ use mutirao_core::{ShardId, Timestamp};
 use mutirao_shards::Fence;
 use mutirao_store::{Database, StoreError};
 
-use crate::fold::{Entry, Event, Fate, Kind, Taken};
+use crate::fold::{Entry, Event, Fate, Folded, Kind, Taken};
 use crate::point::Point;
 use crate::write::{Change, Condition, Key, PLAIN_BYTES, Parcel, Place, Producer, Value, Write, WriteId, shared};
 
@@ -88,6 +88,49 @@ pub struct Forget {
     /// theirs in the queue. Those who did not introduce themselves commit by their own hand, and can send nothing any more
     /// when somebody else has.
     pub senders: Timestamp,
+    /// How much history may stay; none: as much as there is.
+    pub bound: Option<Bound>,
+}
+
+/// A bound for the history of a shard.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    pub bytes_max: u64,
+    /// What is not from before this moment stays, however much it is: somebody may be about to read it.
+    pub past: Timestamp,
+}
+
+/// What was forgotten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forgot {
+    pub rows: u64,
+    /// Of the history that is left, but for what is from before anybody counted.
+    pub bytes_left: u64,
+}
+
+/// Of a shard.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ends {
+    revision: u64,
+    /// Up to here its history is gone.
+    compacted: u64,
+    /// Bytes of history that it has ever had.
+    written: u64,
+}
+
+/// How much history there was before each parcel that is taken with these, and how much after all of it.
+fn weighed(written: u64, folded: &Folded) -> (Vec<i64>, i64) {
+    let mut written = written;
+    let mut history = folded.history.iter().peekable();
+    let mut older = Vec::with_capacity(folded.taken.len());
+    for taken in &folded.taken {
+        while let Some(event) = history.next_if(|event| event.revision < taken.first) {
+            written += event.bytes();
+        }
+        older.push(written as i64);
+    }
+    written += history.map(Event::bytes).sum::<u64>();
+    (older, written as i64)
 }
 
 /// How long after a sender was last heard to live something of its may still reach a queue, as far as the clocks of two
@@ -172,9 +215,8 @@ pub trait KvStore: Send + Sync + 'static {
     async fn heard(&self, asked: Vec<(ShardId, Producer)>) -> Result<Vec<Option<u64>>, StoreError>;
     /// What became of a parcel; none if it was not applied. What stood in the way of a condition is not said.
     async fn taken(&self, shard: ShardId, producer: Producer, number: u64) -> Result<Option<Taken>, StoreError>;
-    /// Removes some of a shard's history, of what was deleted and heard before it, and of who has not been heard since; says
-    /// how much.
-    async fn compact(&self, fence: Fence, forget: Forget, rows: u32) -> Result<u64, StoreError>;
+    /// Removes some of a shard's history, of what was deleted and heard before it, and of who has not been heard since.
+    async fn compact(&self, fence: Fence, forget: Forget, rows: u32) -> Result<Forgot, StoreError>;
 }
 
 /// A parcel as its rows tell it: `conflicts` are the revisions of those whose condition did not hold.

@@ -126,6 +126,7 @@ impl Manager {
             clock: clock.clone(),
             dice: dice.clone(),
             keep: settings.kv_keep.0,
+            keep_bytes: Some(settings.kv_keep_bytes.0).filter(|bytes| *bytes > 0),
             shutdown: shutdown.clone(),
         })
         .await

@@ -8,12 +8,15 @@ use mutirao_store::StoreError;
 
 use super::due::Left;
 use super::{Applier, Go};
-use crate::store::{Applying, Forget};
+use crate::SHARDS;
+use crate::store::{Applying, Bound, Forget, Forgot};
 
 /// Entries that are ended at once.
 const EXPIRE_ROWS: u32 = 1_000;
 /// Rows that are forgotten at once: writes wait for so many.
 const FORGET_ROWS: u32 = 1_000;
+/// What is younger stays, however much it is: longer than anybody waits for a write, or is away between two pages of a list.
+const YOUNG: Duration = Duration::from_secs(120);
 /// At least this long after they were last heard to live senders are known; those who live say so much more often.
 const SENDERS_KEPT: Duration = Duration::from_secs(86_400);
 
@@ -66,10 +69,17 @@ impl Applier {
         let now = self.bench.clock.now();
         let before = |keep: Duration| Timestamp(now.0.saturating_sub(keep.as_millis() as i64));
         let keep = self.bench.keep;
-        let forget = Forget { past: before(keep), senders: before(keep.max(SENDERS_KEPT)) };
+        let bound = |all: u64| Bound { bytes_max: all / u64::from(SHARDS), past: before(YOUNG) };
+        let forget = Forget {
+            past: before(keep),
+            senders: before(keep.max(SENDERS_KEPT)),
+            bound: self.bench.keep_bytes.map(bound),
+        };
         let left = match self.bench.store.compact(self.fence.clone(), forget, FORGET_ROWS).await {
-            Ok(gone) if gone >= u64::from(FORGET_ROWS) => Left::More,
-            Ok(_) => Left::Nothing,
+            Ok(Forgot { rows, bytes_left }) => {
+                self.history.set(bytes_left);
+                if rows >= u64::from(FORGET_ROWS) { Left::More } else { Left::Nothing }
+            }
             Err(error) => {
                 tracing::debug!(%error, "old history stays for now; the next round removes it");
                 Left::Nothing

@@ -13,8 +13,8 @@ use mutirao_store::postgres::{Ask, Row, ToSql, Transaction};
 use mutirao_store::{Migration, Postgres, StoreError};
 
 use super::{
-    Applying, Extent, Forget, Known, KvStore, OfSender, Page, Past, Range, decisive, kind_of, number_of, taken_of,
-    value_of, without_parcel,
+    Applying, Ends, Extent, Forget, Forgot, Known, KvStore, OfSender, Page, Past, Range, decisive, kind_of, number_of,
+    taken_of, value_of, weighed, without_parcel,
 };
 use crate::fold::{Before, Entry, Event, Folded, Kind, Taken, expire, fold};
 use crate::point::Point;
@@ -23,6 +23,7 @@ use crate::write::{Key, Parcel, Place, Producer, Value, WriteId};
 pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "kv", version: 1, sql: include_str!("001_kv.postgres.sql") },
     Migration { component: "kv", version: 2, sql: include_str!("002_tidying.postgres.sql") },
+    Migration { component: "kv", version: 3, sql: include_str!("003_sizes.postgres.sql") },
 ];
 
 pub struct PostgresKv(pub Postgres);
@@ -36,7 +37,7 @@ impl KvStore for PostgresKv {
         let tx = connection.begin().await?;
         // All of it travels together. In whichever order it is answered: while the fence holds nobody else writes.
         let decisive = decisive(&parcels);
-        let (holds, mut before, heard) = tokio::try_join!(
+        let (holds, (mut before, written), heard) = tokio::try_join!(
             fence.holds_in_postgres(&tx),
             before(&tx, fence.shard, &decisive),
             heard(&tx, fence.shard, &parcels)
@@ -46,7 +47,7 @@ impl KvStore for PostgresKv {
         }
         before.heard = heard;
         let folded = fold(before, parcels, now);
-        write(&tx, fence.shard, &folded, now).await?;
+        write(&tx, fence.shard, written, &folded, now).await?;
         tx.commit().await?;
         Ok(Applying::Done { revision: folded.revision, taken: folded.taken, entries: folded.entries })
     }
@@ -64,9 +65,9 @@ impl KvStore for PostgresKv {
         if !fence.holds_in_postgres(&tx).await? {
             return Ok(Applying::Fenced);
         }
-        let before = before(&tx, fence.shard, &over.iter().cloned().collect()).await?;
+        let (before, written) = before(&tx, fence.shard, &over.iter().cloned().collect()).await?;
         let folded = expire(before, over, now);
-        write(&tx, fence.shard, &folded, now).await?;
+        write(&tx, fence.shard, written, &folded, now).await?;
         tx.commit().await?;
         Ok(Applying::Done { revision: folded.revision, taken: folded.taken, entries: folded.entries })
     }
@@ -181,21 +182,22 @@ impl KvStore for PostgresKv {
         Ok(Some(taken_of(producer, number, first, writes, &conflicts)))
     }
 
-    async fn compact(&self, fence: Fence, forget: Forget, rows: u32) -> Answer<u64> {
+    async fn compact(&self, fence: Fence, forget: Forget, rows: u32) -> Answer<Forgot> {
         let mut connection = self.0.connection().await?;
         let tx = connection.begin().await?;
         if !fence.holds_in_postgres(&tx).await? {
-            return Ok(0);
+            return Ok(Forgot::default());
         }
-        let gone = compacting::compact(&tx, fence.shard, forget, rows).await?;
+        let forgot = compacting::compact(&tx, fence.shard, forget, rows).await?;
         tx.commit().await?;
-        Ok(gone)
+        Ok(forgot)
     }
 }
 
-async fn before(tx: &Transaction<'_>, shard: ShardId, places: &BTreeSet<Place>) -> Answer<Before> {
-    let ((revision, _), entries) = tokio::try_join!(ends(tx, shard), entries(tx, places))?;
-    Ok(Before { revision, entries, heard: HashMap::new() })
+/// What a batch is folded into, and how much history was ever written.
+async fn before(tx: &Transaction<'_>, shard: ShardId, places: &BTreeSet<Place>) -> Answer<(Before, u64)> {
+    let (Ends { revision, written, .. }, entries) = tokio::try_join!(ends(tx, shard), entries(tx, places))?;
+    Ok((Before { revision, entries, heard: HashMap::new() }, written))
 }
 
 async fn entries(tx: &Transaction<'_>, places: &BTreeSet<Place>) -> Answer<HashMap<Place, Entry>> {
@@ -216,11 +218,11 @@ async fn entries(tx: &Transaction<'_>, places: &BTreeSet<Place>) -> Answer<HashM
     found.iter().map(|row| Ok((place(row)?, entry(row, 2)?))).collect()
 }
 
-/// The shard's revision, and up to which its history is gone.
-async fn ends(ask: &impl Ask, shard: ShardId) -> Answer<(u64, u64)> {
-    let found = ask.row("SELECT revision, compacted FROM kv_shards WHERE shard = $1", &[&i64::from(shard.0)]).await?;
-    let Some(row) = found else { return Ok((0, 0)) };
-    Ok((row.try_get::<_, i64>(0)? as u64, row.try_get::<_, i64>(1)? as u64))
+async fn ends(ask: &impl Ask, shard: ShardId) -> Answer<Ends> {
+    let sql = "SELECT revision, compacted, written FROM kv_shards WHERE shard = $1";
+    let Some(row) = ask.row(sql, &[&i64::from(shard.0)]).await? else { return Ok(Ends::default()) };
+    let number = |at: usize| Ok::<_, StoreError>(row.try_get::<_, i64>(at)? as u64);
+    Ok(Ends { revision: number(0)?, compacted: number(1)?, written: number(2)? })
 }
 
 /// The first revision of a parcel, and how many writes it has.
@@ -249,10 +251,11 @@ async fn heard(tx: &Transaction<'_>, shard: ShardId, parcels: &[Parcel]) -> Answ
 }
 
 /// Four statements that travel together.
-async fn write(tx: &Transaction<'_>, shard: ShardId, folded: &Folded, now: Timestamp) -> Answer<()> {
+async fn write(tx: &Transaction<'_>, shard: ShardId, written: u64, folded: &Folded, now: Timestamp) -> Answer<()> {
     if folded.history.is_empty() {
         return Ok(());
     }
+    let (older, written) = weighed(written, folded);
     let (shard, revision) = (i64::from(shard.0), folded.revision as i64);
     let mut columns = Columns::default();
     for (place, Entry { revision, changed_at, value, expires_at }) in &folded.entries {
@@ -273,8 +276,8 @@ async fn write(tx: &Transaction<'_>, shard: ShardId, folded: &Folded, now: Times
     let Columns { namespaces, keys, revisions, moments, values, contents, ends } = &lines;
     let history: [&(dyn ToSql + Sync); 9] =
         [&shard, namespaces, keys, revisions, moments, values, contents, ends, &kinds];
-    let end: [&(dyn ToSql + Sync); 2] = [&shard, &revision];
-    let parcels: [&(dyn ToSql + Sync); 6] = [&shard, &producers, &numbers, &firsts, &writes, &now.0];
+    let end: [&(dyn ToSql + Sync); 3] = [&shard, &revision, &written];
+    let parcels: [&(dyn ToSql + Sync); 7] = [&shard, &producers, &numbers, &firsts, &writes, &older, &now.0];
     tokio::try_join!(
         tx.run(
             "INSERT INTO kv_entries (shard, namespace, key, revision, changed_at, value, content_type, expires_at)
@@ -290,12 +293,13 @@ async fn write(tx: &Transaction<'_>, shard: ShardId, folded: &Folded, now: Times
             &history,
         ),
         tx.run(
-            "INSERT INTO kv_parcels (shard, producer, number, first, writes, at)
-             SELECT $1, *, $6 FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])",
+            "INSERT INTO kv_parcels (shard, producer, number, first, writes, older, at)
+             SELECT $1, *, $7 FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])",
             &parcels,
         ),
         tx.run(
-            "INSERT INTO kv_shards (shard, revision) VALUES ($1, $2) ON CONFLICT (shard) DO UPDATE SET revision = $2",
+            "INSERT INTO kv_shards (shard, revision, written) VALUES ($1, $2, $3)
+             ON CONFLICT (shard) DO UPDATE SET revision = $2, written = $3",
             &end,
         ),
     )

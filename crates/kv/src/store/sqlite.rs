@@ -12,8 +12,8 @@ use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::{
-    Applying, Extent, Forget, Known, KvStore, OfSender, Page, Past, Range, decisive, kind_of, number_of, taken_of,
-    value_of, without_parcel,
+    Applying, Ends, Extent, Forget, Forgot, Known, KvStore, OfSender, Page, Past, Range, decisive, kind_of, number_of,
+    taken_of, value_of, weighed, without_parcel,
 };
 use crate::fold::{Before, Entry, Event, Folded, Kind, Taken, expire, fold};
 use crate::point::Point;
@@ -22,6 +22,7 @@ use crate::write::{Key, Parcel, Place, Producer, Value, WriteId};
 pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "kv", version: 1, sql: include_str!("001_kv.sql") },
     Migration { component: "kv", version: 2, sql: include_str!("002_tidying.sql") },
+    Migration { component: "kv", version: 3, sql: include_str!("003_sizes.sql") },
 ];
 
 pub struct SqliteKv(pub Sqlite);
@@ -35,9 +36,9 @@ impl KvStore for SqliteKv {
             if !fence.holds_in_sqlite(db)? {
                 return Ok(Applying::Fenced);
             }
-            let mut before = before(db, fence.shard, &decisive(&parcels))?;
+            let (mut before, written) = before(db, fence.shard, &decisive(&parcels))?;
             before.heard = heard(db, fence.shard, &parcels)?;
-            write(db, fence.shard, fold(before, parcels, now), now)
+            write(db, fence.shard, written, fold(before, parcels, now), now)
         };
         self.0.write(work).await
     }
@@ -59,8 +60,8 @@ impl KvStore for SqliteKv {
             if !fence.holds_in_sqlite(db)? {
                 return Ok(Applying::Fenced);
             }
-            let before = before(db, fence.shard, &over.iter().cloned().collect())?;
-            write(db, fence.shard, expire(before, over, now), now)
+            let (before, written) = before(db, fence.shard, &over.iter().cloned().collect())?;
+            write(db, fence.shard, written, expire(before, over, now), now)
         };
         self.0.write(work).await
     }
@@ -123,27 +124,30 @@ impl KvStore for SqliteKv {
         self.0.read(move |db| taken(db, shard, producer, number)).await
     }
 
-    async fn compact(&self, fence: Fence, forget: Forget, rows: u32) -> Answer<u64> {
+    async fn compact(&self, fence: Fence, forget: Forget, rows: u32) -> Answer<Forgot> {
         self.0.write(move |db| compacting::compact(db, &fence, forget, rows)).await
     }
 }
 
-fn before(db: &Connection, shard: ShardId, places: &BTreeSet<Place>) -> Result<Before> {
-    let (revision, _) = ends(db, shard)?;
+/// What a batch is folded into, and how much history was ever written.
+fn before(db: &Connection, shard: ShardId, places: &BTreeSet<Place>) -> Result<(Before, u64)> {
+    let Ends { revision, written, .. } = ends(db, shard)?;
     let mut entries = HashMap::new();
     for place in places {
         if let Some(entry) = find(db, place)? {
             entries.insert(place.clone(), entry);
         }
     }
-    Ok(Before { revision, entries, heard: HashMap::new() })
+    Ok((Before { revision, entries, heard: HashMap::new() }, written))
 }
 
-/// The shard's revision, and up to which its history is gone.
-fn ends(db: &Connection, shard: ShardId) -> Result<(u64, u64)> {
+fn ends(db: &Connection, shard: ShardId) -> Result<Ends> {
     let found = db
-        .prepare_cached("SELECT revision, compacted FROM kv_shards WHERE shard = ?1")?
-        .query_row([shard.0], |row| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64)))
+        .prepare_cached("SELECT revision, compacted, written FROM kv_shards WHERE shard = ?1")?
+        .query_row([shard.0], |row| {
+            let number = |at: usize| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)? as u64);
+            Ok(Ends { revision: number(0)?, compacted: number(1)?, written: number(2)? })
+        })
         .optional()?;
     Ok(found.unwrap_or_default())
 }
@@ -159,7 +163,8 @@ fn heard(db: &Connection, shard: ShardId, parcels: &[Parcel]) -> Result<HashMap<
     Ok(heard)
 }
 
-fn write(db: &Connection, shard: ShardId, folded: Folded, now: Timestamp) -> Result<Applying> {
+fn write(db: &Connection, shard: ShardId, written: u64, folded: Folded, now: Timestamp) -> Result<Applying> {
+    let (older, written) = weighed(written, &folded);
     let mut entry = db.prepare_cached(
         "INSERT INTO kv_entries (namespace, key, shard, revision, changed_at, value, content_type, expires_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
@@ -197,17 +202,18 @@ fn write(db: &Connection, shard: ShardId, folded: Folded, now: Timestamp) -> Res
         ])?;
     }
     let mut parcel = db.prepare_cached(
-        "INSERT INTO kv_parcels (shard, producer, number, first, writes, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO kv_parcels (shard, producer, number, first, writes, at, older) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?;
-    for taken in &folded.taken {
+    for (taken, older) in folded.taken.iter().zip(older) {
         let (producer, number, first) = (taken.producer.0 as i64, taken.number as i64, taken.first as i64);
-        parcel.execute(params![shard.0, producer, number, first, taken.fates.len() as i64, now.0])?;
+        parcel.execute(params![shard.0, producer, number, first, taken.fates.len() as i64, now.0, older])?;
     }
     if !folded.history.is_empty() {
         db.prepare_cached(
-            "INSERT INTO kv_shards (shard, revision) VALUES (?1, ?2) ON CONFLICT (shard) DO UPDATE SET revision = ?2",
+            "INSERT INTO kv_shards (shard, revision, written) VALUES (?1, ?2, ?3)
+             ON CONFLICT (shard) DO UPDATE SET revision = ?2, written = ?3",
         )?
-        .execute(params![shard.0, folded.revision as i64])?;
+        .execute(params![shard.0, folded.revision as i64, written])?;
     }
     Ok(Applying::Done { revision: folded.revision, taken: folded.taken, entries: folded.entries })
 }

@@ -217,6 +217,7 @@ async fn a_redis_that_is_killed_makes_reading_slower_and_never_wrong() {
         clock: SystemClock::shared(),
         dice: dice(),
         keep: Duration::from_secs(3_600),
+        keep_bytes: None,
         shutdown: CancellationToken::new(),
     })
     .await

@@ -39,6 +39,7 @@ async fn start(database: Database) -> Kv {
         clock: SystemClock::shared(),
         dice: Arc::new(Dice::from_os()),
         keep: Duration::from_secs(3_600),
+        keep_bytes: None,
         shutdown: CancellationToken::new(),
     })
     .await

@@ -70,6 +70,7 @@ async fn a_value_whose_time_is_over_does_not_come_back_when_the_clock_is_set_bac
         clock: clock.clone(),
         dice: Arc::new(Dice::from_os()),
         keep: Duration::from_secs(3_600),
+        keep_bytes: None,
         shutdown: CancellationToken::new(),
     })
     .await

@@ -10,6 +10,7 @@ mod lasting;
 mod patience;
 mod queued;
 mod running;
+mod size;
 mod store;
 mod swift;
 mod tidying;

@@ -38,6 +38,7 @@ async fn start(engine: &Engine, path: Path, clock: &Arc<ManualClock>) -> Kv {
         clock: clock.clone(),
         dice: Arc::new(Dice::from_os()),
         keep: Duration::from_secs(3_600),
+        keep_bytes: None,
         shutdown: CancellationToken::new(),
     };
     Kv::start(parts).await.unwrap()

@@ -81,6 +81,7 @@ pub async fn join_with(
             clock,
             dice: Arc::new(Dice::from_os()),
             keep: Duration::from_secs(3_600),
+            keep_bytes: None,
             shutdown: CancellationToken::new(),
         };
         Kv::start(parts).await.unwrap()

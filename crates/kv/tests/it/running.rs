@@ -36,6 +36,7 @@ pub async fn start(engine: &Engine) -> Kv {
         clock: SystemClock::shared(),
         dice: Arc::new(Dice::from_os()),
         keep: Duration::from_secs(3_600),
+        keep_bytes: None,
         shutdown: CancellationToken::new(),
     };
     Kv::start(parts).await.unwrap()

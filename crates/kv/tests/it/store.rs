@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mutirao_core::{ShardId, Timestamp};
-use mutirao_kv::store::{Applying, Extent, Forget, Known, Page, Past, Range, Shared, open};
+use mutirao_kv::store::{Applying, Extent, Forget, Forgot, Known, Page, Past, Range, Shared, open};
 use mutirao_kv::write::{Parcel, Producer};
 use mutirao_kv::{Change, Condition, Entry, Fate, Key, Kind, Place, Point, Value, Write, WriteId};
 use mutirao_shards::Fence;
@@ -80,7 +80,7 @@ pub fn up_to(rows: u32) -> Extent {
 
 /// The past from before a moment, and no senders.
 pub fn past(before: i64) -> Forget {
-    Forget { past: Timestamp(before), senders: Timestamp(0) }
+    Forget { past: Timestamp(before), senders: Timestamp(0), bound: None }
 }
 
 pub fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -133,7 +133,7 @@ async fn whoever_lost_the_shard_writes_nothing(engine: &Engine) {
     let late = store.apply(stale.clone(), vec![parcel(2, vec![put("a", "late")])], Timestamp(2)).await.unwrap();
     assert_eq!(late, Applying::Fenced);
     assert_eq!(store.expire(stale.clone(), vec![place("a")], Timestamp(i64::MAX)).await.unwrap(), Applying::Fenced);
-    assert_eq!(store.compact(stale, past(i64::MAX), 10).await.unwrap(), 0);
+    assert_eq!(store.compact(stale, past(i64::MAX), 10).await.unwrap(), Forgot::default());
     assert_eq!((text(&store, "a").await.as_deref(), store.point().await.unwrap().at(ShardId(0))), (Some("mine"), 1));
 }
 
@@ -171,9 +171,9 @@ async fn the_past_is_told_in_order_and_forgotten_with_an_explicit_word(engine: &
     assert_eq!((events.len(), until), (0, 2), "what changed nothing is passed, and not waited at");
     assert_eq!(store.past(ShardId(5), 0, up_to(1)).await.unwrap(), Past::Events { events: vec![], until: 0 });
 
-    assert_eq!(store.compact(fence.clone(), past(150), 2).await.unwrap(), 2, "a little at a time");
+    assert_eq!(store.compact(fence.clone(), past(150), 2).await.unwrap().rows, 2, "a little at a time");
     assert_eq!(
-        store.compact(fence.clone(), past(150), 100).await.unwrap(),
+        store.compact(fence.clone(), past(150), 100).await.unwrap().rows,
         1 + 1,
         "and the parcel with the last of it"
     );

@@ -66,7 +66,7 @@ async fn senders_of_whom_nothing_can_come_are_forgotten_and_nobody_else(engine: 
     of(&store, &fence, old, 1, 10).await;
     store.introduce(living, Timestamp(1), Timestamp(30 * HOUR)).await.unwrap();
     store.introduce(newer, Timestamp(20 * HOUR), Timestamp(30 * HOUR)).await.unwrap();
-    let forget = Forget { past: Timestamp(25 * HOUR), senders: Timestamp(25 * HOUR) };
+    let forget = Forget { past: Timestamp(25 * HOUR), senders: Timestamp(25 * HOUR), bound: None };
     store.compact(fence.clone(), forget, 100).await.unwrap();
     // Its parcel may lie in the queue once more, since nothing of anybody later has come through yet.
     assert_eq!(of(&store, &fence, old, 1, 26 * HOUR).await, 0);

@@ -42,6 +42,7 @@ async fn start(engine: &Engine, keep: Duration) -> Kv {
         clock: SystemClock::shared(),
         dice: Arc::new(Dice::from_os()),
         keep,
+        keep_bytes: None,
         shutdown: CancellationToken::new(),
     })
     .await
@@ -115,7 +116,10 @@ async fn a_watch_of_what_nobody_writes_can_go_on_when_the_rest_is_forgotten(engi
     let everything = Timestamp(i64::MAX);
     for row in rows.iter().filter(|row| row.shard.0 < SHARDS) {
         let fence = Fence { group: GROUP, shard: row.shard, generation: row.mark.generation };
-        open(&database).compact(fence, Forget { past: everything, senders: Timestamp(0) }, 1_000).await.unwrap();
+        open(&database)
+            .compact(fence, Forget { past: everything, senders: Timestamp(0), bound: None }, 1_000)
+            .await
+            .unwrap();
     }
     assert_eq!(asks(&kv, "quiet/", Some(&begun)).await.status(), 410);
     let (mut again, _) = Ear::of(&kv, "quiet/", Some(&at.id)).await;

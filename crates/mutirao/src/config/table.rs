@@ -182,6 +182,9 @@ settings! {
     "flows.loopback" => flows_loopback: Leave = "refused";
     /// How long kv remembers what its keys were: whoever lists or watches may be that far behind.
     "kv.keep" => kv_keep: Span = "1day";
+    /// How many bytes of what its keys were kv keeps, shared out evenly over 16 shards; the oldest goes first, but nothing of the
+    /// last two minutes. 0: whatever comes in kv.keep.
+    "kv.keep_bytes" => kv_keep_bytes: Bytes = "4GiB";
     /// Writes of keys that may be on their way from one manager to one shard, of which there are 16, where RabbitMQ carries
     /// them; past it, writing is refused until some are applied.
     "kv.backlog_max" => kv_backlog_max: Many = "100000";

@@ -3,27 +3,55 @@
 use mutirao_store::postgres::{Ask, Transaction};
 
 use super::{Answer, ends};
-use crate::store::{Forget, GHOST_MS};
+use crate::store::{Bound, Ends, Forget, Forgot, GHOST_MS};
 use mutirao_core::ShardId;
 
-pub(super) async fn compact(tx: &Transaction<'_>, shard: ShardId, forget: Forget, rows: u32) -> Answer<u64> {
+pub(super) async fn compact(tx: &Transaction<'_>, shard: ShardId, forget: Forget, rows: u32) -> Answer<Forgot> {
     let mut gone = history(tx, shard, forget, rows).await?;
-    let (_, compacted) = ends(tx, shard).await?;
+    let Ends { compacted, written, .. } = ends(tx, shard).await?;
     gone += parcels(tx, shard, compacted as i64, rows).await?;
     // They can wait until there is nothing else.
     if gone < u64::from(rows) {
         senders(tx, shard, compacted as i64, forget).await?;
     }
-    Ok(gone)
+    Ok(Forgot { rows: gone, bytes_left: left(tx, shard, compacted as i64, written).await? })
+}
+
+/// How many bytes of history are left.
+async fn left(tx: &Transaction<'_>, shard: ShardId, compacted: i64, written: u64) -> Answer<u64> {
+    let sql = "SELECT older FROM kv_parcels WHERE shard = $1 AND number > 0 AND first > $2 ORDER BY first LIMIT 1";
+    let Some(row) = tx.row(sql, &[&i64::from(shard.0), &compacted]).await? else { return Ok(0) };
+    let older: Option<i64> = row.try_get(0)?;
+    Ok(written.saturating_sub(older.unwrap_or(0) as u64))
+}
+
+/// Up to which revision the history is more than may stay: of some of the oldest parcels the last that has as much behind it.
+async fn too_much(tx: &Transaction<'_>, shard: ShardId, bound: Bound, rows: u32) -> Answer<i64> {
+    let Ends { compacted, written, .. } = ends(tx, shard).await?;
+    let Some(over) = written.checked_sub(bound.bytes_max) else { return Ok(0) };
+    let found = tx
+        .row(
+            "SELECT coalesce(max(first + writes - 1), 0) FROM
+             (SELECT first, writes, older FROM kv_parcels WHERE shard = $1 AND number > 0 AND first > $2
+              ORDER BY first LIMIT $3) AS oldest WHERE older < $4",
+            &[&i64::from(shard.0), &(compacted as i64), &i64::from(rows), &(over as i64)],
+        )
+        .await?;
+    Ok(found.map(|row| row.try_get(0)).transpose()?.unwrap_or(0))
 }
 
 async fn history(tx: &Transaction<'_>, shard: ShardId, forget: Forget, rows: u32) -> Answer<u64> {
+    let (over, past) = match forget.bound {
+        Some(bound) => (too_much(tx, shard, bound, rows).await?, bound.past.0),
+        None => (0, 0),
+    };
     let shard = i64::from(shard.0);
     let until = tx
         .row(
             "SELECT max(revision) FROM
-             (SELECT revision, at FROM kv_history WHERE shard = $1 ORDER BY revision LIMIT $2) AS oldest WHERE at < $3",
-            &[&shard, &i64::from(rows), &forget.past.0],
+             (SELECT revision, at FROM kv_history WHERE shard = $1 ORDER BY revision LIMIT $2) AS oldest
+             WHERE at < $3 OR (revision <= $4 AND at < $5)",
+            &[&shard, &i64::from(rows), &forget.past.0, &over, &past],
         )
         .await?;
     let until: Option<i64> = until.map(|row| row.try_get(0)).transpose()?.flatten();

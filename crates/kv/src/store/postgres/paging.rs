@@ -7,7 +7,7 @@ use mutirao_store::postgres::{Ask, Row};
 use super::{Answer, ends, entry, key, place};
 use crate::fold::Event;
 use crate::point::Point;
-use crate::store::{Extent, Found, Page, Past, Range, at_point, kind_of, value_of};
+use crate::store::{Ends, Extent, Found, Page, Past, Range, at_point, kind_of, value_of};
 use crate::write::Key;
 
 /// What was found, in no order, and the first key that was not looked at.
@@ -109,7 +109,7 @@ impl Looked {
 }
 
 pub(super) async fn past(ask: &impl Ask, shard: ShardId, after: u64, extent: Extent) -> Answer<Past> {
-    let (until, compacted) = ends(ask, shard).await?;
+    let Ends { revision: until, compacted, .. } = ends(ask, shard).await?;
     if after < compacted {
         return Ok(Past::Compacted);
     }

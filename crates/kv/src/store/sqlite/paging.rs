@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 use super::{ends, entry, place, value};
 use crate::fold::Event;
 use crate::point::Point;
-use crate::store::{Extent, Found, Page, Past, Range, at_point, kind_of};
+use crate::store::{Ends, Extent, Found, Page, Past, Range, at_point, kind_of};
 use crate::write::Key;
 
 pub(super) fn page(db: &Connection, range: &Range, point: &Point, mut extent: Extent) -> Result<Page> {
@@ -51,7 +51,7 @@ pub(super) fn page(db: &Connection, range: &Range, point: &Point, mut extent: Ex
 }
 
 pub(super) fn past(db: &Connection, shard: ShardId, after: u64, mut extent: Extent) -> Result<Past> {
-    let (until, compacted) = ends(db, shard)?;
+    let Ends { revision: until, compacted, .. } = ends(db, shard)?;
     if after < compacted {
         return Ok(Past::Compacted);
     }
