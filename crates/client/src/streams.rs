@@ -5,6 +5,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use mutirao_core::declared::Wrong;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::ClientError;
@@ -60,6 +61,11 @@ impl Client {
 
     pub async fn resume_stream(&self, name: &str) -> Result<(), ClientError> {
         self.fetch_bytes(Call::post(stream(name).part("resume"), Repeat::Safe)).await.map(drop)
+    }
+
+    /// It is asked for once: who asks again is told that it is on its way.
+    pub async fn migrate_stream<T: DeserializeOwned>(&self, name: &str, ask: &impl Serialize) -> Result<T, ClientError> {
+        self.fetch(Call::post(stream(name).part("migrate"), Repeat::Never).json(ask)?).await
     }
 
     pub async fn delete_stream(&self, name: &str) -> Result<(), ClientError> {

@@ -12,6 +12,7 @@
 pub mod graphs;
 pub mod keeping;
 pub mod meters;
+pub mod moving;
 pub mod needs;
 pub mod outside;
 pub mod owner;

@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::graphs::{Graphs, Read};
+use crate::moving::{self, Move, Step};
 use crate::placing::{self, Decision, Host, HostId, Life, Wanted};
 use crate::silence::Ears;
 use crate::store::{Batch, Event, Fate, Held, HostRow, PartRow, Shared as Store, StreamRow, StreamState};
@@ -108,6 +109,10 @@ async fn round(bench: &Bench) -> Result<(), StoreError> {
 /// What is told of a part that is given to a host, and of one that is nowhere.
 const PLACE: &str = "place";
 const WAIT: &str = "wait";
+/// Of a replica that moves: its copy was begun, it is there, it stays where it was.
+const MOVE: &str = "move";
+const MOVED: &str = "moved";
+const STAY: &str = "stay";
 const STOPPING: &str = "the stream that had its name before it is being stopped";
 
 impl Bench {
@@ -181,6 +186,7 @@ impl Sight {
             batch.events.push((part.stream.clone(), self.event(me, WAIT, detail)));
             batch.parts.push(PartRow { part, seat: None, epoch, why, since: self.now });
         }
+        self.moves(me, &hosts, &wanted, &mut batches, &shard_of);
         self.snapshots(&mut batches, &shard_of);
         self.measure(&wanted, &decisions);
         batches
@@ -199,7 +205,10 @@ impl Sight {
                 let (seat, epoch) = row.map_or((None, 0), |row| (row.seat.clone(), row.epoch));
                 match before {
                     Some(_) if seat.is_none() => held_up.push(part),
-                    _ => wanted.push(Wanted { part, needs, seat, epoch }),
+                    _ => {
+                        let bound_for = self.held.moves.iter().find(|one| one.part == part).map(|one| one.to.clone());
+                        wanted.push(Wanted { part, needs, seat, epoch, bound_for });
+                    }
                 }
             }
         }
@@ -258,6 +267,53 @@ impl Sight {
         }
     }
 
+    /// The next step of each move.
+    fn moves(
+        &self,
+        me: &str,
+        hosts: &[Host],
+        wanted: &[Wanted],
+        batches: &mut BTreeMap<ShardId, Batch>,
+        shard_of: &HashMap<&StreamId, ShardId>,
+    ) {
+        for one in &self.held.moves {
+            let Some(shard) = shard_of.get(&one.part.stream) else { continue };
+            let said = |host: &str, part: &Part, epoch: u64| self.said(host, part, epoch);
+            let step = moving::step(one, hosts, wanted, &self.held.moves, said, self.now);
+            if step == Step::Stay {
+                continue;
+            }
+            let (part, shown) = (one.part.clone(), self.shown(&one.part));
+            let named = self.hosts.iter().find(|(row, _)| row.host.id == one.to);
+            let to = named.map_or(one.to.as_str(), |(row, _)| row.host.name.as_str());
+            let batch = batches.entry(*shard).or_default();
+            let (what, detail) = match step {
+                Step::Stay => continue,
+                Step::Begin(begun) => {
+                    batch.moves.push(Move { begun: Some(begun), since: self.now, ..one.clone() });
+                    (MOVE, format!("{shown} is begun on {to} too, epoch {}: {}", begun.epoch, one.why))
+                }
+                Step::Over { seat, epoch, why } => {
+                    batch.moved.push(part.clone());
+                    let detail = format!("{shown} on {to}, epoch {epoch}: {why}");
+                    batch.parts.push(PartRow { part, seat: Some(seat), epoch, why, since: self.now });
+                    (MOVED, detail)
+                }
+                Step::End(why) => {
+                    batch.moved.push(part);
+                    (STAY, format!("{shown} does not move to {to}: {why}"))
+                }
+            };
+            batch.events.push((one.part.stream.clone(), self.event(me, what, detail)));
+        }
+    }
+
+    /// What a host says of a part under an epoch.
+    fn said(&self, host: &str, part: &Part, epoch: u64) -> Option<&Report> {
+        let (row, _) = self.hosts.iter().find(|(row, _)| row.host.id == host)?;
+        row.reports.iter().find(|report| report.part == *part && report.epoch == epoch)
+    }
+
     fn snapshots(&self, batches: &mut BTreeMap<ShardId, Batch>, shard_of: &HashMap<&StreamId, ShardId>) {
         let epochs: BTreeMap<Part, u64> = self.held.parts.iter().map(|row| (row.part.clone(), row.epoch)).collect();
         let reports: Vec<&Report> = self.hosts.iter().flat_map(|(row, _)| &row.reports).collect();
@@ -291,7 +347,10 @@ impl Sight {
     }
 }
 
-fn host(row: &HostRow, life: Life) -> Host {
+/// As placing sees it.
+pub(crate) fn host(row: &HostRow, life: Life) -> Host {
     let (id, name) = (row.host.id.clone(), row.host.name.clone());
-    Host { id, name, boot: row.boot, standing: row.host.standing, cores: row.host.cores, life }
+    let node = &row.node;
+    let free_bytes = (node.memory_total_bytes > 0).then(|| node.memory_total_bytes.saturating_sub(node.memory_bytes));
+    Host { id, name, boot: row.boot, standing: row.host.standing, cores: row.host.cores, free_bytes, life }
 }

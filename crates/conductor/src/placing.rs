@@ -12,8 +12,8 @@
 //! Each time that a part is given to a host, or to another life of the same one, its epoch grows. One whose host is gone and
 //! that no other can run stays in its name: should it come back, it goes on as if nothing had been.
 //!
-//! A decision is data, and so is what is asked for ([`Wish`]): whoever schedules by measurement asks for moves here, and they
-//! are held against the same rules.
+//! A decision is data, and so is what is asked for ([`Wish`]): people and whoever schedules by measurement ask for moves, which
+//! are held against the same rules here, and carried out by [`moving`](crate::moving).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -37,6 +37,8 @@ pub struct Host {
     pub boot: u64,
     pub standing: Standing,
     pub cores: u32,
+    /// Memory of its node that nobody uses, if it says so.
+    pub free_bytes: Option<u64>,
     pub life: Life,
 }
 
@@ -70,6 +72,8 @@ pub struct Wanted {
     pub needs: Needs,
     pub seat: Option<Seat>,
     pub epoch: u64,
+    /// Where it is on its way to, and runs already or soon will: [`moving`](crate::moving) decides of it until it is there.
+    pub bound_for: Option<HostId>,
 }
 
 /// Somebody asks for a move.
@@ -79,6 +83,8 @@ pub struct Wish {
     pub to: HostId,
     /// Whose wish it is and why, in words for `explain`.
     pub why: String,
+    /// What it remembers: there must be room for it.
+    pub bytes: u64,
 }
 
 /// What changes for one part.
@@ -218,6 +224,12 @@ pub enum Refused {
     HasReplica(HostId),
     #[error("it may not be on {host}, {because}")]
     Misplaced { host: HostId, because: String },
+    #[error("{host} has {free_mib} MiB of memory free, and it remembers {needs_mib}")]
+    Full { host: HostId, free_mib: u64, needs_mib: u64 },
+    #[error("replica {replica} of it is on its way; one moves at a time")]
+    Moving { replica: u32 },
+    #[error("only stages move while they run; a source or a sink must never be twice at once")]
+    OnlyStages,
 }
 
 /// What [`place`] found.
@@ -292,6 +304,12 @@ pub fn wish(hosts: &[Host], parts: &[Wanted], wish: &Wish) -> Result<Decision, R
     if room.has_replica(&host.id, &wanted.part) {
         return Err(Refused::HasReplica(host.name.clone()));
     }
+    if let Some(free) = host.free_bytes
+        && free < wish.bytes
+    {
+        let (free_mib, needs_mib) = (free >> 20, wish.bytes.div_ceil(1 << 20));
+        return Err(Refused::Full { host: host.name.clone(), free_mib, needs_mib });
+    }
     let seat = Seat { host: host.id.clone(), boot: host.boot };
     Ok(decision(wanted, Some(seat), Why::Wished { host: host.name.clone(), why: wish.why.clone() }))
 }
@@ -347,6 +365,9 @@ impl<'a> Room<'a> {
             if let Some(seat) = &wanted.seat {
                 room.sit(&seat.host, &wanted.part);
             }
+            if let Some(host) = &wanted.bound_for {
+                room.sit(host, &wanted.part);
+            }
         }
         room
     }
@@ -381,6 +402,9 @@ impl<'a> Room<'a> {
     }
 
     fn verdict(&self, wanted: &'a Wanted) -> Verdict<'a> {
+        if wanted.bound_for.is_some() {
+            return Verdict::Stays;
+        }
         let Some(seat) = &wanted.seat else { return Verdict::Seeks(None) };
         let Some(host) = self.by_id.get(seat.host.as_str()).copied() else {
             return Verdict::Seeks(Some(Lost::Silent(seat.host.clone())));

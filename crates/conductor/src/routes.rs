@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use crate::service::{PAGE_MAX, Streams};
 use crate::store::Over;
-use crate::view::{Explained, HostLine, Pushed, StreamDeployed, StreamLine, StreamView};
+use crate::view::{Explained, HostLine, Migrate, Migrating, Pushed, StreamDeployed, StreamLine, StreamView};
 use text::Text;
 
 /// Definitions that are checked at once.
@@ -33,6 +33,7 @@ pub fn routes() -> OpenApiRouter<Streams> {
         .routes(mutirao_surface::routes!(explain))
         .routes(mutirao_surface::routes!(pause))
         .routes(mutirao_surface::routes!(resume))
+        .routes(mutirao_surface::routes!(migrate))
         .routes(mutirao_surface::routes!(push))
         .routes(mutirao_surface::routes!(following::events))
         .routes(mutirao_surface::routes!(following::tap))
@@ -167,6 +168,22 @@ async fn resume(
 ) -> Result<StatusCode, Rejection> {
     streams.resume(&caller, &name).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Move a replica of a stage to another host while it runs. Both run it until the other has caught up, so that nothing waits.
+#[utoipa::path(post, path = "/v1/streams/{name}/migrate", tag = "streams", params(("name" = String, Path)),
+    request_body = Migrate,
+    responses((status = 202, description = "It is begun; `explain` tells how it goes.", body = Migrating),
+              (status = 404, body = Problem, description = "No such stream, stage or host."),
+              (status = 409, body = Problem, description = "It cannot go there, and why."),
+              (status = 422, body = Problem, description = "A replica that there is not, or a source or sink.")))]
+async fn migrate(
+    State(streams): State<Streams>,
+    only::Operator(caller): only::Operator,
+    Part(name): Part<String>,
+    Body(ask): Body<Migrate>,
+) -> Result<(StatusCode, Json<Migrating>), Rejection> {
+    Ok((StatusCode::ACCEPTED, Json(streams.migrate(&caller, &name, ask).await?)))
 }
 
 /// Push events to a source of kind http: one JSON object, an array of them, or one a line. In the log when answered.

@@ -6,6 +6,7 @@ mod delivering;
 mod deploying;
 mod following;
 mod guard;
+mod migrating;
 mod pushing;
 mod showing;
 mod tapping;

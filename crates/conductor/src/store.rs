@@ -17,6 +17,7 @@ use mutirao_streams::mark::Place;
 use mutirao_streams::wire::{HostView, Part, Report, Snapshot, StreamId, Usage, What};
 use serde::{Deserialize, Serialize};
 
+use crate::moving::{Begun, Move};
 use crate::placing::Seat;
 
 pub type Shared = Arc<dyn StreamStore>;
@@ -192,6 +193,7 @@ pub struct Held {
     pub streams: Vec<StreamRow>,
     pub parts: Vec<PartRow>,
     pub snapshots: Vec<Kept>,
+    pub moves: Vec<Move>,
 }
 
 /// What an owner writes at once.
@@ -199,6 +201,9 @@ pub struct Held {
 pub struct Batch {
     /// As they are from now on.
     pub parts: Vec<PartRow>,
+    /// Moves as they are from now on, and parts whose moves have ended.
+    pub moves: Vec<Move>,
+    pub moved: Vec<Part>,
     pub snapshots: Vec<Kept>,
     pub retired: Vec<(String, Timestamp)>,
     /// Snapshots whose blobs are gone.
@@ -240,7 +245,10 @@ pub trait StreamStore: Send + Sync + 'static {
     /// Counts a beat, and says how many there were.
     async fn beat(&self, row: HostRow) -> Result<u64, StoreError>;
     async fn hosts(&self) -> Result<Vec<HostRow>, StoreError>;
-    /// What a host is to run in this life of it.
+    /// Asks for a move; false if one of the same part was asked for already, which is left as it is.
+    async fn ask_move(&self, by: By, asked: Move) -> Result<bool, StoreError>;
+    async fn moves(&self, streams: Vec<StreamId>) -> Result<Vec<Move>, StoreError>;
+    /// What a host is to run in this life of it, copies of what moves to it included.
     async fn seated(&self, seat: Seat) -> Result<Vec<Seated>, StoreError>;
     async fn parts(&self, streams: Vec<StreamId>) -> Result<Vec<PartRow>, StoreError>;
     /// Those that are not retired.
@@ -276,6 +284,11 @@ fn part(stream: String, kind: &str, n: i64, replica: i64) -> Result<Part, String
         other => return Err(format!("\"{other}\" is no kind of part")),
     };
     Ok(Part { stream: StreamId(stream), what, replica: replica as u32 })
+}
+
+/// Of a move: epochs begin with one.
+fn begun(boot: i64, epoch: i64) -> Option<Begun> {
+    (epoch > 0).then_some(Begun { boot: boot as u64, epoch: epoch as u64 })
 }
 
 fn seat(host: Option<String>, boot: i64) -> Option<Seat> {

@@ -112,6 +112,46 @@ pub struct PartView {
     pub snapshot: Option<u64>,
     #[schema(value_type = Object)]
     pub measures: Measures,
+    /// Where it is on its way to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<MoveView>,
+}
+
+/// A replica on its way to another host, which runs there too until it has caught up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct MoveView {
+    /// The name of that host.
+    pub to: String,
+    pub who: String,
+    pub why: String,
+    #[schema(value_type = i64)]
+    pub since: Timestamp,
+    /// The offset that the copy reads next.
+    pub next: u64,
+    /// Of the copy, as its host says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub state: Option<State>,
+}
+
+/// Which replica of a stage is to go where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Migrate {
+    /// By its name, or that of an operator in it.
+    pub stage: String,
+    #[serde(default)]
+    pub replica: u32,
+    /// The name or id of a host.
+    pub to: String,
+}
+
+/// It was asked for, and nothing is against it. Whether it came to be, `explain` and `show` tell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Migrating {
+    pub stage: String,
+    pub replica: u32,
+    pub to: String,
 }
 
 /// Where each part is, and why; what is in the way; and what happened last.

@@ -75,12 +75,12 @@ impl World {
                     needs.inside = Some("the installation's own MQTT");
                 }
                 let part = Part { stream: stream.clone(), what: What::Stage(n), replica };
-                table.push(Wanted { part, needs, seat: None, epoch: 0 });
+                table.push(Wanted { part, needs, seat: None, epoch: 0, bound_for: None });
             }
         }
         let part = Part { stream, what: What::Source(0), replica: 0 };
         let needs = Needs { pin: Some(name(dice.below(HOSTS as u64) as usize)), ..Needs::default() };
-        table.push(Wanted { part, needs, seat: None, epoch: 0 });
+        table.push(Wanted { part, needs, seat: None, epoch: 0, bound_for: None });
         World {
             dice,
             now: Mono::default(),
@@ -194,7 +194,7 @@ impl World {
             .map(|(id, row)| {
                 let standing = if id == "h0" { Standing::Inside } else { Standing::Apart };
                 let life = manager.ears.life(id, now);
-                Host { id: id.clone(), name: id.clone(), boot: row.boot, standing, cores: 2, life }
+                Host { id: id.clone(), name: id.clone(), boot: row.boot, standing, cores: 2, free_bytes: None, life }
             })
             .collect();
         let decisions = place(&hosts, &manager.parts, &BTreeMap::new()).decisions;

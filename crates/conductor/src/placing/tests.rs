@@ -7,7 +7,7 @@ use super::*;
 
 fn host(id: &str, cores: u32) -> Host {
     let (id, name) = (id.to_owned(), format!("{id}-name"));
-    Host { id, name, boot: 1, standing: Standing::Apart, cores, life: Life::Alive }
+    Host { id, name, boot: 1, standing: Standing::Apart, cores, free_bytes: None, life: Life::Alive }
 }
 
 fn inside(id: &str) -> Host {
@@ -19,7 +19,7 @@ fn part(what: What, replica: u32) -> Part {
 }
 
 fn wanted(what: What, replica: u32) -> Wanted {
-    Wanted { part: part(what, replica), needs: Needs::default(), seat: None, epoch: 0 }
+    Wanted { part: part(what, replica), needs: Needs::default(), seat: None, epoch: 0, bound_for: None }
 }
 
 fn on(mut wanted: Wanted, host: &Host) -> Wanted {
@@ -150,7 +150,7 @@ fn a_wish_is_held_against_the_same_rules() {
     let mut source = on(wanted(What::Source(0), 0), &hosts[3]);
     source.needs.inside = Some("the installation's own AMQP");
     let parts = [on(wanted(What::Stage(0), 0), &hosts[0]), on(wanted(What::Stage(0), 1), &hosts[1]), source];
-    let ask = |part: Part, to: &str| wish(&hosts, &parts, &Wish { part, to: to.into(), why: "for the test".into() });
+    let ask = |part: Part, to: &str| wish(&hosts, &parts, &Wish { part, to: to.into(), why: "for the test".into(), bytes: 0 });
     let stage = part(What::Stage(0), 0);
     assert_eq!(ask(stage.clone(), "b"), Err(Refused::HasReplica("b-name".into())));
     assert_eq!(ask(stage.clone(), "a"), Err(Refused::Already("a-name".into())));

@@ -42,10 +42,12 @@ impl Streams {
         fits: impl Fn(&Part) -> bool + Send,
     ) -> Result<(), Problem> {
         let rows = self.0.store.parts(vec![part.stream.clone()]).await.map_err(refused)?;
+        let moves = self.0.store.moves(vec![part.stream.clone()]).await.map_err(refused)?;
         let given = |row: &crate::store::PartRow| {
             row.seat.as_ref().is_some_and(|seat| seat.host == caller.id) && fits(&row.part)
         };
-        match rows.iter().any(given) {
+        let comes = |one: &crate::moving::Move| one.to == caller.id && one.begun.is_some() && fits(&one.part);
+        match rows.iter().any(given) || moves.iter().any(comes) {
             true => Ok(()),
             false => Err(Problem::forbidden("this host was not given the part whose snapshot this is")),
         }

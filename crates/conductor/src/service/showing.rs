@@ -13,16 +13,17 @@ use mutirao_streams::wire::{Part, Report, State, StreamId};
 use super::{PAGE_MAX, Streams};
 use crate::graphs::Read;
 use crate::placing::Life;
-use crate::store::{HostRow, PartRow, StreamRow, StreamState};
-use crate::view::{Explained, Health, HostLine, PartView, StreamLine, StreamView};
+use crate::moving::Move;
+use crate::store::{HostRow, Kept, PartRow, StreamRow, StreamState};
+use crate::view::{Explained, Health, HostLine, MoveView, PartView, StreamLine, StreamView};
 use crate::{keeping, needs};
 
 /// What happened last, in an explanation.
 const EVENTS_SHOWN: u32 = 30;
 
 /// What hosts say, by part.
-struct Said {
-    hosts: BTreeMap<String, (HostRow, Life)>,
+pub(super) struct Said {
+    pub hosts: BTreeMap<String, (HostRow, Life)>,
 }
 
 impl Streams {
@@ -38,7 +39,7 @@ impl Streams {
         let said = self.said().await?;
         let of = |row: &StreamRow| {
             let read = self.0.graphs.keep(row);
-            let views = views(&read, parts.get(&row.id).map(Vec::as_slice).unwrap_or_default(), &said, &[]);
+            let views = views(&read, parts.get(&row.id).map(Vec::as_slice).unwrap_or_default(), &said, &[], &[]);
             line(row, &views, &read)
         };
         Ok(rows.iter().map(of).collect())
@@ -62,8 +63,9 @@ impl Streams {
         let read = self.0.graphs.keep(&row);
         let ids = vec![row.id.clone()];
         let rows = self.0.store.parts(ids.clone()).await.map_err(refused)?;
+        let moves = self.0.store.moves(ids.clone()).await.map_err(refused)?;
         let kept = self.0.store.snapshots(ids).await.map_err(refused)?;
-        let parts = views(&read, &rows, &self.said().await?, &kept);
+        let parts = views(&read, &rows, &self.said().await?, &kept, &moves);
         Ok((row, read, parts))
     }
 
@@ -98,7 +100,7 @@ impl Streams {
         Ok(said.hosts.into_values().map(line).collect())
     }
 
-    async fn said(&self) -> Result<Said, Problem> {
+    pub(super) async fn said(&self) -> Result<Said, Problem> {
         let rows = self.0.store.hosts().await.map_err(refused)?;
         let (ears, now) = (self.0.bench.ears.lock(), self.0.clock.monotonic());
         let of = |row: HostRow| {
@@ -116,11 +118,11 @@ fn pushes(graph: &Graph) -> Vec<String> {
     pushed.map(|source| source.name.clone()).collect()
 }
 
-fn unreadable(why: &str) -> String {
+pub(super) fn unreadable(why: &str) -> String {
     format!("this version cannot read its definition: {why}")
 }
 
-fn views(read: &Read, rows: &[PartRow], said: &Said, kept: &[crate::store::Kept]) -> Vec<PartView> {
+fn views(read: &Read, rows: &[PartRow], said: &Said, kept: &[Kept], moves: &[Move]) -> Vec<PartView> {
     let rows_of: HashMap<&Part, &PartRow> = rows.iter().map(|row| (&row.part, row)).collect();
     let view = |row: &PartRow| {
         let (kind, name) = match &read.graph {
@@ -144,6 +146,7 @@ fn views(read: &Read, rows: &[PartRow], said: &Said, kept: &[crate::store::Kept]
             lag: report.map_or(0, |report| report.measures.queue),
             snapshot: snapshot.first().map(|snapshot| snapshot.offset),
             measures: report.map(|report| report.measures).unwrap_or_default(),
+            moves: moves.iter().find(|one| one.part == row.part).map(|one| on_its_way(one, said)),
         }
     };
     // Those that nobody has placed yet are parts all the same.
@@ -155,6 +158,23 @@ fn views(read: &Read, rows: &[PartRow], said: &Said, kept: &[crate::store::Kept]
     match wanted.is_empty() {
         true => rows.iter().map(view).collect(),
         false => wanted.iter().filter_map(|(part, _)| rows_of.get(part)).map(|row| view(row)).collect(),
+    }
+}
+
+fn on_its_way(one: &Move, said: &Said) -> MoveView {
+    let host = said.hosts.get(&one.to).map(|(row, _)| row);
+    let epoch = one.begun.map(|begun| begun.epoch);
+    let told = |row: &&HostRow| {
+        row.reports.iter().find(|report| report.part == one.part && Some(report.epoch) == epoch).cloned()
+    };
+    let report = host.as_ref().and_then(told);
+    MoveView {
+        to: host.map_or_else(|| one.to.clone(), |row| row.host.name.clone()),
+        who: one.who.clone(),
+        why: one.why.clone(),
+        since: one.since,
+        next: report.as_ref().map_or(0, |report| report.next),
+        state: report.map(|report| report.state),
     }
 }
 

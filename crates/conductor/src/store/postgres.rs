@@ -13,18 +13,22 @@ use serde::de::DeserializeOwned;
 
 use super::{
     Batch, By, Deployed, Event, Fate, Held, HostRow, Kept, NewStream, Over, PartRow, STREAMS_MAX, Seated, StreamRow,
-    StreamState, StreamStore, columns, part, seat,
+    StreamState, StreamStore, begun, columns, part, seat,
 };
+use crate::moving::{Begun, Move};
 use crate::placing::Seat;
 
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { component: "streams", version: 1, sql: include_str!("001_streams.postgres.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { component: "streams", version: 1, sql: include_str!("001_streams.postgres.sql") },
+    Migration { component: "streams", version: 2, sql: include_str!("002_moves.postgres.sql") },
+];
 
 const STREAM: &str =
     "id, namespace, name, owner, shard, definition, state, follows, deployed_at, changed_at, changed_by";
 /// Without the definition.
 const BARE: &str = "id, namespace, name, owner, shard, '', state, follows, deployed_at, changed_at, changed_by";
 const PART: &str = "stream, kind, n, replica, host, boot, epoch, why, since";
+const MOVE: &str = "stream, kind, n, replica, host, boot, epoch, who, why, since";
 const SNAPSHOT: &str = "stream, kind, n, replica, epoch, at_offset, key, bytes, taken_at, retired_at";
 const ORDER: &str = "ORDER BY stream, kind, n, replica";
 
@@ -118,9 +122,10 @@ impl StreamStore for PostgresStreams {
     }
 
     async fn seated(&self, seat: Seat) -> Answer<Vec<Seated>> {
-        let sql = "SELECT p.stream, p.kind, p.n, p.replica, p.epoch, s.state FROM stream_parts p
-                   JOIN streams s ON s.id = p.stream
-                   WHERE p.host = $1 AND p.boot = $2 AND s.state <> 'deleted'
+        let sql = "SELECT p.stream, p.kind, p.n, p.replica, p.epoch, s.state FROM (
+                     SELECT stream, kind, n, replica, epoch FROM stream_parts WHERE host = $1 AND boot = $2 UNION ALL
+                     SELECT stream, kind, n, replica, epoch FROM stream_moves WHERE host = $1 AND boot = $2 AND epoch > 0
+                   ) p JOIN streams s ON s.id = p.stream WHERE s.state <> 'deleted'
                    ORDER BY p.stream, p.kind, p.n, p.replica";
         let found = self.0.connection().await?.rows(sql, &[&seat.host, &(seat.boot as i64)]).await?;
         let seated = |row: &Row| {
@@ -128,6 +133,25 @@ impl StreamStore for PostgresStreams {
             Ok(Seated { part: named(row)?, epoch: row.try_get::<_, i64>(4)? as u64, state })
         };
         found.iter().map(seated).collect()
+    }
+
+    async fn ask_move(&self, by: By, asked: Move) -> Answer<bool> {
+        let mut connection = self.0.connection().await?;
+        let tx = connection.begin().await?;
+        let sql = "SELECT namespace, name FROM streams WHERE id = $1 AND state <> 'deleted' FOR SHARE";
+        let Some(row) = tx.row(sql, &[&asked.part.stream.0]).await? else { return Ok(false) };
+        let made = keep_move(&tx, &asked, "NOTHING").await?;
+        if made {
+            let event = by.event("migrate", &asked.why);
+            tell(&tx, row.try_get(0)?, row.try_get(1)?, &asked.part.stream, &event).await?;
+        }
+        tx.commit().await?;
+        Ok(made)
+    }
+
+    async fn moves(&self, streams: Vec<StreamId>) -> Answer<Vec<Move>> {
+        let sql = format!("SELECT {MOVE} FROM stream_moves WHERE stream = ANY($1) {ORDER}");
+        self.0.connection().await?.rows(&sql, &[&plain(&streams)]).await?.iter().map(moves).collect()
     }
 
     async fn parts(&self, streams: Vec<StreamId>) -> Answer<Vec<PartRow>> {
@@ -151,8 +175,11 @@ impl StreamStore for PostgresStreams {
             tx.rows(&format!("SELECT {PART} FROM stream_parts WHERE stream IN ({of}) {ORDER}"), &[&shards]).await?;
         let snapshots =
             tx.rows(&format!("SELECT {SNAPSHOT} FROM stream_snapshots WHERE stream IN ({of})"), &[&shards]).await?;
+        let on_their_way =
+            tx.rows(&format!("SELECT {MOVE} FROM stream_moves WHERE stream IN ({of}) {ORDER}"), &[&shards]).await?;
         tx.commit().await?;
         Ok(Held {
+            moves: on_their_way.iter().map(moves).collect::<Answer<_>>()?,
             streams: streams.iter().map(stream).collect::<Answer<_>>()?,
             parts: parts.iter().map(placed).collect::<Answer<_>>()?,
             snapshots: snapshots.iter().map(kept).collect::<Answer<_>>()?,
@@ -166,6 +193,15 @@ impl StreamStore for PostgresStreams {
             return Ok(Fate::Fenced);
         }
         parts(&tx, &batch.parts).await?;
+        for one in &batch.moves {
+            let update = "UPDATE SET host = $5, boot = $6, epoch = $7, who = $8, why = $9, since = $10";
+            keep_move(&tx, one, update).await?;
+        }
+        for part in &batch.moved {
+            let (kind, n) = columns(part.what);
+            let sql = "DELETE FROM stream_moves WHERE stream = $1 AND kind = $2 AND n = $3 AND replica = $4";
+            tx.run(sql, &[&part.stream.0, &kind, &n, &i64::from(part.replica)]).await?;
+        }
         snapshots(&tx, &batch).await?;
         for (id, event) in &batch.events {
             let sql = "SELECT namespace, name FROM streams WHERE id = $1";
@@ -177,6 +213,7 @@ impl StreamStore for PostgresStreams {
             let gone = plain(&batch.gone);
             for sql in [
                 "DELETE FROM stream_parts WHERE stream = ANY($1)",
+                "DELETE FROM stream_moves WHERE stream = ANY($1)",
                 "DELETE FROM stream_snapshots WHERE stream = ANY($1)",
                 "DELETE FROM stream_handed_over WHERE stream = ANY($1)",
                 "DELETE FROM streams WHERE id = ANY($1) AND state = 'deleted'",
@@ -300,6 +337,22 @@ async fn parts(tx: &Transaction<'_>, rows: &[PartRow]) -> Answer<()> {
     Ok(())
 }
 
+/// Whether it was written; `otherwise` is done where there is one of that part.
+async fn keep_move(tx: &Transaction<'_>, one: &Move, otherwise: &str) -> Answer<bool> {
+    let Move { part, to, begun, who, why, since } = one;
+    let (kind, n) = columns(part.what);
+    let (boot, epoch) = begun.map_or((0, 0), |Begun { boot, epoch }| (boot as i64, epoch as i64));
+    let sql = format!(
+        "INSERT INTO stream_moves ({MOVE}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+         ON CONFLICT (stream, kind, n, replica) DO {otherwise}"
+    );
+    let replica = i64::from(part.replica);
+    let rows = tx
+        .run(&sql, &[&part.stream.0, &kind, &n, &replica, to, &boot, &epoch, &clean(who), &clean(why), &since.0])
+        .await?;
+    Ok(rows > 0)
+}
+
 async fn snapshots(tx: &Transaction<'_>, batch: &Batch) -> Answer<()> {
     let all = &batch.snapshots;
     if !all.is_empty() {
@@ -371,6 +424,17 @@ fn placed(row: &Row) -> Answer<PartRow> {
         epoch: row.try_get::<_, i64>(6)? as u64,
         why: row.try_get(7)?,
         since: Timestamp(row.try_get(8)?),
+    })
+}
+
+fn moves(row: &Row) -> Answer<Move> {
+    Ok(Move {
+        part: named(row)?,
+        to: row.try_get(4)?,
+        begun: begun(row.try_get(5)?, row.try_get(6)?),
+        who: row.try_get(7)?,
+        why: row.try_get(8)?,
+        since: Timestamp(row.try_get(9)?),
     })
 }
 

@@ -14,18 +14,22 @@ use serde::de::DeserializeOwned;
 
 use super::{
     Batch, By, Deployed, Event, Fate, Held, HostRow, Kept, NewStream, Over, PartRow, STREAMS_MAX, Seated, StreamRow,
-    StreamState, StreamStore, columns, part, seat,
+    StreamState, StreamStore, begun, columns, part, seat,
 };
+use crate::moving::{Begun, Move};
 use crate::placing::Seat;
 
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { component: "streams", version: 1, sql: include_str!("001_streams.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { component: "streams", version: 1, sql: include_str!("001_streams.sql") },
+    Migration { component: "streams", version: 2, sql: include_str!("002_moves.sql") },
+];
 
 const STREAM: &str =
     "id, namespace, name, owner, shard, definition, state, follows, deployed_at, changed_at, changed_by";
 /// Without the definition.
 const BARE: &str = "id, namespace, name, owner, shard, '', state, follows, deployed_at, changed_at, changed_by";
 const PART: &str = "stream, kind, n, replica, host, boot, epoch, why, since";
+const MOVE: &str = "stream, kind, n, replica, host, boot, epoch, who, why, since";
 const SNAPSHOT: &str = "stream, kind, n, replica, epoch, at_offset, key, bytes, taken_at, retired_at";
 
 pub struct SqliteStreams(pub Sqlite);
@@ -138,9 +142,10 @@ impl StreamStore for SqliteStreams {
         self.0
             .read(move |db| {
                 db.prepare_cached(
-                    "SELECT p.stream, p.kind, p.n, p.replica, p.epoch, s.state FROM stream_parts p
-                     JOIN streams s ON s.id = p.stream
-                     WHERE p.host = ?1 AND p.boot = ?2 AND s.state <> 'deleted'
+                    "SELECT p.stream, p.kind, p.n, p.replica, p.epoch, s.state FROM (
+                       SELECT stream, kind, n, replica, epoch FROM stream_parts WHERE host = ?1 AND boot = ?2 UNION ALL
+                       SELECT stream, kind, n, replica, epoch FROM stream_moves WHERE host = ?1 AND boot = ?2 AND epoch > 0
+                     ) p JOIN streams s ON s.id = p.stream WHERE s.state <> 'deleted'
                      ORDER BY p.stream, p.kind, p.n, p.replica",
                 )?
                 .query_map(params![seat.host, seat.boot as i64], |row| {
@@ -148,6 +153,34 @@ impl StreamStore for SqliteStreams {
                     Ok(Seated { part: named(row)?, epoch: row.get::<_, i64>(4)? as u64, state })
                 })?
                 .collect()
+            })
+            .await
+    }
+
+    async fn ask_move(&self, by: By, asked: Move) -> Answer<bool> {
+        self.0
+            .write(move |db| {
+                let sql = "SELECT namespace, name FROM streams WHERE id = ?1 AND state <> 'deleted'";
+                let named =
+                    db.prepare_cached(sql)?.query_row([&asked.part.stream.0], |row| Ok((row.get(0)?, row.get(1)?)));
+                let Some((namespace, name)) = named.optional()? else { return Ok(false) };
+                let (namespace, name): (String, String) = (namespace, name);
+                let made = keep_move(db, &asked, "NOTHING")?;
+                if made {
+                    tell(db, &namespace, &name, &asked.part.stream, &by.event("migrate", &asked.why))?;
+                }
+                Ok(made)
+            })
+            .await
+    }
+
+    async fn moves(&self, streams: Vec<StreamId>) -> Answer<Vec<Move>> {
+        self.0
+            .read(move |db| {
+                let sql = format!(
+                    "SELECT {MOVE} FROM stream_moves WHERE stream IN (SELECT value FROM json_each(?1)) {ORDER}"
+                );
+                db.prepare_cached(&sql)?.query_map([text(&streams)?], moves)?.collect()
             })
             .await
     }
@@ -192,7 +225,11 @@ impl StreamStore for SqliteStreams {
                     .prepare_cached(&format!("SELECT {SNAPSHOT} FROM stream_snapshots WHERE stream IN ({of})"))?
                     .query_map([&shards], kept)?
                     .collect::<Result<_>>()?;
-                Ok(Held { streams, parts, snapshots })
+                let moves = db
+                    .prepare_cached(&format!("SELECT {MOVE} FROM stream_moves WHERE stream IN ({of}) {ORDER}"))?
+                    .query_map([&shards], moves)?
+                    .collect::<Result<_>>()?;
+                Ok(Held { streams, parts, snapshots, moves })
             })
             .await
     }
@@ -319,6 +356,15 @@ fn write(db: &Connection, fence: &Fence, batch: &Batch) -> Result<Fate> {
         let (host, boot) = seat.as_ref().map_or((None, 0), |seat| (Some(&seat.host), seat.boot as i64));
         upsert.execute(params![part.stream.0, kind, n, part.replica, host, boot, *epoch as i64, why, since.0])?;
     }
+    for one in &batch.moves {
+        keep_move(db, one, "UPDATE SET host = ?5, boot = ?6, epoch = ?7, who = ?8, why = ?9, since = ?10")?;
+    }
+    let mut moved =
+        db.prepare_cached("DELETE FROM stream_moves WHERE stream = ?1 AND kind = ?2 AND n = ?3 AND replica = ?4")?;
+    for part in &batch.moved {
+        let (kind, n) = columns(part.what);
+        moved.execute(params![part.stream.0, kind, n, part.replica])?;
+    }
     let mut insert = db.prepare_cached(
         "INSERT INTO stream_snapshots (key, stream, kind, n, replica, epoch, at_offset, bytes, taken_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
@@ -349,6 +395,7 @@ fn write(db: &Connection, fence: &Fence, batch: &Batch) -> Result<Fate> {
     for id in &batch.gone {
         for sql in [
             "DELETE FROM stream_parts WHERE stream = ?1",
+            "DELETE FROM stream_moves WHERE stream = ?1",
             "DELETE FROM stream_snapshots WHERE stream = ?1",
             "DELETE FROM stream_handed_over WHERE stream = ?1",
             "DELETE FROM streams WHERE id = ?1 AND state = 'deleted'",
@@ -387,6 +434,30 @@ fn placed(row: &Row<'_>) -> Result<PartRow> {
         epoch: row.get::<_, i64>(6)? as u64,
         why: row.get(7)?,
         since: Timestamp(row.get(8)?),
+    })
+}
+
+/// Whether it was written; `otherwise` is done where there is one of that part.
+fn keep_move(db: &Connection, one: &Move, otherwise: &str) -> Result<bool> {
+    let Move { part, to, begun, who, why, since } = one;
+    let (kind, n) = columns(part.what);
+    let (boot, epoch) = begun.map_or((0, 0), |Begun { boot, epoch }| (boot as i64, epoch as i64));
+    let sql = format!(
+        "INSERT INTO stream_moves ({MOVE}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+         ON CONFLICT (stream, kind, n, replica) DO {otherwise}"
+    );
+    let args = params![part.stream.0, kind, n, part.replica, to, boot, epoch, who, why, since.0];
+    Ok(db.prepare_cached(&sql)?.execute(args)? > 0)
+}
+
+fn moves(row: &Row<'_>) -> Result<Move> {
+    Ok(Move {
+        part: named(row)?,
+        to: row.get(4)?,
+        begun: begun(row.get(5)?, row.get(6)?),
+        who: row.get(7)?,
+        why: row.get(8)?,
+        since: Timestamp(row.get(9)?),
     })
 }
 

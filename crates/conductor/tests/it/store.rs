@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mutirao_conductor::moving::{Begun, Move};
 use mutirao_conductor::placing::Seat;
 use mutirao_conductor::store::{
     self, Batch, By, Deployed, Event, Fate, HostRow, Kept, NewStream, Over, PartRow, Shared, StreamState,
@@ -22,6 +23,7 @@ on_both!(
     what_is_done_to_a_stream_is_told_by_whom,
     hosts_are_as_they_said_last_and_their_beats_are_counted,
     a_host_is_told_of_its_parts_in_this_life_of_it_alone,
+    what_moves_is_told_to_both_hosts_until_it_is_there,
     whoever_lost_the_shard_writes_nothing,
     snapshots_are_retired_before_they_are_removed,
     nothing_is_left_of_a_stream_that_is_gone,
@@ -164,6 +166,47 @@ async fn a_host_is_told_of_its_parts_in_this_life_of_it_alone(engine: &Engine) {
     assert_eq!(seated(7).await.unwrap()[0].state, StreamState::Paused);
     store.set_state(by("bo"), "a".into(), StreamState::Deleted).await.unwrap();
     assert_eq!(seated(7).await.unwrap(), [], "what is deleted is run by nobody");
+}
+
+async fn what_moves_is_told_to_both_hosts_until_it_is_there(engine: &Engine) {
+    let (database, fence) = engine.claimed().await;
+    let store = store::open(&database);
+    store.deploy(new("s1", "a", 1, Over::Refuse)).await.unwrap();
+    let stage = part("s1", What::Stage(0), 0);
+    let here = row(stage.clone(), Some(("h", 7)), 3);
+    written(&store, &fence, Batch { parts: vec![here], ..Batch::default() }).await;
+    let since = Timestamp(9);
+    let asked =
+        Move { part: stage.clone(), to: "g".into(), begun: None, who: "ana".into(), why: "a test".into(), since };
+    assert!(store.ask_move(by("ana"), asked.clone()).await.unwrap());
+    let again = Move { to: "other".into(), ..asked.clone() };
+    assert!(!store.ask_move(by("bo"), again).await.unwrap(), "one at a time");
+    let nowhere = Move { part: part("gone", What::Stage(0), 0), ..asked.clone() };
+    assert!(!store.ask_move(by("bo"), nowhere).await.unwrap());
+    let moves = || store.moves(vec![id("s1")]);
+    assert_eq!(moves().await.unwrap(), std::slice::from_ref(&asked));
+    let told = |host: &str, boot| store.seated(Seat { host: host.into(), boot });
+    assert_eq!(told("g", 0).await.unwrap(), [], "it is not begun");
+    let boot = u64::MAX;
+    let begun = Move { begun: Some(Begun { boot, epoch: 4 }), since: Timestamp(10), ..asked.clone() };
+    written(&store, &fence, Batch { moves: vec![begun.clone()], ..Batch::default() }).await;
+    assert_eq!(store.held(vec![ShardId(0)]).await.unwrap().moves, [begun]);
+    let epochs =
+        |seated: Vec<store::Seated>| seated.iter().map(|one| (one.part.clone(), one.epoch)).collect::<Vec<_>>();
+    assert_eq!(epochs(told("h", 7).await.unwrap()), [(stage.clone(), 3)]);
+    assert_eq!(epochs(told("g", boot).await.unwrap()), [(stage.clone(), 4)]);
+    let there = row(stage.clone(), Some(("g", boot)), 4);
+    let over = Batch { parts: vec![there], moved: vec![stage.clone()], ..Batch::default() };
+    written(&store, &fence, over).await;
+    assert_eq!((moves().await.unwrap(), told("h", 7).await.unwrap()), (vec![], vec![]));
+    assert_eq!(epochs(told("g", boot).await.unwrap()), [(stage.clone(), 4)]);
+    assert!(store.ask_move(by("ana"), asked).await.unwrap());
+    store.set_state(by("bo"), "a".into(), StreamState::Deleted).await.unwrap();
+    written(&store, &fence, Batch { gone: vec![id("s1")], ..Batch::default() }).await;
+    assert_eq!(moves().await.unwrap(), [], "it goes with its stream");
+    let told: Vec<String> =
+        store.history("default".into(), "a".into(), 9).await.unwrap().into_iter().map(|event| event.what).collect();
+    assert_eq!(told.iter().filter(|what| *what == "migrate").count(), 2, "{told:?}");
 }
 
 async fn whoever_lost_the_shard_writes_nothing(engine: &Engine) {
