@@ -28,7 +28,7 @@ use crate::fold::Taken;
 use crate::meters;
 use crate::outbox::Outbox;
 use crate::store::{Applying, Shared as Store};
-use crate::write::{Change, Parcel, Place};
+use crate::write::{Change, Parcel, Place, Producer};
 use crate::{GROUP, SHARDS};
 use due::Due;
 
@@ -194,6 +194,16 @@ impl Applier {
                 meters::applied(writes, clock.monotonic().since(begun));
                 Ok(Applied::Done(taken))
             }
+        }
+    }
+
+    /// One that the store refuses is written down as if it had no writes: so whoever waits is told, here and elsewhere, and it is
+    /// not applied should it come again.
+    async fn set_aside(&self, producer: Producer, number: u64) -> Result<Applied, StoreError> {
+        let nothing = Parcel { producer, number, writes: Vec::new() };
+        match self.bench.store.apply(self.fence.clone(), vec![nothing], self.bench.clock.now()).await? {
+            Applying::Fenced => Ok(Applied::Fenced),
+            Applying::Done { taken, .. } => Ok(Applied::Done(taken)),
         }
     }
 

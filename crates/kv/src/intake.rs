@@ -38,6 +38,10 @@ pub enum Answer {
     Late,
     /// Its condition did not hold; what was there then is not known.
     Unfit,
+    /// It was durable; the store refused it again and again, so it is with the dead letters, and nothing of it was written.
+    SetAside {
+        id: WriteId,
+    },
     /// The shard was taken away first: nothing of it was written, unless the store said so to nobody.
     Lost,
     /// Whoever applies broke; whether it was written is not known.

@@ -139,7 +139,7 @@ impl Outbox {
                 let id = self.id(shard, taken.number, index);
                 let fate = taken.fates.get(index as usize).copied();
                 // Whoever asked may have gone.
-                let _ = waiter.send(fate.map_or(Answer::Broken, |fate| Answer::Settled { id, fate }));
+                let _ = waiter.send(fate.map_or(Answer::SetAside { id }, |fate| Answer::Settled { id, fate }));
             }
             self.reach(shard, taken.number);
         }
@@ -333,12 +333,12 @@ impl Outbox {
             let waiters = self.lane(shard).book.lock().waiters_of(number);
             for (index, waiter) in waiters {
                 let id = self.id(shard, number, index);
-                let fate = taken.as_ref().and_then(|taken| taken.fates.get(index as usize).copied());
-                let _ = waiter.send(match fate {
+                // Where nothing is known of it any more, nothing is said: it was durable, and can be asked after.
+                let Some(taken) = &taken else { continue };
+                let _ = waiter.send(match taken.fates.get(index as usize).copied() {
                     Some(fate @ Fate::Applied { .. }) => Answer::Settled { id, fate },
                     Some(Fate::Conflict { .. }) => Answer::Unfit,
-                    // A later one was applied and this one was not: it is with the dead letters.
-                    None => Answer::Broken,
+                    None => Answer::SetAside { id },
                 });
             }
         }

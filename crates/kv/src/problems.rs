@@ -7,6 +7,7 @@ use mutirao_store::StoreError;
 
 use crate::fold::Fate;
 use crate::intake::Answer;
+use crate::outbox::queue_of;
 use crate::service::{WriteState, WriteView};
 use crate::write::{Key, Named, Standing, WriteId};
 
@@ -27,6 +28,7 @@ pub(crate) fn told(answer: Answer) -> Result<WriteView, Problem> {
             Err(unfit("the key is not there; nothing was written"))
         }
         Answer::Unfit => Err(unfit("it did not when the write was applied; nothing was written")),
+        Answer::SetAside { id } => Err(set_aside(id)),
         Answer::Full => Err(full()),
         Answer::Unconfirmed { id, why } => {
             tracing::warn!(why, "RabbitMQ does not confirm writes");
@@ -61,6 +63,17 @@ fn unfit(detail: impl Into<String>) -> Problem {
     Problem::new(412, "condition-failed", "the condition does not hold")
         .detail(detail)
         .remedy("read the key, and decide anew")
+}
+
+fn set_aside(id: WriteId) -> Problem {
+    Problem::new(500, "set-aside", "the write was set aside")
+        .detail("the server's database refuses it again and again; nothing of it was written, and nothing will be")
+        .remedy(format!(
+            "it is with the dead letters, mutirao.{}.dead at RabbitMQ; the server's log says why",
+            queue_of(id.shard)
+        ))
+        .member(STATE, "set_aside")
+        .member(WRITE, id.to_string())
 }
 
 pub(crate) fn full() -> Problem {

@@ -284,12 +284,12 @@ struct WriteArgs {
               (status = 410, description = "It is from so long ago that nothing is known of it any more.", body = Problem)))]
 async fn write(
     State(kv): State<Kv>,
-    only::KeysReader(_): only::KeysReader,
+    only::KeysReader(caller): only::KeysReader,
     Part(id): Part<String>,
     Args(args): Args<WriteArgs>,
 ) -> Result<Json<WriteView>, Rejection> {
     let wait = args.wait.as_deref().map(wait).transpose()?.unwrap_or(Duration::ZERO);
-    Ok(Json(kv.settled(id.parse()?, wait).await?))
+    Ok(Json(kv.settled(&caller, id.parse()?, wait).await?))
 }
 
 pub(crate) fn answer(view: WriteView) -> Response {

@@ -138,6 +138,8 @@ pub enum WriteState {
     InDoubt,
     /// Never made, and it will not be: something that was sent later has been applied.
     NotMade,
+    /// Never made, and it will not be: it was durable, but the database refused it, and it is with the dead letters.
+    SetAside,
 }
 
 /// What is known of a write.

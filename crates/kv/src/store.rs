@@ -47,6 +47,8 @@ pub enum Known {
     Coming,
     /// It was not applied and never will be: something that was sent later has been.
     Never,
+    /// Nor will it be: the store refused it, and it was set aside.
+    Aside,
     /// It is from before what is remembered of its sender.
     Forgotten,
     Conflict,
@@ -192,7 +194,7 @@ impl Range {
 
 #[async_trait]
 pub trait KvStore: Send + Sync + 'static {
-    /// Applies what is new of these, in order, at this moment.
+    /// Applies what is new of these, in order, at this moment. One without writes has been set aside: it counts as heard.
     async fn apply(&self, fence: Fence, parcels: Vec<Parcel>, now: Timestamp) -> Result<Applying, StoreError>;
     /// Some of those whose time is over.
     async fn over(&self, shard: ShardId, now: Timestamp, rows: u32) -> Result<Vec<Place>, StoreError>;
@@ -207,7 +209,8 @@ pub trait KvStore: Send + Sync + 'static {
     async fn point(&self) -> Result<Point, StoreError>;
     /// What happened in a shard after a revision.
     async fn past(&self, shard: ShardId, after: u64, extent: Extent) -> Result<Past, StoreError>;
-    async fn known(&self, write: WriteId) -> Result<Known, StoreError>;
+    /// `namespace`: whose write it is to be, else it is not known; none: whosever.
+    async fn known(&self, write: WriteId, namespace: Option<Arc<str>>) -> Result<Known, StoreError>;
     /// Makes somebody known whose parcels are on their way for a while, so that others can tell what it sent from what
     /// nobody did; said again now and then, that it lives. Nothing of its was sent before it began.
     async fn introduce(&self, producer: Producer, begun: Timestamp, now: Timestamp) -> Result<(), StoreError>;

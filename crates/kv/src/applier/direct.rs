@@ -249,11 +249,11 @@ impl Direct {
         let mut answers = Vec::new();
         for index in 0..writes {
             let id = self.id(index);
-            answers.push(match self.applier.bench.store.known(id).await {
+            answers.push(match self.applier.bench.store.known(id, None).await {
                 Ok(Known::Applied { revision, .. }) => Answer::Settled { id, fate: Fate::Applied { revision } },
                 Ok(Known::Conflict) => Answer::Unfit,
                 Ok(Known::LongAgo) => Answer::Queued { id },
-                Ok(Known::No | Known::Coming | Known::Never | Known::Forgotten) => {
+                Ok(Known::No | Known::Coming | Known::Never | Known::Aside | Known::Forgotten) => {
                     let why = "the parcel of these writes is not found again".into();
                     return Outcome::All(Answer::Unknown { id: self.id(0), why });
                 }

@@ -18,7 +18,7 @@ use crate::intake::Until;
 use crate::outbox::{Outbox, queue_of};
 use crate::pace::{InHand, Pace};
 use crate::wire;
-use crate::write::{Parcel, Write};
+use crate::write::{Parcel, Producer, Write};
 
 /// Parcels that may be here and not acknowledged.
 const CREDIT: u32 = 64;
@@ -28,6 +28,8 @@ const COMMITS: Pace = Pace::new(Duration::from_millis(3), Duration::from_millis(
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 /// How often a parcel is tried that the store refuses for itself, before it goes to the dead letters.
 const TRIES_MAX: u32 = 20;
+/// How often it is tried to write down that it was.
+const SET_ASIDE_TRIES_MAX: u32 = 10;
 
 pub(super) struct Queued {
     applier: Applier,
@@ -178,6 +180,9 @@ impl Queued {
             Tried::Refused(error) if batch.len() == 1 => {
                 tracing::error!(%error, "the store refuses a parcel of writes; it goes to the dead letters");
                 bury(consumer, last, "rejected", &format!("the store refuses it: {error}")).await?;
+                for Brought { parcel, .. } in batch {
+                    self.set_aside(parcel.producer, parcel.number).await;
+                }
             }
             // One of them spoils it for the others.
             Tried::Refused(_) => {
@@ -190,6 +195,18 @@ impl Queued {
             }
         }
         Ok(Settled::Done)
+    }
+
+    /// Tells whoever waits for it. Where that cannot be written, it is known once something that was sent later is applied.
+    async fn set_aside(&self, producer: Producer, number: u64) {
+        for _ in 0..SET_ASIDE_TRIES_MAX {
+            match self.applier.set_aside(producer, number).await {
+                Ok(Applied::Done(taken)) => return self.outbox.heard(self.applier.fence.shard, &taken),
+                Ok(Applied::Fenced) => return,
+                Err(error) => tracing::debug!(%error, "that a parcel was set aside cannot be written for now"),
+            }
+            self.applier.bench.clock.sleep(PAUSE).await;
+        }
     }
 
     /// Applies it, however long the store is away.

@@ -35,7 +35,7 @@ impl Kv {
     ) -> Result<(Value, Entry), Problem> {
         let place = Place { namespace: caller.namespace.as_str().into(), key };
         if let Some(write) = at_least.write {
-            match self.settled(write, wait).await?.state {
+            match self.settled(caller, write, wait).await?.state {
                 WriteState::Queued => {
                     return Err(not_yet(format!("the write {write} is queued")).remedy("wait longer with ?wait=30s"));
                 }
@@ -43,7 +43,11 @@ impl Kv {
                     return Err(not_yet(format!("nobody has confirmed the write {write}"))
                         .remedy("read the key without it, and decide anew"));
                 }
-                WriteState::Applied | WriteState::Superseded | WriteState::Conflict | WriteState::NotMade => {}
+                WriteState::Applied
+                | WriteState::Superseded
+                | WriteState::Conflict
+                | WriteState::NotMade
+                | WriteState::SetAside => {}
             }
         }
         if let Some(revision) = at_least.revision {
@@ -76,15 +80,16 @@ impl Kv {
         }
     }
 
-    /// What is known of a write, after having waited for it as long as may be.
-    pub async fn settled(&self, write: Named, wait: Duration) -> Result<WriteView, Problem> {
+    /// What is known of a write, after having waited for it as long as may be. Nobody is told of another namespace's.
+    pub async fn settled(&self, caller: &Principal, write: Named, wait: Duration) -> Result<WriteView, Problem> {
+        let namespace: Arc<str> = caller.namespace.as_str().into();
         let (clock, id) = (&self.0.clock, write.id);
         let by = clock.monotonic().plus(wait);
         let what = What::Parcel { shard: id.shard, producer: id.producer, number: id.number };
         let mut waited = Waited::Over;
         loop {
             let view = |state, revision| Ok(WriteView { write: write.to_string(), state, revision });
-            let known = self.0.store.known(id).await.map_err(unread)?;
+            let known = self.0.store.known(id, Some(namespace.clone())).await.map_err(unread)?;
             let now = clock.monotonic();
             let over = now >= by;
             let mut longest = by;
@@ -95,6 +100,7 @@ impl Kv {
                 (Known::Applied { revision, .. }, _) => return view(WriteState::Applied, Some(revision)),
                 (Known::Conflict, _) => return view(WriteState::Conflict, None),
                 (Known::Never, _) => return view(WriteState::NotMade, None),
+                (Known::Aside, _) => return view(WriteState::SetAside, None),
                 (Known::No | Known::Forgotten, Standing::InDoubt) if let Some(doubt) = self.0.intake.doubt(id) => {
                     match doubt {
                         Doubt::NotMade => return view(WriteState::NotMade, None),

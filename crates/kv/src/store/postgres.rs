@@ -5,6 +5,7 @@ mod compacting;
 mod paging;
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use mutirao_core::{ShardId, Timestamp};
@@ -99,7 +100,7 @@ impl KvStore for PostgresKv {
         paging::past(&self.0.connection().await?, shard, after, extent).await
     }
 
-    async fn known(&self, write: WriteId) -> Answer<Known> {
+    async fn known(&self, write: WriteId, namespace: Option<Arc<str>>) -> Answer<Known> {
         let WriteId { shard, producer, number, index } = write;
         let connection = self.0.connection().await?;
         // One statement, so that all of it is of one moment.
@@ -123,18 +124,21 @@ impl KvStore for PostgresKv {
             return Ok(without_parcel(number, of_sender));
         };
         if u64::from(index) >= writes {
-            return Ok(Known::No);
+            return Ok(if writes == 0 { Known::Aside } else { Known::No });
         }
         let revision = first + u64::from(index);
         let line = connection
             .row(
-                "SELECT h.kind, e.revision FROM kv_history h
+                "SELECT h.kind, e.revision, $3::text IS NULL OR h.namespace = $3 FROM kv_history h
                  LEFT JOIN kv_entries e ON e.namespace = h.namespace AND e.key = h.key
                  WHERE h.shard = $1 AND h.revision = $2",
-                &[&i64::from(shard.0), &(revision as i64)],
+                &[&i64::from(shard.0), &(revision as i64), &namespace.as_deref()],
             )
             .await?;
         let Some(line) = line else { return Ok(Known::LongAgo) };
+        if !line.try_get::<_, bool>(2)? {
+            return Ok(Known::No);
+        }
         let latest = line.try_get::<_, Option<i64>>(1)?.unwrap_or(0) as u64;
         Ok(match kind_of(line.try_get(0)?) {
             Kind::Conflict => Known::Conflict,
@@ -252,7 +256,7 @@ async fn heard(tx: &Transaction<'_>, shard: ShardId, parcels: &[Parcel]) -> Answ
 
 /// Four statements that travel together.
 async fn write(tx: &Transaction<'_>, shard: ShardId, written: u64, folded: &Folded, now: Timestamp) -> Answer<()> {
-    if folded.history.is_empty() {
+    if folded.history.is_empty() && folded.taken.is_empty() {
         return Ok(());
     }
     let (older, written) = weighed(written, folded);

@@ -4,6 +4,7 @@ mod compacting;
 mod paging;
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use mutirao_core::{ShardId, Timestamp};
@@ -98,8 +99,8 @@ impl KvStore for SqliteKv {
         self.0.read(move |db| paging::past(db, shard, after, extent)).await
     }
 
-    async fn known(&self, write: WriteId) -> Answer<Known> {
-        self.0.read(move |db| known(db, &write)).await
+    async fn known(&self, write: WriteId, namespace: Option<Arc<str>>) -> Answer<Known> {
+        self.0.read(move |db| known(db, &write, namespace.as_deref())).await
     }
 
     async fn introduce(&self, producer: Producer, begun: Timestamp, now: Timestamp) -> Answer<()> {
@@ -226,7 +227,7 @@ fn find(db: &Connection, place: &Place) -> Result<Option<Entry>> {
     .optional()
 }
 
-fn known(db: &Connection, write: &WriteId) -> Result<Known> {
+fn known(db: &Connection, write: &WriteId, namespace: Option<&str>) -> Result<Known> {
     let WriteId { shard, producer, number, index } = write;
     // One statement, so that all of it is of one moment.
     let (parcel, of_sender) = db
@@ -249,23 +250,24 @@ fn known(db: &Connection, write: &WriteId) -> Result<Known> {
     };
     let first = first as u64;
     if *index >= writes {
-        return Ok(Known::No);
+        return Ok(if writes == 0 { Known::Aside } else { Known::No });
     }
     let revision = first + u64::from(*index);
     let line = db
         .prepare_cached(
-            "SELECT h.kind, e.revision FROM kv_history h
+            "SELECT h.kind, e.revision, ?3 IS NULL OR h.namespace = ?3 FROM kv_history h
              LEFT JOIN kv_entries e ON e.namespace = h.namespace AND e.key = h.key
              WHERE h.shard = ?1 AND h.revision = ?2",
         )?
-        .query_row(params![shard.0, revision as i64], |row| {
-            Ok((kind_of(row.get(0)?), row.get::<_, Option<i64>>(1)?.unwrap_or(0) as u64))
+        .query_row(params![shard.0, revision as i64, namespace], |row| {
+            Ok((kind_of(row.get(0)?), row.get::<_, Option<i64>>(1)?.unwrap_or(0) as u64, row.get::<_, bool>(2)?))
         })
         .optional()?;
     Ok(match line {
         None => Known::LongAgo,
-        Some((Kind::Conflict, _)) => Known::Conflict,
-        Some((_, latest)) => Known::Applied { revision, latest },
+        Some((.., false)) => Known::No,
+        Some((Kind::Conflict, ..)) => Known::Conflict,
+        Some((_, latest, _)) => Known::Applied { revision, latest },
     })
 }
 

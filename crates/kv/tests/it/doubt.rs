@@ -41,7 +41,7 @@ async fn refused(member: &Member, name: &str) -> u16 {
         Ok(named) => named,
         Err(problem) => return problem.status,
     };
-    member.on(move |kv| async move { kv.settled(named, Duration::ZERO).await }).await.unwrap_err().status
+    member.on(move |kv| async move { kv.settled(&ana(), named, Duration::ZERO).await }).await.unwrap_err().status
 }
 
 async fn a_write_that_nobody_confirmed_is_in_doubt_until_it_is_applied_or_never_will_be(engine: &Engine) {

@@ -87,7 +87,7 @@ async fn writes_while_the_database_is_away_are_answered_in_time_and_are_made_onl
     // It is asked after as soon as the database is back: first it is not known, and then nothing needs to be written to know.
     let deadline = SystemClock.monotonic().plus(WELL_AGAIN_WITHIN);
     loop {
-        match kv.settled(doubted, Duration::from_secs(1)).await {
+        match kv.settled(&ana(), doubted, Duration::from_secs(1)).await {
             Ok(view) if view.state == WriteState::NotMade => break,
             Ok(view) => assert_eq!(view.state, WriteState::InDoubt),
             Err(problem) => assert_eq!(problem.status, 503, "{problem:?}"),

@@ -1,5 +1,6 @@
 //! What the store promises of entries on either engine, and what the capability makes of it.
 
+mod aside;
 mod cache;
 mod doubt;
 mod engine;

@@ -112,7 +112,7 @@ impl Member {
 
     pub async fn settled(&self, write: &str, wait: Duration) -> WriteView {
         let id = write.parse().unwrap();
-        self.on(move |kv| async move { kv.settled(id, wait).await }).await.unwrap()
+        self.on(move |kv| async move { kv.settled(&ana(), id, wait).await }).await.unwrap()
     }
 
     /// As by SIGKILL: nothing is said to anybody, nothing more is written.
@@ -161,7 +161,10 @@ async fn any_manager_takes_any_write_and_says_what_became_of_it(engine: &Engine)
         }
     }
     let never = "w0-00000000000000ff-1-0".parse().unwrap();
-    assert_eq!(a.on(move |kv| async move { kv.settled(never, Duration::ZERO).await }).await.unwrap_err().status, 404);
+    assert_eq!(
+        a.on(move |kv| async move { kv.settled(&ana(), never, Duration::ZERO).await }).await.unwrap_err().status,
+        404
+    );
     a.kill();
     b.kill();
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use mutirao_core::auth::{Principal, Role};
 use mutirao_core::{Dice, SystemClock};
 use mutirao_kv::service::{AtLeast, WriteState};
+use mutirao_kv::write::Named;
 use mutirao_kv::{AtHand, Change, Condition, Key, Kv, KvParts, Path, Until, Value};
 use mutirao_shards::store as leases;
 use mutirao_shards::{MemberId, Terms};
@@ -21,6 +22,7 @@ on_both!(
     what_was_answered_is_there_after_the_manager_is_gone,
     a_page_goes_on_past_what_was_deleted,
     what_is_not_there_cannot_be_removed_on_that_condition,
+    a_write_is_told_of_in_its_own_namespace_only,
 );
 
 pub async fn start(engine: &Engine) -> Kv {
@@ -90,9 +92,9 @@ async fn concurrent_writers_get_one_revision_each_and_the_last_of_them_stays(eng
         assert!(of_key.windows(2).all(|two| two[0].1 < two[1].1), "one revision each");
         let (_, revision, told, write) = of_key.last().unwrap();
         assert_eq!(value(&kv, key).await, *told);
-        let view = kv.settled(write.parse().unwrap(), Duration::ZERO).await.unwrap();
+        let view = kv.settled(&ana(), write.parse().unwrap(), Duration::ZERO).await.unwrap();
         assert_eq!((view.state, view.revision), (WriteState::Applied, Some(*revision)));
-        let earlier = kv.settled(of_key[0].3.parse().unwrap(), Duration::ZERO).await.unwrap();
+        let earlier = kv.settled(&ana(), of_key[0].3.parse().unwrap(), Duration::ZERO).await.unwrap();
         assert_eq!(earlier.state, WriteState::Superseded);
     }
     kv.stop().await;
@@ -168,5 +170,22 @@ async fn what_is_not_there_cannot_be_removed_on_that_condition(engine: &Engine) 
     let kv = start(engine).await;
     let told = kv.write(&ana(), "a".parse().unwrap(), Change::Delete, Condition::Absent, Until::Applied).await;
     assert_eq!(told.unwrap_err().status, 422);
+    kv.stop().await;
+}
+
+async fn a_write_is_told_of_in_its_own_namespace_only(engine: &Engine) {
+    let kv = start(engine).await;
+    let (key, change): (Key, _) = ("a".parse().unwrap(), text("1"));
+    let made = kv.write(&ana(), key.clone(), change.clone(), Condition::None, Until::Applied).await.unwrap();
+    let stranger = Principal { namespace: "other".into(), ..ana() };
+    kv.write(&stranger, key.clone(), change, Condition::None, Until::Applied).await.unwrap();
+    let write: Named = made.write.parse().unwrap();
+    assert_eq!(kv.settled(&ana(), write, Duration::ZERO).await.unwrap(), made);
+    for named in [write, write.id.in_doubt()] {
+        assert_eq!(kv.settled(&stranger, named, Duration::ZERO).await.unwrap_err().status, 404, "{named}");
+        let at_least = AtLeast { revision: None, write: Some(named) };
+        assert_eq!(kv.read(&stranger, key.clone(), at_least, Duration::ZERO).await.unwrap_err().status, 404);
+        kv.read(&ana(), key.clone(), at_least, Duration::ZERO).await.unwrap();
+    }
     kv.stop().await;
 }

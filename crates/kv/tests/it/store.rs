@@ -222,16 +222,16 @@ async fn a_write_can_be_asked_after(engine: &Engine) {
     apply(&store, &fence, 1, vec![put("a", "1"), guarded, put("b", "3")], 1).await;
     apply(&store, &fence, 2, vec![put("a", "4")], 2).await;
     let id = |number, index| WriteId { shard: ShardId(0), producer: SENDER, number, index };
-    assert_eq!(store.known(id(1, 0)).await.unwrap(), Known::Applied { revision: 1, latest: 4 });
-    assert_eq!(store.known(id(1, 1)).await.unwrap(), Known::Conflict);
-    assert_eq!(store.known(id(1, 2)).await.unwrap(), Known::Applied { revision: 3, latest: 3 });
+    assert_eq!(store.known(id(1, 0), None).await.unwrap(), Known::Applied { revision: 1, latest: 4 });
+    assert_eq!(store.known(id(1, 1), None).await.unwrap(), Known::Conflict);
+    assert_eq!(store.known(id(1, 2), None).await.unwrap(), Known::Applied { revision: 3, latest: 3 });
     for unknown in [id(1, 3), id(3, 0), WriteId { shard: ShardId(3), ..id(1, 0) }] {
-        assert_eq!(store.known(unknown).await.unwrap(), Known::No, "{unknown}");
+        assert_eq!(store.known(unknown, None).await.unwrap(), Known::No, "{unknown}");
     }
     // The past goes, the parcel that is its sender's last stays.
     apply(&store, &fence, 3, vec![put("a", "5")], 3).await;
     store.compact(fence, past(100), 100).await.unwrap();
-    assert_eq!(store.known(id(3, 0)).await.unwrap(), Known::LongAgo);
+    assert_eq!(store.known(id(3, 0), None).await.unwrap(), Known::LongAgo);
 }
 
 async fn a_large_batch_is_one_transaction_and_keeps_every_byte(engine: &Engine) {

@@ -40,19 +40,19 @@ async fn what_was_left_out_was_never_made_and_what_is_old_is_forgotten(engine: &
     let (database, fence) = engine.claimed().await;
     let store = open(&database);
     store.introduce(SENDER, Timestamp(1), Timestamp(1)).await.unwrap();
-    assert_eq!(store.known(id(SENDER, 1)).await.unwrap(), Known::Coming);
+    assert_eq!(store.known(id(SENDER, 1), None).await.unwrap(), Known::Coming);
     for number in [1, 2, 4] {
         of(&store, &fence, SENDER, number, 10 * number as i64).await;
     }
-    assert_eq!(store.known(id(SENDER, 3)).await.unwrap(), Known::Never, "a later one was applied");
-    assert_eq!(store.known(id(SENDER, 5)).await.unwrap(), Known::Coming);
+    assert_eq!(store.known(id(SENDER, 3), None).await.unwrap(), Known::Never, "a later one was applied");
+    assert_eq!(store.known(id(SENDER, 5), None).await.unwrap(), Known::Coming);
     // The clock went back before the second was applied, or forth: what goes is the oldest by revision all the same.
     store.compact(fence.clone(), past(15), 100).await.unwrap();
-    assert_eq!(store.known(id(SENDER, 1)).await.unwrap(), Known::Forgotten);
-    assert!(matches!(store.known(id(SENDER, 2)).await.unwrap(), Known::Applied { .. }));
+    assert_eq!(store.known(id(SENDER, 1), None).await.unwrap(), Known::Forgotten);
+    assert!(matches!(store.known(id(SENDER, 2), None).await.unwrap(), Known::Applied { .. }));
     store.compact(fence.clone(), past(100), 100).await.unwrap();
-    assert_eq!(store.known(id(SENDER, 3)).await.unwrap(), Known::Forgotten);
-    assert_eq!(store.known(id(SENDER, 5)).await.unwrap(), Known::Coming, "it is still known");
+    assert_eq!(store.known(id(SENDER, 3), None).await.unwrap(), Known::Forgotten);
+    assert_eq!(store.known(id(SENDER, 5), None).await.unwrap(), Known::Coming, "it is still known");
     assert_eq!(of(&store, &fence, SENDER, 4, 100).await, 0, "its last keeps what comes again from being applied");
 }
 
@@ -74,7 +74,7 @@ async fn senders_of_whom_nothing_can_come_are_forgotten_and_nobody_else(engine: 
     store.compact(fence.clone(), forget, 100).await.unwrap();
     for gone in [old, silent] {
         assert_eq!(heard(&store, 0, gone).await, None, "{gone:?}");
-        assert_eq!(store.known(id(gone, 1)).await.unwrap(), Known::No);
+        assert_eq!(store.known(id(gone, 1), None).await.unwrap(), Known::No);
     }
     assert_eq!(heard(&store, 0, living).await, Some(0));
     assert_eq!(heard(&store, 0, newer).await, Some(1));

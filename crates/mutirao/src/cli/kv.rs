@@ -207,6 +207,7 @@ fn how(view: &WriteView) -> String {
     view.revision.map_or(state.into(), |revision| format!("{state}, revision {revision}"))
 }
 
+        WriteState::SetAside => "set aside: the server's database refused it, and it is with the dead letters",
 /// Page after page, all as they were at the first.
 async fn all(client: &Client, prefix: &str, values: bool) -> Result<Vec<EntryView>, Failure> {
     let (mut all, mut cursor) = (Vec::new(), None);
