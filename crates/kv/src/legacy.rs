@@ -3,8 +3,8 @@
 //!
 //! Everybody is one operator of the default namespace there; values are texts.
 
-use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::extract::{FromRequest, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
@@ -12,6 +12,7 @@ use futures_util::stream;
 use mutirao_core::Problem;
 use mutirao_core::auth::{DEFAULT_NAMESPACE, Principal, Role};
 use mutirao_surface::{Args, Body, Rejection};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::intake::Until;
@@ -46,7 +47,20 @@ fn queued() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], r#"{"status":"queued"}"#).into_response()
 }
 
-async fn keep(State(kv): State<Kv>, Body(pair): Body<Pair>) -> Result<Response, Rejection> {
+/// A body that is JSON whatever it is said to be, as the original took it: `curl -d` calls it a form.
+struct AsJson<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for AsJson<T> {
+    type Rejection = Rejection;
+
+    async fn from_request(mut request: Request, state: &S) -> Result<Self, Rejection> {
+        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let Body(body) = Body::from_request(request, state).await?;
+        Ok(Self(body))
+    }
+}
+
+async fn keep(State(kv): State<Kv>, AsJson(pair): AsJson<Pair>) -> Result<Response, Rejection> {
     let value = Value::new(pair.value.into(), Some(TEXT))?;
     let change = Change::Put { value, lasts: None };
     kv.write(&anybody(), pair.key.parse()?, change, Condition::None, Until::Durable).await?;
