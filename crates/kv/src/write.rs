@@ -103,8 +103,17 @@ pub(crate) fn shared(content_type: &str) -> Arc<str> {
 }
 
 pub fn too_large(bytes: usize) -> Problem {
+    too_large_as(format!("{bytes} bytes are too many"))
+}
+
+/// Of one that was not read to its end.
+pub fn too_large_by_at_least(bytes: usize) -> Problem {
+    too_large_as(format!("{bytes} bytes or more are too many"))
+}
+
+fn too_large_as(many: String) -> Problem {
     Problem::new(413, "too-large", "the value is too large")
-        .detail(format!("{bytes} bytes are too many, the most is {VALUE_BYTES_MAX}"))
+        .detail(format!("{many}, the most is {VALUE_BYTES_MAX}"))
         .remedy("keep large things elsewhere, and where they are here")
 }
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, header};
+use http_body_util::LengthLimitError;
 use mutirao_core::Problem;
 
 use crate::intake::Until;
 use crate::service::WAIT_MAX;
-use crate::write::{Condition, VALUE_BYTES_MAX, Value, too_large};
+use crate::write::{Condition, VALUE_BYTES_MAX, Value, too_large, too_large_by_at_least};
 
 /// The body, as what the request says that it is.
 pub(crate) async fn value(request: Request) -> Result<Value, Problem> {
@@ -24,11 +25,12 @@ async fn bytes(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     {
         return Err(too_large(bytes));
     }
-    // One more than may be, to tell what is too large from what ended early.
-    match to_bytes(body, VALUE_BYTES_MAX + 1).await {
-        Ok(bytes) => Ok(bytes),
-        Err(_) => Err(too_large(VALUE_BYTES_MAX + 1)),
-    }
+    to_bytes(body, VALUE_BYTES_MAX).await.map_err(|error| {
+        if error.into_inner().is::<LengthLimitError>() {
+            return too_large_by_at_least(VALUE_BYTES_MAX + 1);
+        }
+        Problem::malformed("the body ended early; nothing was written").remedy("send it again, whole")
+    })
 }
 
 pub(crate) fn condition(headers: &HeaderMap) -> Result<Condition, Problem> {
@@ -42,7 +44,8 @@ pub(crate) fn condition(headers: &HeaderMap) -> Result<Condition, Problem> {
             let revision = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag).parse().ok();
             revision.map(Condition::At).ok_or_else(|| {
                 let shown: String = tag.chars().take(40).collect();
-                Problem::invalid("If-Match", format!("{shown} is not a revision")).remedy("take the ETag of an answer")
+                Problem::invalid("If-Match", format!("{shown} is not a revision"))
+                    .remedy("give one revision, the ETag of an answer; lists of them and * are not understood")
             })
         }
         (Some(_), Some(_)) => Err(Problem::invalid("If-Match", "a key that is not there has no revision")),
@@ -74,4 +77,42 @@ pub(super) fn wait(text: &str) -> Result<Duration, Problem> {
         return Err(Problem::invalid("wait", "a minute is the most"));
     }
     Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+
+    async fn refused(parts: Vec<Result<Bytes, std::io::Error>>) -> Problem {
+        value(Request::new(Body::from_stream(stream::iter(parts)))).await.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_cut_off_is_not_called_too_large() {
+        let cut = || Err(std::io::Error::other("the connection was reset"));
+        let problem = refused(vec![Ok("half".into()), cut()]).await;
+        assert_eq!(
+            (problem.status, problem.detail.as_deref()),
+            (400, Some("the body ended early; nothing was written"))
+        );
+        let large = Bytes::from(vec![0; VALUE_BYTES_MAX]);
+        let problem = refused(vec![Ok(large.clone()), Ok(large.clone()), cut()]).await;
+        assert_eq!(problem.status, 413);
+        assert!(problem.detail.unwrap().contains("1048577 bytes or more are too many"));
+        let whole =
+            value(Request::new(Body::from_stream(stream::iter([Ok::<_, std::io::Error>(large.clone())])))).await;
+        assert_eq!(whole.unwrap().bytes, large, "as much as may be");
+    }
+
+    #[test]
+    fn a_condition_that_is_not_understood_says_what_would_be() {
+        let of = |tag: &'static str| condition(&HeaderMap::from_iter([(header::IF_MATCH, tag.parse().unwrap())]));
+        assert_eq!(of("\"7\"").unwrap(), Condition::At(7));
+        for tag in ["*", "\"7\", \"8\"", "W/\"7\""] {
+            let problem = of(tag).unwrap_err();
+            assert!(problem.status == 422 && problem.line().contains("one revision, the ETag"), "{}", problem.line());
+        }
+    }
 }
