@@ -5,9 +5,33 @@ use mutirao_core::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::foreman::run::{Item, Run, State};
-use crate::foreman::words::{End, RunEnd};
-use crate::plan::Ended;
+use crate::foreman::words::{End, RunEnd, RunKey};
+use crate::plan::{Ended, Pace};
 use crate::view::RunState;
+
+/// A run whose end is durable.
+#[derive(Debug)]
+pub struct Told {
+    pub run: Run,
+    pub end: RunEnd,
+    pub at: Timestamp,
+}
+
+impl Told {
+    pub fn key(&self) -> RunKey {
+        self.run.admitted.key
+    }
+
+    /// Whether this may be done, and the run forgotten, by somebody for whom others wait.
+    pub fn is_light(&self) -> bool {
+        self.run.is_light(Pace::LIGHT)
+    }
+
+    pub fn answer(mut self) -> Value {
+        self.run.unfold();
+        of(&self.run, &self.end, self.at)
+    }
+}
 
 pub fn of(run: &Run, end: &RunEnd, at: Timestamp) -> Value {
     let admitted = &run.admitted;
@@ -22,7 +46,7 @@ pub fn of(run: &Run, end: &RunEnd, at: Timestamp) -> Value {
     });
     match end {
         // It was had once already, or the run would have failed.
-        RunEnd::Done => answer["output"] = admitted.plan.output(run.seen()).unwrap_or_default(),
+        RunEnd::Done => answer["output"] = admitted.plan.output(run.seen(), Pace::WHOLE).unwrap_or_default(),
         RunEnd::Failed { step, reason } => {
             answer["reason"] = json!(reason);
             answer["failed_step"] = json!(step);
@@ -70,7 +94,7 @@ fn task(item: &Item) -> Value {
         said["why"] = json!(why);
     }
     match &outcome.end {
-        End::Ok(output) => (said["state"], said["output"]) = (json!("ok"), output.clone()),
+        End::Ok(output) => (said["state"], said["output"]) = (json!("ok"), Value::clone(output)),
         End::Failed(reason) => (said["state"], said["reason"]) = (json!("failed"), json!(reason)),
     }
     said

@@ -19,6 +19,7 @@ mod clockwork;
 pub mod explaining;
 mod hearing;
 mod parked;
+pub mod reckoning;
 mod resuming;
 mod rules;
 pub mod run;
@@ -34,16 +35,19 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use clockwork::{Alarm, Clockwork, Due};
 use mutirao_core::{Mono, Timestamp, id::Attempt};
+use mutirao_expression::Stop;
 use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::{ActionName, NodeId};
 use parked::Parked;
+use reckoning::{Reckonings, What};
 use rules::FEW;
 pub use rules::Rules;
 use run::{Advance, Phase, Run, State};
+use serde_json::Value;
 use words::{Asker, Batch, Because, Dispatch, Effect, End, Input, RunEnd, RunKey, StepKey, Stored};
 use writing::Writing;
 
-use crate::answer;
+use crate::answer::Told;
 
 /// Both clocks: wall time is for records and for the time of a whole run, the other for everything else.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +78,7 @@ pub struct Foreman {
     outs: BTreeMap<StepKey, Out>,
     ready: VecDeque<StepKey>,
     parked: Parked,
+    reckonings: Reckonings,
     /// Actions whose last task was over before it was worth writing down where it is.
     quick: BTreeSet<ActionName>,
     clockwork: Clockwork,
@@ -97,6 +102,7 @@ impl Foreman {
             outs: BTreeMap::new(),
             ready: VecDeque::new(),
             parked: Parked::default(),
+            reckonings: Reckonings::default(),
             quick: BTreeSet::new(),
             clockwork: Clockwork::default(),
             pending: Batch { number: 1, ..Batch::default() },
@@ -189,6 +195,7 @@ impl Foreman {
                     self.pending.announced.push(run);
                 }
             }
+            Input::Reckoned(reckoned) => self.reckoned(*reckoned, now),
             Input::Tick => {
                 while let Some(due) = self.clockwork.due(now.mono) {
                     match due {
@@ -212,12 +219,18 @@ impl Foreman {
             if let Some(batch) = self.due_write(now) {
                 return Some(Effect::Write(batch));
             }
+            if let Some(reckoning) = self.next_reckoning() {
+                return Some(Effect::Reckon(Box::new(reckoning)));
+            }
             let out_max = if self.is_heavy() { FEW.min(self.rules.out_max) } else { self.rules.out_max };
             if self.ill || self.outs.len() >= out_max {
                 return None;
             }
-            let key = self.next_ready()?;
-            if let Some(dispatch) = self.dispatch(key, now) {
+            let (key, given) = match self.next_given() {
+                Some((key, given)) => (key, Some(given)),
+                None => (self.next_ready()?, None),
+            };
+            if let Some(dispatch) = self.dispatch(key, given, now) {
                 return Some(Effect::Dispatch(dispatch));
             }
         }
@@ -241,6 +254,7 @@ impl Foreman {
     }
 
     fn forget(&mut self, key: RunKey) {
+        self.forget_reckonings(key);
         if let Some(run) = self.runs.remove(&key) {
             self.bytes = self.bytes.saturating_sub(run.counted);
         }
@@ -256,20 +270,21 @@ impl Foreman {
             run.overdue = Some(self.clockwork.set(now.mono.plus(left), Due::Run(key)));
         }
         self.runs.insert(key, run);
-        self.advance(key, now);
-        if let Some((end, at)) = end {
-            self.announce(key, &end, at);
+        match end {
+            Some((end, at)) => {
+                self.count(key);
+                self.announce(key, &end, at);
+            }
+            None => self.advance(key, now),
         }
     }
 
     fn advance(&mut self, key: RunKey, now: Now) {
-        let Some(run) = self.runs.get_mut(&key) else { return };
-        let Advance { opened, end } = run.advance();
-        if run.phase != Phase::Going {
-            return self.count(key);
-        }
+        let Some(run) = self.runs.get_mut(&key).filter(|run| run.phase == Phase::Going) else { return };
+        let Advance { opened, asks, end } = run.advance(self.rules.pace);
         let released: Vec<StepKey> = opened.into_iter().flat_map(|step| run.release(step)).collect();
         self.ready.extend(released);
+        asks.into_iter().for_each(|what| self.reckonings.want(key, what));
         self.count(key);
         if let Some(end) = end {
             self.finish(key, end, now);
@@ -305,8 +320,9 @@ impl Foreman {
         if let Some(overdue) = run.overdue.take() {
             self.clockwork.unset(overdue);
         }
-        let answer = answer::of(run, end, at);
-        self.effects.push_back(Effect::Announce { run: key, end: end.clone(), answer });
+        self.effects.extend(run.early.drain(..).map(|early| Effect::Acknowledge(early.mark)));
+        let told = Told { run: run.leave(), end: end.clone(), at };
+        self.effects.push_back(Effect::Announce(Box::new(told)));
     }
 
     pub fn action_of(&self, key: StepKey) -> Option<ActionName> {
@@ -339,19 +355,32 @@ impl Foreman {
         Some(out)
     }
 
-    /// None if it need not go, or cannot: then its run fails.
-    fn dispatch(&mut self, key: StepKey, now: Now) -> Option<Dispatch> {
+    /// None if it need not go, or not yet, or cannot: then its run fails. `given`: what it is given, where that was worked out.
+    fn dispatch(&mut self, key: StepKey, given: Option<Result<Value, String>>, now: Now) -> Option<Dispatch> {
+        let pace = self.rules.pace;
         let run = self.runs.get_mut(&key.run).filter(|run| run.phase == Phase::Going)?;
         if !matches!(run.item(key)?.state, State::Ready) {
             return None;
         }
         let plan = run.admitted.plan.clone();
         let step = &plan.steps[key.step as usize];
-        let list = run.open[key.step as usize].as_ref()?.list.as_ref();
-        let item = list.and_then(|list| list.get(key.item as usize)).map(|item| (key.item as usize, item));
-        let input = match plan.input(key.step as usize, run.seen(), item) {
+        let open = run.open[key.step as usize].as_ref()?;
+        let item = open.list.as_ref().and_then(|list| list.get(key.item as usize));
+        let item = item.map(|item| (key.item as usize, item));
+        let input = match given {
+            Some(given) => given.map_err(Stop::Failed),
+            None if open.is_costly => Err(Stop::Costly),
+            None => plan.input(key.step as usize, run.seen(), item, pace),
+        };
+        let input = match input {
             Ok(input) => input,
-            Err(why) => {
+            Err(Stop::Costly) => {
+                // What took long once will again: nobody tries it on all of a list.
+                run.open[key.step as usize].as_mut()?.is_costly = true;
+                self.reckonings.want(key.run, What::Given(key));
+                return None;
+            }
+            Err(Stop::Failed(why)) => {
                 self.settle(key, End::Failed(why), None, now.wall, now);
                 return None;
             }

@@ -18,6 +18,7 @@ pub mod asking;
 pub mod catalogue;
 pub mod definition;
 pub mod foreman;
+pub mod given;
 pub mod meters;
 pub mod plan;
 pub mod plans;

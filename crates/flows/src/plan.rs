@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
-use mutirao_expression::{Expression, value_of};
+use mutirao_expression::toll::BUDGET;
+use mutirao_expression::{Expression, Sight, Stop};
 use mutirao_nodes::ActionName;
 use mutirao_nodes::routing::Place;
 use mutirao_nodes::wire::MESSAGE_BYTES_MAX;
 use serde_json::{Map, Value, json};
 
+use crate::given::Given;
 use crate::room::Room;
 
 #[derive(Debug)]
@@ -51,9 +53,9 @@ pub enum Input {
 }
 
 /// How a step ended, for those that come after it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Ended {
-    Output(Value),
+    Output(Given),
     Skipped,
 }
 
@@ -69,8 +71,24 @@ pub enum Opening {
 /// What is known when a step may begin: the run's input, and how those before it ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    pub input: &'a Value,
+    pub input: &'a Given,
     pub steps: &'a [Option<Ended>],
+}
+
+/// How much may be looked at in one go, by somebody for whom others wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Of what is looked at, about what it takes as a text.
+    pub bytes: usize,
+    /// What an expression may spend.
+    pub units: u64,
+}
+
+impl Pace {
+    /// Whatever it takes: nobody waits.
+    pub const WHOLE: Self = Self { bytes: usize::MAX, units: BUDGET };
+    /// About a millisecond.
+    pub const LIGHT: Self = Self { bytes: 16 << 10, units: 5_000 };
 }
 
 impl Plan {
@@ -80,65 +98,77 @@ impl Plan {
     }
 
     /// What a step turns out to be, or why nobody can tell.
-    pub fn open(&self, number: usize, seen: Seen<'_>) -> Result<Opening, String> {
+    pub fn open(&self, number: usize, seen: Seen<'_>, pace: Pace) -> Result<Opening, Stop> {
         let step = &self.steps[number];
-        let skipped = |earlier: &usize| seen.steps[*earlier] == Some(Ended::Skipped);
+        let skipped = |earlier: &usize| matches!(seen.steps[*earlier], Some(Ended::Skipped));
+        let failed = |place: &str, why: String| Stop::Failed(format!("{place}: {why}"));
         match &step.when {
             None if step.after.iter().any(skipped) => return Ok(Opening::Skipped),
             None => {}
-            Some(when) => match self.evaluate(when, &step.after, seen, None).map_err(|why| format!("when: {why}"))? {
+            Some(when) => match at("when", self.evaluate(when, &step.after, seen, None, pace))? {
                 Value::Bool(true) => {}
                 Value::Bool(false) => return Ok(Opening::Skipped),
-                other => return Err(format!("when: it is {}, which is neither true nor false", short(&other))),
+                other => {
+                    return Err(failed("when", format!("it is {}, which is neither true nor false", short(&other))));
+                }
             },
         }
         let Some(each) = &step.each else { return Ok(Opening::Once) };
-        match self.evaluate(&each.of, &step.after, seen, None).map_err(|why| format!("each: {why}"))? {
+        match at("each", self.evaluate(&each.of, &step.after, seen, None, pace))? {
             Value::Array(items) if items.len() > each.at_most => {
-                Err(format!("each: {} items are more than at_most, which is {}", items.len(), each.at_most))
+                let why = format!("{} items are more than at_most, which is {}", items.len(), each.at_most);
+                Err(failed("each", why))
             }
             Value::Array(items) => Ok(Opening::Each(items)),
-            other => Err(format!("each: it is {}, which is no list", short(&other))),
+            other => Err(failed("each", format!("it is {}, which is no list", short(&other)))),
         }
     }
 
     /// What the action is given; `item`: which of a list. What is too much is not even put together: a step of a few lines
     /// may speak of one large output many times.
-    pub fn input(&self, number: usize, seen: Seen<'_>, item: Option<(usize, &Value)>) -> Result<Value, String> {
+    pub fn input(
+        &self,
+        number: usize,
+        seen: Seen<'_>,
+        item: Option<(usize, &Value)>,
+        pace: Pace,
+    ) -> Result<Value, Stop> {
         let step = &self.steps[number];
         let mut room = Room::of(MESSAGE_BYTES_MAX);
         match &step.input {
             Input::Default => match (item, &step.after[..]) {
-                (Some((_, item)), _) => room.take(item).map(|()| item.clone()),
-                (None, []) => room.take(seen.input).map(|()| seen.input.clone()),
+                (Some((_, item)), _) => room.take(item).map(|()| item.clone()).map_err(Stop::Failed),
+                (None, []) => room.take(seen.input).map(|()| seen.input.value()).map_err(Stop::Failed),
                 (None, earlier) => {
-                    earlier.iter().filter_map(|one| output_in(seen, *one)).try_for_each(|output| room.take(output))?;
+                    within(earlier.iter().filter_map(|one| output_in(seen, *one)), pace)?;
+                    let mut outputs = earlier.iter().filter_map(|one| output_in(seen, *one));
+                    outputs.try_for_each(|output| room.take(output)).map_err(Stop::Failed)?;
                     Ok(if let [one] = earlier { output_of(seen, *one) } else { self.by_name(earlier, seen) })
                 }
             },
             Input::Whole(all) => {
-                let whole = self.evaluate(all, &step.after, seen, item);
-                whole.and_then(|whole| room.take(&whole).map(|()| whole)).map_err(|why| format!("input: {why}"))
+                let whole = self.evaluate(all, &step.after, seen, item, pace);
+                at("input", whole.and_then(|whole| room.take(&whole).map(|()| whole).map_err(Stop::Failed)))
             }
             Input::Fields(fields) => {
-                let field = |(name, value): &(String, Expression)| {
-                    let value = self.evaluate(value, &step.after, seen, item);
-                    let value = value.and_then(|value| room.take(&value).map(|()| value));
-                    Ok((name.clone(), value.map_err(|why| format!("input.{name}: {why}"))?))
+                let mut field = |(name, value): &(String, Expression)| {
+                    let value = self.evaluate(value, &step.after, seen, item, pace);
+                    let value = value.and_then(|value| room.take(&value).map(|()| value).map_err(Stop::Failed));
+                    Ok((name.clone(), at(&format!("input.{name}"), value)?))
                 };
-                fields.iter().map(field).collect::<Result<Map<_, _>, String>>().map(Value::Object)
+                fields.iter().map(&mut field).collect::<Result<Map<_, _>, Stop>>().map(Value::Object)
             }
         }
     }
 
     /// What a run gives back once all its steps have ended.
-    pub fn output(&self, seen: Seen<'_>) -> Result<Value, String> {
+    pub fn output(&self, seen: Seen<'_>, pace: Pace) -> Result<Value, Stop> {
         let all: Vec<usize> = (0..self.steps.len()).collect();
-        match (&self.output, &self.last[..]) {
-            (Some(output), _) => self.evaluate(output, &all, seen, None).map_err(|why| format!("output: {why}")),
-            (None, [one]) => Ok(output_of(seen, *one)),
-            (None, several) => Ok(self.by_name(several, seen)),
+        if let Some(output) = &self.output {
+            return at("output", self.evaluate(output, &all, seen, None, pace));
         }
+        within(self.last.iter().filter_map(|one| output_in(seen, *one)), pace)?;
+        Ok(if let [one] = self.last[..] { output_of(seen, one) } else { self.by_name(&self.last, seen) })
     }
 
     fn by_name(&self, numbers: &[usize], seen: Seen<'_>) -> Value {
@@ -146,42 +176,68 @@ impl Plan {
         Value::Object(named.collect())
     }
 
+    /// It sees only what it speaks of: the rest may be large, and each item of a list is looked at by itself.
     fn evaluate(
         &self,
         expression: &Expression,
         after: &[usize],
         seen: Seen<'_>,
         item: Option<(usize, &Value)>,
-    ) -> Result<Value, String> {
-        // Only what it speaks of: the rest may be large, and each item of a list is looked at by itself.
+        pace: Pace,
+    ) -> Result<Value, Stop> {
         let speaks_of = |name: &str| expression.names().contains(name);
-        let mut names = Vec::new();
-        if speaks_of("input") {
-            names.push(("input", value_of(seen.input)));
-        }
-        if speaks_of("steps") {
-            let spoken_of = expression.members_of("steps").unwrap_or_default();
-            let numbers = after.iter().filter(|number| spoken_of.contains(&self.steps[**number].name));
-            let steps = numbers.map(|number| {
-                let skipped = seen.steps[*number] == Some(Ended::Skipped);
-                (self.steps[*number].name.clone(), json!({"output": output_of(seen, *number), "skipped": skipped}))
-            });
-            names.push(("steps", value_of(&Value::Object(steps.collect()))));
-        }
-        if let Some((index, item)) = item {
-            names.extend([("item", value_of(item)), ("index", value_of(&json!(index)))]);
-        }
-        expression.evaluate(names)
+        let spoken_of = expression.members_of("steps").unwrap_or_default();
+        let numbers: Vec<usize> =
+            after.iter().copied().filter(|number| spoken_of.contains(&self.steps[*number].name)).collect();
+        let input = Some(seen.input).filter(|_| speaks_of("input"));
+        within(input.into_iter().chain(numbers.iter().filter_map(|number| output_in(seen, *number))), pace)?;
+        let named: Vec<(String, &Sight)> = numbers
+            .iter()
+            .map(|number| {
+                let sight = match output_in(seen, *number) {
+                    Some(given) => given.sight(),
+                    None => Given::skipped(),
+                };
+                (format!("steps.{}", self.steps[*number].name), sight)
+            })
+            .collect();
+        let mut shared: Vec<(&str, &Sight)> = named.iter().map(|(name, sight)| (name.as_str(), *sight)).collect();
+        shared.extend(input.map(|input| ("input", input.sight())));
+        // For whoever asks whether there is such a step.
+        let steps: Map<String, Value> =
+            numbers.iter().map(|number| (self.steps[*number].name.clone(), Value::Null)).collect();
+        let steps = Sight::of(&Value::Object(steps));
+        shared.push(("steps", &steps));
+        let index = json!(item.map(|(index, _)| index));
+        let own: Vec<(&str, &Value)> = item
+            .iter()
+            .flat_map(|(_, item)| [("item", *item), ("index", &index)])
+            .filter(|one| speaks_of(one.0))
+            .collect();
+        expression.evaluate_at(&shared, &own, pace.units)
     }
 }
 
-fn output_of(seen: Seen<'_>, number: usize) -> Value {
-    output_in(seen, number).cloned().unwrap_or_default()
+/// Where it stopped.
+fn at<T>(place: &str, came: Result<T, Stop>) -> Result<T, Stop> {
+    came.map_err(|stop| match stop {
+        Stop::Costly => Stop::Costly,
+        Stop::Failed(why) => Stop::Failed(format!("{place}: {why}")),
+    })
 }
 
-fn output_in<'s>(seen: Seen<'s>, number: usize) -> Option<&'s Value> {
+fn within<'g>(all: impl Iterator<Item = &'g Given>, pace: Pace) -> Result<(), Stop> {
+    let bytes = all.map(Given::bytes).fold(0, usize::saturating_add);
+    if bytes > pace.bytes { Err(Stop::Costly) } else { Ok(()) }
+}
+
+fn output_of(seen: Seen<'_>, number: usize) -> Value {
+    output_in(seen, number).map(Given::value).unwrap_or_default()
+}
+
+fn output_in<'s>(seen: Seen<'s>, number: usize) -> Option<&'s Given> {
     match &seen.steps[number] {
-        Some(Ended::Output(value)) => Some(value),
+        Some(Ended::Output(given)) => Some(given),
         Some(Ended::Skipped) | None => None,
     }
 }

@@ -18,7 +18,7 @@ use mutirao_nodes::wire::TaskRequest;
 use mutirao_nodes::{ActionName, NodeId};
 use mutirao_shards::{Company, Fence, Shards};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, broadcast, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -72,6 +72,8 @@ pub struct Bench {
     pub asking: Arc<Asking>,
     pub rules: Rules,
     pub queues: Queues,
+    /// How many things that take a while are worked out at once, whatever shard they are of.
+    pub heads: Arc<Semaphore>,
     /// Whether there may be other managers, and so somebody to pass results on to.
     pub company: Company,
 }
@@ -87,6 +89,12 @@ impl Bench {
             let _ = self.changed.send(run);
         }
     }
+}
+
+/// Of the processors, half, so that what others wait for goes on meanwhile.
+pub fn heads() -> Arc<Semaphore> {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Arc::new(Semaphore::new((processors / 2).max(1)))
 }
 
 /// Why no run is taken in.

@@ -82,7 +82,7 @@ async fn put(
 
 fn end_of(said: Said) -> End {
     match said {
-        Said::Ok(text) => too_large(&text).map_or_else(|| End::Ok(data_of(&text)), End::Failed),
+        Said::Ok(text) => too_large(&text).map_or_else(|| End::Ok(data_of(&text).into()), End::Failed),
         Said::Failed(why) => End::Failed(why),
     }
 }
@@ -140,6 +140,6 @@ async fn hear(bench: &Bench, shard: ShardId) -> Result<(), BrokerError> {
 fn read(bench: &Bench, body: &[u8]) -> Result<(RequestId, End, Option<NodeId>), String> {
     let passed: Passed = open(body).map_err(|error| error.to_string())?;
     let id = RequestId::unsealed(&passed.request, &bench.secret).map_err(|error| error.to_string())?;
-    let end = if passed.ok { End::Ok(data_of(&passed.said)) } else { End::Failed(passed.said) };
+    let end = if passed.ok { End::Ok(data_of(&passed.said).into()) } else { End::Failed(passed.said) };
     Ok((id, end, passed.node))
 }

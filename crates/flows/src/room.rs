@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use serde_json::Value;
+use serde::Serialize;
 
 pub struct Room {
     bytes_max: usize,
@@ -15,7 +15,7 @@ impl Room {
     }
 
     /// Takes what this value needs as a text, if there is so much.
-    pub fn take(&mut self, value: &Value) -> Result<(), String> {
+    pub fn take(&mut self, value: &impl Serialize) -> Result<(), String> {
         serde_json::to_writer(&mut self.left, value)
             .map_err(|_| format!("with this it would have more than {} bytes", self.bytes_max))
     }

@@ -32,7 +32,7 @@ use crate::foreman::Rules;
 use crate::foreman::words::{Admitted, Asker, RunKey};
 use crate::meters::METERS;
 use crate::plans::Plans;
-use crate::post::{Bench, Doors, Full, Queues, Word, follow};
+use crate::post::{Bench, Doors, Full, Queues, Word, follow, heads};
 use crate::start::RunRequest;
 use crate::store::{self, Begun, By, FLOWS_AT_ONCE, NewRun, Shared as Store};
 use crate::view::{FlowDeclared, FlowView, RunLine, RunState};
@@ -134,6 +134,7 @@ impl Flows {
             asking,
             rules,
             queues: Queues::default(),
+            heads: heads(),
             company: terms.company,
         };
         let (over, mut tasks) = (CancellationToken::new(), JoinSet::new());

@@ -171,7 +171,7 @@ struct Columns {
 impl Columns {
     fn outcome(self) -> Result<Outcome, String> {
         let end = match self.ok {
-            true => End::Ok(serde_json::from_str(&self.said).map_err(|error| error.to_string())?),
+            true => End::Ok(Arc::new(serde_json::from_str(&self.said).map_err(|error| error.to_string())?)),
             false => End::Failed(self.said),
         };
         Ok(Outcome {

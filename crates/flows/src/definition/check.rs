@@ -158,7 +158,7 @@ fn expression(field: &str, text: &str, names: &[&str]) -> Result<Expression, Pro
     let expression = Expression::compile(text)
         .map_err(|flaw| Problem::invalid(field, flaw.to_string()).remedy("it is CEL, like steps.fetch.output.rows"))?;
     match expression.names().iter().find(|name| !names.contains(&name.as_str())) {
-        None => Ok(expression),
+        None => Ok(expression.by_members("steps")),
         Some(name) => Err(Problem::invalid(field, format!("there is no \"{name}\" here"))
             .remedy(format!("there is {}; a text is written in quotes: \"'{name}'\"", names.join(", ")))),
     }

@@ -1,12 +1,18 @@
 use std::collections::BTreeSet;
 
+use mutirao_expression::Stop;
 use mutirao_nodes::{ActionName, Namespace};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::check::Catalogue;
 use super::*;
-use crate::plan::{Ended, Opening, Plan, Seen};
+use crate::given::Given;
+use crate::plan::{Ended, Opening, Pace, Plan, Seen};
+
+fn output(value: Value) -> Ended {
+    Ended::Output(Given::output(value.into(), 0))
+}
 
 fn plan_of(json: Value) -> Result<Plan, String> {
     let spec: FlowSpec = serde_json::from_value(json).map_err(|error| error.to_string())?;
@@ -35,23 +41,27 @@ fn the_flow_of_the_docs_is_read_and_what_speaks_of_a_step_comes_after_it() {
     }))
     .unwrap();
     assert_eq!(plan.steps.iter().map(|step| step.after.clone()).collect::<Vec<_>>(), [vec![], vec![0], vec![1]]);
-    let input = json!({"url": "http://x"});
-    let rows = |rows: Value| [Some(Ended::Output(json!({"rows": rows}))), None, None];
+    let input = Given::input(json!({"url": "http://x"}), 0);
+    let rows = |rows: Value| [Some(output(json!({"rows": rows}))), None, None];
     let none = rows(json!([]));
     let seen = Seen { input: &input, steps: &none };
-    assert_eq!(plan.input(0, seen, None), Ok(json!({"url": "http://x"})));
-    assert_eq!(plan.open(1, seen), Ok(Opening::Skipped));
+    assert_eq!(plan.input(0, seen, None, Pace::WHOLE), Ok(json!({"url": "http://x"})));
+    assert_eq!(plan.open(1, seen, Pace::WHOLE), Ok(Opening::Skipped));
     let two = rows(json!([7, 8]));
     let seen = Seen { input: &input, steps: &two };
-    assert_eq!(plan.open(1, seen), Ok(Opening::Each(vec![json!(7), json!(8)])));
-    assert_eq!(plan.input(1, seen, Some((1, &json!(8)))), Ok(json!({"row": 8, "place": 1})));
+    assert_eq!(plan.open(1, seen, Pace::WHOLE), Ok(Opening::Each(vec![json!(7), json!(8)])));
+    assert_eq!(plan.input(1, seen, Some((1, &json!(8))), Pace::WHOLE), Ok(json!({"row": 8, "place": 1})));
     let three = rows(json!([7, 8, 9]));
-    let why = plan.open(1, Seen { input: &input, steps: &three }).unwrap_err();
-    assert_eq!(why, "each: 3 items are more than at_most, which is 2");
-    let skipped = [Some(Ended::Output(json!({"rows": []}))), Some(Ended::Skipped), None];
+    let why = plan.open(1, Seen { input: &input, steps: &three }, Pace::WHOLE).unwrap_err();
+    assert_eq!(why, Stop::Failed("each: 3 items are more than at_most, which is 2".into()));
+    let skipped = [Some(output(json!({"rows": []}))), Some(Ended::Skipped), None];
     let seen = Seen { input: &input, steps: &skipped };
-    assert_eq!(plan.open(2, seen), Ok(Opening::Skipped), "what comes after one that was skipped is skipped");
-    assert_eq!(plan.output(seen), Ok(Value::Null));
+    assert_eq!(
+        plan.open(2, seen, Pace::WHOLE),
+        Ok(Opening::Skipped),
+        "what comes after one that was skipped is skipped"
+    );
+    assert_eq!(plan.output(seen, Pace::WHOLE), Ok(Value::Null));
 }
 
 #[test]
@@ -62,13 +72,14 @@ fn without_a_mapping_a_step_is_given_what_came_before_it() {
         {"name": "e", "action": "store", "after": ["c"], "when": "steps.b.skipped"}
     ]))
     .unwrap();
-    let ended = [Some(Ended::Output(json!(1))), Some(Ended::Skipped), Some(Ended::Output(json!(3))), None, None];
-    let seen = Seen { input: &json!({"x": 0}), steps: &ended };
-    assert_eq!(plan.input(0, seen, None), Ok(json!({"x": 0})));
-    assert_eq!(plan.input(2, seen, None), Ok(json!(1)));
-    assert_eq!(plan.input(3, seen, None), Ok(json!({"b": null, "c": 3})));
-    assert_eq!(plan.open(4, seen), Ok(Opening::Once), "with a when of its own it decides itself");
-    assert_eq!(plan.output(seen), Ok(json!({"d": null, "e": null})));
+    let ended = [Some(output(json!(1))), Some(Ended::Skipped), Some(output(json!(3))), None, None];
+    let input = Given::input(json!({"x": 0}), 0);
+    let seen = Seen { input: &input, steps: &ended };
+    assert_eq!(plan.input(0, seen, None, Pace::WHOLE), Ok(json!({"x": 0})));
+    assert_eq!(plan.input(2, seen, None, Pace::WHOLE), Ok(json!(1)));
+    assert_eq!(plan.input(3, seen, None, Pace::WHOLE), Ok(json!({"b": null, "c": 3})));
+    assert_eq!(plan.open(4, seen, Pace::WHOLE), Ok(Opening::Once), "with a when of its own it decides itself");
+    assert_eq!(plan.output(seen, Pace::WHOLE), Ok(json!({"d": null, "e": null})));
 }
 
 #[test]
@@ -79,10 +90,11 @@ fn expressions_may_go_over_lists() {
          "each": "steps.a.output.filter(row, row.n > input.least).map(row, row.n)", "input": "[item].map(n, n * 2)"}
     ]))
     .unwrap();
-    let ended = [Some(Ended::Output(json!([{"n": 1}, {"n": 2}, {"n": 3}]))), None];
-    let seen = Seen { input: &json!({"least": 1}), steps: &ended };
-    assert_eq!(plan.open(1, seen), Ok(Opening::Each(vec![json!(2), json!(3)])));
-    assert_eq!(plan.input(1, seen, Some((0, &json!(2)))), Ok(json!([4])));
+    let ended = [Some(output(json!([{"n": 1}, {"n": 2}, {"n": 3}]))), None];
+    let input = Given::input(json!({"least": 1}), 0);
+    let seen = Seen { input: &input, steps: &ended };
+    assert_eq!(plan.open(1, seen, Pace::WHOLE), Ok(Opening::Each(vec![json!(2), json!(3)])));
+    assert_eq!(plan.input(1, seen, Some((0, &json!(2))), Pace::WHOLE), Ok(json!([4])));
     assert_eq!(plan.steps[1].after, [0]);
     let stray =
         steps(json!([{"name": "a", "action": "store", "input": "input.filter(row, true) + [row]"}])).unwrap_err();

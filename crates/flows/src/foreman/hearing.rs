@@ -34,7 +34,12 @@ impl Foreman {
                 None => self.pending_marks.push(mark),
             };
         }
-        let Some(item) = run.item(key) else { return self.effects.push_back(Effect::Acknowledge(mark)) };
+        let Some(item) = run.item(key) else {
+            return match self.runs.get_mut(&key.run).filter(|run| run.is_unfolding()) {
+                Some(run) => run.early.push(Report { key, attempt, end, node, mark }),
+                None => self.effects.push_back(Effect::Acknowledge(mark)),
+            };
+        };
         let out = self.outs.get(&key).cloned();
         if !self.may_answer(key, attempt, node.as_ref()) {
             return self.effects.push_back(Effect::Acknowledge(mark));

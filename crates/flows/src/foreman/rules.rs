@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::plan::Pace;
+
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     pub runs_max: usize,
@@ -21,6 +23,8 @@ pub struct Rules {
     pub resume_within: Duration,
     /// Losses of one task before one of them counts as a try in vain.
     pub losses_max: u32,
+    /// What is worked out at once; the rest is, beside.
+    pub pace: Pace,
 }
 
 impl Default for Rules {
@@ -36,6 +40,7 @@ impl Default for Rules {
             note_after: Duration::from_millis(25),
             resume_within: Duration::from_secs(15),
             losses_max: 5,
+            pace: Pace::LIGHT,
         }
     }
 }

@@ -1,16 +1,20 @@
 //! One run: which of its steps have ended, which may begin, what each of their tasks is at. What has ended is a function of
 //! what is durable, so a run that is read back is the run that it was.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use mutirao_core::{Mono, Timestamp, id::Attempt};
+use mutirao_expression::Stop;
 use mutirao_nodes::NodeId;
 use serde_json::Value;
 
 use super::clockwork::Alarm;
+use super::reckoning::{Opened, What, ends, opened};
 use super::weight::{RUN_BYTES, held, held_by, size, weigh};
-use super::words::{Admitted, End, Outcome, RunEnd, StepKey, Try};
-use crate::plan::{Ended, Opening, Seen};
+use super::words::{Admitted, End, Outcome, Report, RunEnd, StepKey, Try};
+use crate::given::Given;
+use crate::plan::{Ended, Opening, Pace, Seen};
 
 /// Bytes of all that a run's steps gave. Steps take from each other by value, so this bounds what a run costs.
 pub const RUN_BYTES_MAX: usize = 16 << 20;
@@ -54,18 +58,23 @@ pub struct Item {
     pub(super) resume: Option<(Attempt, NodeId)>,
     /// How it ended; only counts once it is durable.
     pub outcome: Option<Outcome>,
+    /// About what that takes as a text, and in memory.
+    bytes: usize,
+    held: usize,
 }
 
 #[derive(Debug)]
 pub struct OpenStep {
     /// What it is done for each of.
-    pub list: Option<Vec<Value>>,
+    pub list: Option<Arc<Vec<Value>>>,
     pub items: Vec<Item>,
     /// Of these, so many have been let out and not ended.
     pub active: usize,
     /// So many have not ended durably. Counted, for a list may be long and each of it ends by itself.
     left: usize,
     next: usize,
+    /// What its tasks are given takes a while to be worked out.
+    pub(super) is_costly: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +88,9 @@ pub enum Phase {
 
 #[derive(Debug)]
 pub struct Run {
+    /// Without its input, which is beside.
     pub admitted: Admitted,
+    pub input: Given,
     pub phase: Phase,
     /// When it will have taken too long.
     pub(super) overdue: Option<Alarm>,
@@ -93,6 +104,12 @@ pub struct Run {
     pub(super) resume_until: Mono,
     /// The step that failed for good, durably, and why.
     failed: Option<(usize, String)>,
+    /// What is being worked out beside, and what came of it.
+    asked: BTreeSet<What>,
+    opened: BTreeMap<u32, Opened>,
+    ends: Option<Result<(), String>>,
+    /// Reports of tasks of an owner before, whose steps are not open yet: they are heard once those are.
+    pub(super) early: Vec<Report>,
     /// Of what its steps gave, as texts.
     bytes: usize,
     /// About how much memory it takes, and how much of that the foreman has counted.
@@ -104,17 +121,22 @@ pub struct Run {
 #[derive(Debug, Default)]
 pub struct Advance {
     pub opened: Vec<u32>,
+    /// What has to be known before more is.
+    pub asks: Vec<What>,
     pub end: Option<RunEnd>,
 }
 
 impl Run {
-    pub fn new(admitted: Admitted, outcomes: Vec<Outcome>, tries: Vec<Try>) -> Self {
+    pub fn new(mut admitted: Admitted, outcomes: Vec<Outcome>, tries: Vec<Try>) -> Self {
         let steps = admitted.plan.steps.len();
         let at = |key: StepKey| (key.step, key.item);
         let stored_bytes: usize = outcomes.iter().map(|outcome| held_by(&outcome.end)).sum();
         let held = RUN_BYTES + held(&admitted.input) + stored_bytes;
+        let input = std::mem::take(&mut admitted.input);
+        let bytes = weigh(&input);
         Self {
             admitted,
+            input: Given::input(input, bytes),
             phase: Phase::Going,
             overdue: None,
             ended: vec![None; steps],
@@ -124,6 +146,10 @@ impl Run {
             stored_noted: BTreeMap::new(),
             resume_until: Mono::default(),
             failed: None,
+            asked: BTreeSet::new(),
+            opened: BTreeMap::new(),
+            ends: None,
+            early: Vec::new(),
             bytes: 0,
             held,
             counted: 0,
@@ -131,7 +157,7 @@ impl Run {
     }
 
     pub fn seen(&self) -> Seen<'_> {
-        Seen { input: &self.admitted.input, steps: &self.ended }
+        Seen { input: &self.input, steps: &self.ended }
     }
 
     pub fn item(&self, key: StepKey) -> Option<&Item> {
@@ -142,50 +168,105 @@ impl Run {
         self.open.get_mut(key.step as usize)?.as_mut()?.items.get_mut(key.item as usize)
     }
 
-    /// Opens every step whose time has come, and says whether the run has come to its end.
-    pub fn advance(&mut self) -> Advance {
+    /// Whether all of it is no more than may be looked at in one go.
+    pub fn is_light(&self, pace: Pace) -> bool {
+        self.input.bytes().saturating_add(self.bytes) <= pace.bytes && self.stored.is_empty()
+    }
+
+    /// Opens every step whose time has come, and says whether the run has come to its end. What takes longer than this pace is
+    /// asked for, once.
+    pub fn advance(&mut self, pace: Pace) -> Advance {
         let mut advance = Advance::default();
         let plan = self.admitted.plan.clone();
         let named = |step: usize, reason: String| RunEnd::Failed { step: Some(plan.steps[step].name.clone()), reason };
+        self.open_all(pace, &mut advance, |advance, step, why| {
+            // The others are still looked at: where a run stands must not depend on the order.
+            advance.end.get_or_insert_with(|| named(step, why));
+        });
+        if let Some((step, why)) = self.failed.clone() {
+            advance.end.get_or_insert_with(|| named(step, why));
+        } else if advance.end.is_none() && self.ended.iter().all(Option::is_some) {
+            let known = self.ends.take().map(|ends| ends.map_err(Stop::Failed));
+            advance.end = match known.unwrap_or_else(|| ends(&plan, self.seen(), pace)) {
+                Ok(()) => Some(RunEnd::Done),
+                Err(Stop::Failed(reason)) => Some(RunEnd::Failed { step: None, reason }),
+                Err(Stop::Costly) => self.ask(What::Output, &mut advance),
+            };
+        }
+        advance
+    }
+
+    /// As far as it has come, whatever that takes: for whoever reads it.
+    pub fn unfold(&mut self) {
+        self.open_all(Pace::WHOLE, &mut Advance::default(), |_, _, _| {});
+    }
+
+    fn open_all(&mut self, pace: Pace, advance: &mut Advance, mut fail: impl FnMut(&mut Advance, usize, String)) {
+        let plan = self.admitted.plan.clone();
         loop {
             let mut any = false;
             for step in 0..plan.steps.len() {
                 let mut moved = false;
                 if self.ended[step].is_none() && self.open[step].is_none() && self.may_begin(step) {
                     moved = true;
-                    match plan.open(step, self.seen()) {
-                        // The others are still looked at: where a run stands must not depend on the order.
-                        Err(why) => {
-                            advance.end.get_or_insert_with(|| named(step, why));
+                    let known = self.opened.remove(&(step as u32)).map(|known| known.map_err(Stop::Failed));
+                    match known.unwrap_or_else(|| opened(&plan, step, self.seen(), pace)) {
+                        Err(Stop::Failed(why)) => {
+                            fail(advance, step, why);
                             moved = false;
                         }
-                        Ok(Opening::Skipped) => self.ended[step] = Some(Ended::Skipped),
-                        Ok(Opening::Each(list)) if list.is_empty() => {
-                            self.ended[step] = Some(Ended::Output(Value::Array(Vec::new())));
+                        Err(Stop::Costly) => {
+                            self.ask(What::Opening(step as u32), advance);
+                            moved = false;
                         }
-                        Ok(Opening::Each(list)) => self.begin(step, list.len(), Some(list), &mut advance),
-                        Ok(Opening::Once) => self.begin(step, 1, None, &mut advance),
+                        Ok((Opening::Skipped, _)) => self.ended[step] = Some(Ended::Skipped),
+                        Ok((Opening::Each(list), _)) if list.is_empty() => {
+                            self.ended[step] = Some(Ended::Output(Given::outputs(Vec::new(), 2)));
+                        }
+                        Ok((Opening::Each(list), held)) => {
+                            self.held += held;
+                            self.begin(step, list.len(), Some(list), advance);
+                        }
+                        Ok((Opening::Once, _)) => self.begin(step, 1, None, advance),
                     }
                 }
                 any |= moved | self.close(step);
             }
             if !any {
-                break;
+                return;
             }
         }
-        if let Some((step, why)) = self.failed.clone() {
-            advance.end.get_or_insert_with(|| named(step, why));
-        } else if advance.end.is_none() && self.ended.iter().all(Option::is_some) {
-            advance.end = Some(match plan.output(self.seen()) {
-                Ok(output) if weigh(&output) > RUN_BYTES_MAX => {
-                    let reason = format!("output: it would have more than {RUN_BYTES_MAX} bytes");
-                    RunEnd::Failed { step: None, reason }
-                }
-                Ok(_) => RunEnd::Done,
-                Err(reason) => RunEnd::Failed { step: None, reason },
-            });
+    }
+
+    /// Whether steps may yet open that had begun with an owner before.
+    pub(super) fn is_unfolding(&self) -> bool {
+        self.asked.iter().any(|what| matches!(what, What::Opening(_)))
+    }
+
+    fn ask(&mut self, what: What, advance: &mut Advance) -> Option<RunEnd> {
+        if self.asked.insert(what) {
+            advance.asks.push(what);
         }
-        advance
+        None
+    }
+
+    /// What a step turned out to be.
+    pub(super) fn learn(&mut self, step: u32, opened: Opened) {
+        self.asked.remove(&What::Opening(step));
+        self.opened.insert(step, opened);
+    }
+
+    /// Whether its output can be had.
+    pub(super) fn learn_end(&mut self, ends: Result<(), String>) {
+        self.asked.remove(&What::Output);
+        self.ends = Some(ends);
+    }
+
+    /// All that it holds, for whoever tells of it. What is left is counted as it was, and knows nothing.
+    pub(super) fn leave(&mut self) -> Self {
+        let empty = Self::new(self.admitted.clone(), Vec::new(), Vec::new());
+        let left = Self { phase: Phase::Ended, held: self.held, counted: self.counted, ..empty };
+        std::mem::replace(self, left)
     }
 
     fn may_begin(&self, step: usize) -> bool {
@@ -199,6 +280,7 @@ impl Run {
             let (tries, last_reason) = self.stored_tries.remove(&at).map(|(n, why)| (n, Some(why))).unwrap_or_default();
             let state = if outcome.is_some() { State::Done } else { State::Unsent };
             let resume = self.stored_noted.remove(&at);
+            let (bytes, held) = outcome.as_ref().map_or((0, 0), |one| (size(&one.end), held_by(&one.end)));
             Item {
                 state,
                 sent: 0,
@@ -210,15 +292,18 @@ impl Run {
                 failed_on: None,
                 resume,
                 outcome,
+                bytes,
+                held,
             }
         };
         let items: Vec<Item> = (0..count).map(item).collect();
-        self.bytes += items.iter().filter_map(|item| item.outcome.as_ref()).map(|one| size(&one.end)).sum::<usize>();
-        self.held += items.len() * size_of::<Item>() + list.iter().flatten().map(held).sum::<usize>();
+        self.bytes += items.iter().map(|item| item.bytes).sum::<usize>();
+        self.held += items.len() * size_of::<Item>();
         let left = items.iter().filter(|item| !matches!(item.state, State::Done)).count();
         let failed = items.iter().find_map(|item| reason(item.outcome.as_ref()?));
         self.failed = self.failed.take().or(failed.map(|why| (step, why)));
-        self.open[step] = Some(OpenStep { list, items, active: 0, left, next: 0 });
+        let list = list.map(Arc::new);
+        self.open[step] = Some(OpenStep { list, items, active: 0, left, next: 0, is_costly: false });
         advance.opened.push(step as u32);
     }
 
@@ -241,16 +326,25 @@ impl Run {
             Some(End::Ok(value)) => Some(value.clone()),
             _ => None,
         };
-        let Some(mut values) = open.items.iter().map(value).collect::<Option<Vec<Value>>>() else { return false };
-        let output = if open.list.is_some() { Value::Array(values) } else { values.pop().unwrap_or_default() };
-        self.held += held(&output);
+        let Some(mut values) = open.items.iter().map(value).collect::<Option<Vec<Arc<Value>>>>() else { return false };
+        let bytes = 2 + open.items.iter().map(|item| item.bytes + 1).sum::<usize>();
+        let output = match values.pop() {
+            Some(one) if open.list.is_none() => Given::output(one, bytes),
+            last => {
+                values.extend(last);
+                Given::outputs(values, bytes)
+            }
+        };
+        // As expressions may come to see it, besides.
+        self.held += open.items.iter().map(|item| item.held).sum::<usize>();
         self.ended[step] = Some(Ended::Output(output));
         true
     }
 
-    /// How it ends, if these tasks, which ended well, are all that it waited for. Nothing can change what they gave any more,
-    /// so it counts from now on; whoever asks has to make it durable together with the end.
-    pub fn end_with(&mut self, last: &[StepKey]) -> Option<RunEnd> {
+    /// How it ends, if these tasks, which ended well and are on their way to the store in that batch, are all that it waited
+    /// for. Nothing can change what they gave any more, so it counts from now on; whoever asks has to make it durable together
+    /// with the end. None, and nothing has changed, if they are not, or if that takes a while to be known.
+    pub fn end_with(&mut self, last: &[StepKey], batch: u64, pace: Pace) -> Option<RunEnd> {
         let open = |step: usize| self.open[step].as_ref().filter(|_| self.ended[step].is_none());
         let begun = |step: usize| self.ended[step].is_some() || self.open[step].is_some();
         let steps = 0..self.ended.len();
@@ -259,7 +353,24 @@ impl Run {
             return None;
         }
         last.iter().for_each(|key| self.seal(*key));
-        self.advance().end
+        let end = self.advance(pace).end;
+        if end.is_none() {
+            self.asked.remove(&What::Output);
+            last.iter().for_each(|key| self.unseal(*key, batch));
+        }
+        end
+    }
+
+    fn unseal(&mut self, key: StepKey, batch: u64) {
+        let step = key.step as usize;
+        let Some(open) = self.open.get_mut(step).and_then(Option::as_mut) else { return };
+        if self.ended[step].take().is_some() {
+            self.held = self.held.saturating_sub(open.items.iter().map(|item| item.held).sum());
+        }
+        if let Some(item) = open.items.get_mut(key.item as usize) {
+            item.state = State::Decided { batch, then: Then::Done };
+            open.left += 1;
+        }
     }
 
     /// Those of a step that may go now, given how many of it go at once.
@@ -290,12 +401,17 @@ impl Run {
         batch: u64,
     ) -> Option<Outcome> {
         let bytes = size(&end);
-        let end = match self.bytes + bytes > RUN_BYTES_MAX {
-            false => end,
-            true => End::Failed(format!("with its output the run would hold more than {RUN_BYTES_MAX} bytes")),
+        let (end, bytes) = match self.bytes + bytes > RUN_BYTES_MAX {
+            false => (end, bytes),
+            true => {
+                let why = format!("with its output the run would hold more than {RUN_BYTES_MAX} bytes");
+                let bytes = why.len();
+                (End::Failed(why), bytes)
+            }
         };
-        self.bytes += size(&end);
-        self.held += held_by(&end);
+        let held = held_by(&end);
+        self.bytes += bytes;
+        self.held += held;
         let open = self.open.get_mut(key.step as usize)?.as_mut()?;
         let item = open.items.get_mut(key.item as usize)?;
         if !matches!(item.state, State::Unsent) {
@@ -304,6 +420,7 @@ impl Run {
         let then = if matches!(end, End::Ok(_)) { Then::Done } else { Then::Failed };
         let outcome = Outcome { key, end, tries: item.tries, node, why, began_at, ended_at };
         item.state = State::Decided { batch, then };
+        (item.bytes, item.held) = (bytes, held);
         item.outcome = Some(outcome.clone());
         Some(outcome)
     }

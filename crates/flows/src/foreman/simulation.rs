@@ -23,8 +23,10 @@ use mutirao_core::Dice;
 use serde_json::Value;
 use store::Store;
 
+use super::reckoning::Reckoned;
 use super::words::Report;
 use super::*;
+use crate::plan::Pace;
 
 const RUNS: u64 = 4;
 const CRASHES_MAX: u32 = 6;
@@ -44,6 +46,7 @@ enum Event {
     NodeLost(NodeId),
     NoRoom(StepKey, Attempt),
     Cancel(RunKey),
+    Reckoned(Box<Reckoned>),
 }
 
 struct World {
@@ -61,6 +64,8 @@ struct World {
     /// Where, and by which owner last.
     sent: BTreeMap<(StepKey, Attempt), (NodeId, u64)>,
     resumed: u32,
+    /// Things that were worked out beside.
+    reckoned: u32,
     answers: BTreeMap<RunKey, Value>,
     log: VecDeque<String>,
 }
@@ -82,6 +87,7 @@ impl World {
             reports: BTreeMap::new(),
             sent: BTreeMap::new(),
             resumed: 0,
+            reckoned: 0,
             answers: BTreeMap::new(),
             log: VecDeque::new(),
         };
@@ -107,6 +113,13 @@ impl World {
     /// Now and then there is no memory for any run at all: then only a few tasks are out.
     fn rules(&self) -> Rules {
         let usual = Rules { out_max: 10, ..Rules::default() };
+        // And now and then everything takes a while to be worked out, or what does much.
+        let pace = match self.dice.below(4) {
+            0 => Pace { bytes: 0, units: 0 },
+            1 => Pace { bytes: 40, units: 6 },
+            _ => Pace::LIGHT,
+        };
+        let usual = Rules { pace, ..usual };
         if self.chance(30) { Rules { bytes_max: 0, ..usual } } else { usual }
     }
 
@@ -181,12 +194,18 @@ impl World {
             }
             Event::NodeLost(node) => self.foreman.handle(Input::NodeLost(node), now),
             Event::Cancel(run) => self.foreman.handle(Input::Cancel(run), now),
+            Event::Reckoned(reckoned) => self.foreman.handle(Input::Reckoned(reckoned), now),
         }
     }
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Dispatch(dispatch) => self.run_task(dispatch),
+            Effect::Reckon(reckoning) => {
+                self.reckoned += 1;
+                let ms = self.dice.below(30);
+                self.later(ms, Event::Reckoned(Box::new(reckoning.reckon())));
+            }
             Effect::Recall { .. } => {}
             Effect::Write(batch) => {
                 let fails = self.chance(15);
@@ -204,7 +223,8 @@ impl World {
                     report.key
                 );
             }
-            Effect::Announce { run, answer, .. } => {
+            Effect::Announce(told) => {
+                let (run, answer) = (told.key(), told.answer());
                 self.note(format!("answer of run {}", run.0));
                 assert!(self.store.ends.contains_key(&run), "an answer left before the run's end was durable");
                 if let Some(before) = self.answers.insert(run, answer.clone()) {
@@ -243,7 +263,7 @@ impl World {
             Input::Sent { key, attempt, node: node.clone(), over: Protocol::Mqtt, why: "its turn".into() },
             Self::at(self.now_ms),
         );
-        let ok = End::Ok(flows::work(&dispatch.action, &dispatch.input));
+        let ok = End::Ok(flows::work(&dispatch.action, &dispatch.input).into());
         let soon = 1 + self.dice.below(200);
         let (end, times, ms) = match self.dice.below(100) {
             0..60 => (ok, 1, soon),
@@ -278,7 +298,7 @@ impl World {
                         self.store.apply(&batch);
                     }
                 }
-                Event::Announced(_) | Event::Deliver(_) => {}
+                Event::Announced(_) | Event::Deliver(_) | Event::Reckoned(_) => {}
                 other => drop(self.events.insert(at, other)),
             }
         }
@@ -306,8 +326,8 @@ impl World {
     }
 }
 
-/// How often owners died, and how often tasks were gone on with.
-fn live_through(seed: u64) -> (u32, u32) {
+/// How often owners died, tasks were gone on with, and something was worked out beside.
+fn live_through(seed: u64) -> (u32, u32, u32) {
     let mut world = World::new(seed);
     // Who may be cancelled is known once the world is made.
     let cancelled: Vec<RunKey> = world
@@ -327,17 +347,18 @@ fn live_through(seed: u64) -> (u32, u32) {
         eprintln!("seed {seed} (MUTIRAO_SIM_SEED={seed}), the last of it:\n{}", log.join("\n"));
         std::panic::resume_unwind(cause);
     }
-    (world.crashes, world.resumed)
+    (world.crashes, world.resumed, world.reckoned)
 }
 
 #[test]
 fn runs_end_as_their_flows_say_though_everything_goes_wrong_and_owners_die() {
     let seed = std::env::var("MUTIRAO_SIM_SEED").ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = seed.map_or(0..200, |seed| seed..seed + 1);
-    let (mut crashes, mut resumed) = (0, 0);
-    for (died, went_on) in seeds.map(live_through) {
-        (crashes, resumed) = (crashes + died, resumed + went_on);
+    let (mut crashes, mut resumed, mut reckoned) = (0, 0, 0);
+    for (died, went_on, beside) in seeds.map(live_through) {
+        (crashes, resumed, reckoned) = (crashes + died, resumed + went_on, reckoned + beside);
     }
     assert!(seed.is_some() || crashes > 300, "owners died only {crashes} times: this shows little");
+    assert!(seed.is_some() || reckoned > 300, "only {reckoned} things were worked out beside: this shows little");
     assert!(seed.is_some() || resumed > 300, "only {resumed} tasks were gone on with: this shows little");
 }

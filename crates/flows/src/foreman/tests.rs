@@ -1,4 +1,5 @@
 mod ending;
+mod reckoning;
 mod resuming;
 mod unfit;
 
@@ -9,7 +10,7 @@ use std::time::Duration;
 use mutirao_nodes::Namespace;
 use serde_json::{Value, json};
 
-use super::words::{Admitted, Asker, Outcome, Report, Try};
+use super::words::{Admitted, Asker, Outcome, Report, Stored, Try};
 use super::*;
 use crate::FlowSpec;
 use crate::definition::check::Catalogue;
@@ -34,6 +35,7 @@ struct Bench {
     written: Vec<Outcome>,
     acknowledged: Vec<u64>,
     answers: Vec<Value>,
+    reckoned: usize,
 }
 
 impl Bench {
@@ -49,6 +51,7 @@ impl Bench {
             written: vec![],
             acknowledged: vec![],
             answers: vec![],
+            reckoned: 0,
         };
         bench.settle();
         bench
@@ -65,8 +68,13 @@ impl Bench {
                     self.foreman.handle(Input::Written(batch.number), self.now);
                 }
                 Effect::Acknowledge(mark) => self.acknowledged.push(mark),
-                Effect::Announce { run, answer, .. } => {
-                    self.answers.push(answer);
+                Effect::Reckon(reckoning) => {
+                    self.reckoned += 1;
+                    self.foreman.handle(Input::Reckoned(Box::new(reckoning.reckon())), self.now);
+                }
+                Effect::Announce(told) => {
+                    let run = told.key();
+                    self.answers.push(told.answer());
                     self.foreman.handle(Input::Announced(run), self.now);
                 }
             }
@@ -95,7 +103,7 @@ impl Bench {
 }
 
 fn ok(value: Value) -> End {
-    End::Ok(value)
+    End::Ok(value.into())
 }
 
 fn failed() -> End {

@@ -11,8 +11,10 @@ use mutirao_nodes::{ActionName, NodeId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::reckoning::{Reckoned, Reckoning};
 use super::weight::{held, held_by};
 use crate::Plan;
+use crate::answer::Told;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -64,7 +66,7 @@ pub struct Report {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
-    Ok(Value),
+    Ok(Arc<Value>),
     /// Why, in a line.
     Failed(String),
 }
@@ -112,13 +114,17 @@ pub enum Input {
     Unwritten(u64),
     /// The answer of a run has left.
     Announced(RunKey),
+    /// What was asked for has been worked out.
+    Reckoned(Box<Reckoned>),
     /// It is [`wake_at`](super::Foreman::wake_at).
     Tick,
 }
 
 /// What is to be done.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Effect {
+    /// To be worked out beside: it may take a while. One at a time.
+    Reckon(Box<Reckoning>),
     Dispatch(Dispatch),
     /// Whoever has it may leave it.
     Recall {
@@ -131,11 +137,7 @@ pub enum Effect {
     /// A report whose meaning is written, or that has none.
     Acknowledge(u64),
     /// The run's end is durable; whoever waits for it is told, at least once.
-    Announce {
-        run: RunKey,
-        end: RunEnd,
-        answer: Value,
-    },
+    Announce(Box<Told>),
 }
 
 /// Why nobody waits for a task any more.

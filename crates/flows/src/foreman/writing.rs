@@ -59,7 +59,7 @@ impl Foreman {
         for (key, keys) in ended {
             let going = self.runs.get_mut(&key).filter(|run| run.phase == Phase::Going);
             if let (Some(run), Some(keys)) = (going, keys)
-                && let Some(end) = run.end_with(&keys)
+                && let Some(end) = run.end_with(&keys, self.pending.number, self.rules.pace)
             {
                 self.finish(key, end, now);
             }

@@ -1,13 +1,18 @@
 //! What a foreman asks for, carried out.
 
+use std::time::Duration;
+
 use mutirao_core::id::Attempt;
 use mutirao_nodes::errand::Errand;
 use mutirao_nodes::routing::Ended;
-use serde_json::{Value, json};
+use mutirao_nodes::wire::TaskRequest;
+use serde_json::json;
 
 use super::Word;
 use super::drive::{News, PAUSE, Post, now};
-use crate::foreman::words::{Because, Dispatch, Effect, Input, RunEnd, RunKey, StepKey};
+use crate::answer::Told;
+use crate::foreman::reckoning::Reckoning;
+use crate::foreman::words::{Because, Dispatch, Effect, Input, StepKey};
 use crate::view::RunState;
 use crate::wire::RequestId;
 use crate::{meters, wire};
@@ -15,11 +20,23 @@ use crate::{meters, wire};
 /// A larger answer cannot travel: its client is told where to read it.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
+/// What is done in one go, before what has come meanwhile is heard, and others of this process have their turn.
+pub(super) const STINT: Duration = Duration::from_millis(5);
+
+/// What is left to be done.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Left {
+    Nothing,
+    More,
+}
+
 impl Post {
-    pub(super) fn work(&mut self) {
+    pub(super) fn work(&mut self) -> Left {
         let now = now(&self.bench);
+        let mut left = Left::Nothing;
         while let Some(effect) = self.foreman.poll(now) {
             match effect {
+                Effect::Reckon(reckoning) => self.reckon(*reckoning),
                 Effect::Dispatch(dispatch) => self.send(dispatch),
                 Effect::Recall { key, attempt, because } => {
                     let how = if because == Because::Overdue { Ended::Badly } else { Ended::Recalled };
@@ -37,10 +54,31 @@ impl Post {
                     });
                 }
                 Effect::Acknowledge(mark) => self.acknowledge(mark),
-                Effect::Announce { run, end, answer } => self.announce(run, &end, &answer),
+                Effect::Announce(told) => self.announce(*told),
+            }
+            if self.bench.clock.monotonic().since(now.mono) >= STINT {
+                left = Left::More;
+                break;
             }
         }
         self.show();
+        left
+    }
+
+    /// On a thread of its own, and so many at a time: others go on.
+    fn reckon(&mut self, reckoning: Reckoning) {
+        let (heads, tell) = (self.bench.heads.clone(), self.tell.clone());
+        self.beside.spawn(async move {
+            let Ok(head) = heads.acquire_owned().await else { return };
+            let broken = reckoning.broken();
+            let worked_out = tokio::task::spawn_blocking(move || {
+                let reckoned = reckoning.reckon();
+                drop(head);
+                reckoned
+            });
+            let reckoned = worked_out.await.unwrap_or(broken);
+            let _ = tell.send(News::Reckoned(Box::new(reckoned))).await;
+        });
     }
 
     /// What came of a report is durable, or it has no meaning.
@@ -78,12 +116,12 @@ impl Post {
     fn send(&mut self, dispatch: Dispatch) {
         let Dispatch { key, attempt, action, input, place, timeout, not } = dispatch;
         let request = self.request(key, attempt);
-        let errand = Errand { request, action: action.clone(), data: input.to_string(), place, timeout, not };
         let (reach, tell) = (self.bench.reach.clone(), self.tell.clone());
         let (shards, fence) = (self.bench.shards.clone(), self.fence.clone());
         self.beside.spawn(async move {
             // Whoever was frozen since sends nothing.
             if shards.tenure(fence.shard).is_some_and(|tenure| tenure.generation == fence.generation) {
+                let errand = Errand { request, action: action.clone(), data: input.to_string(), place, timeout, not };
                 let sent = reach.send(errand).await;
                 let _ = tell.send(News::Sent(key, attempt, action, sent)).await;
             }
@@ -91,18 +129,25 @@ impl Post {
     }
 
     /// Whoever waits here is told; a client of the wire until its answer is where it looks for it.
-    fn announce(&mut self, run: RunKey, end: &RunEnd, answer: &Value) {
-        meters::ended(RunState::from(end).as_str());
+    fn announce(&mut self, told: Told) {
+        let run = told.key();
+        meters::ended(RunState::from(&told.end).as_str());
         let _ = self.bench.ended.send(run);
-        let Some(task) = self.replies.remove(&run) else { return self.tell_foreman(Input::Announced(run)) };
-        let mut text = wire::answer_of(&task, answer);
-        if text.len() > ANSWER_BYTES_MAX {
-            let reason =
-                format!("its answer of {} bytes is too large to travel; read it at /v1/runs/{}", text.len(), run.0);
-            text = wire::answer_of(&task, &json!({"run": run, "state": "failed", "reason": reason}));
-        }
+        let Some(task) = self.replies.remove(&run) else {
+            if !told.is_light() {
+                // To let go of much takes a while too.
+                tokio::task::spawn_blocking(move || drop(told));
+            }
+            return self.tell_foreman(Input::Announced(run));
+        };
         let (reach, clock, tell) = (self.bench.reach.clone(), self.bench.clock.clone(), self.tell.clone());
         self.beside.spawn(async move {
+            let Some(text) = answered(task, told).await else {
+                return tracing::error!(
+                    run = run.0,
+                    "an answer could not be put together; whoever owns the run next tries"
+                );
+            };
             while let Err(problem) = reach.answer(text.clone()).await {
                 if (400..500).contains(&problem.status) && problem.status != 429 {
                     tracing::warn!(run = run.0, problem = problem.line(), "an answer is refused, and not sent again");
@@ -114,4 +159,22 @@ impl Post {
             let _ = tell.send(News::Answered(run)).await;
         });
     }
+}
+
+/// None: this program broke in it.
+async fn answered(task: TaskRequest, told: Told) -> Option<String> {
+    let run = told.key();
+    let too_large = move |bytes: usize| {
+        let reason = format!("its answer of {bytes} bytes is too large to travel; read it at /v1/runs/{}", run.0);
+        json!({"run": run, "state": "failed", "reason": reason})
+    };
+    let light = told.is_light();
+    let text = move || {
+        let text = wire::answer_of(&task, &told.answer());
+        if text.len() > ANSWER_BYTES_MAX { wire::answer_of(&task, &too_large(text.len())) } else { text }
+    };
+    if light {
+        return Some(text());
+    }
+    tokio::task::spawn_blocking(text).await.ok()
 }

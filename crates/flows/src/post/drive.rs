@@ -17,9 +17,11 @@ use mutirao_store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use super::doing::{Left, STINT};
 use super::looking::Found;
 use super::seeking::{Came, Since};
 use super::{Bench, Word};
+use crate::foreman::reckoning::Reckoned;
 use crate::foreman::words::{Batch, End, Input, Report, RunKey, StepKey};
 use crate::foreman::{Foreman, Now};
 use crate::meters;
@@ -43,6 +45,7 @@ pub(super) enum News {
     /// The run that reports were for, if it is there.
     Sought(RunKey, Found),
     Answered(RunKey),
+    Reckoned(Box<Reckoned>),
 }
 
 pub struct Post {
@@ -116,12 +119,21 @@ impl Post {
             if self.foreman.wake_at().is_some_and(|at| at <= clock.monotonic()) {
                 self.tell_foreman(Input::Tick);
             }
-            self.work();
+            if self.hear_what_came() == Go::Away {
+                break;
+            }
+            let left = self.work();
             self.look_if_due();
             let ready = self.looked != Looked::Never && self.looked != (Looked::Looking { before: false });
             let unheard: usize = self.unheard.values().map(Vec::len).sum();
             let hears = ready && self.foreman.takes_reports() && unheard < UNHEARD_MAX;
-            let nap = self.foreman.wake_at().map_or(BLINK, |at| at.since(clock.monotonic()).min(BLINK));
+            if left == Left::More {
+                tokio::task::yield_now().await;
+            }
+            let nap = match left {
+                Left::More => Duration::ZERO,
+                Left::Nothing => self.foreman.wake_at().map_or(BLINK, |at| at.since(clock.monotonic()).min(BLINK)),
+            };
             tokio::select! {
                 biased;
                 Some(news) = self.news.recv() => if self.hear(news) == Go::Away { break },
@@ -137,6 +149,19 @@ impl Post {
                 Ok(Some(_)) => {}
             }
         }
+    }
+
+    /// What was done beside, as much of it as there is time for.
+    fn hear_what_came(&mut self) -> Go {
+        let begun = self.bench.clock.monotonic();
+        while self.bench.clock.monotonic().since(begun) < STINT
+            && let Ok(news) = self.news.try_recv()
+        {
+            if self.hear(news) == Go::Away {
+                return Go::Away;
+            }
+        }
+        Go::On
     }
 
     /// Whether the shard is still ours to work for. A tenure that has lapsed does not come back.
@@ -180,6 +205,7 @@ impl Post {
                     Input::NoRoom { key, attempt, why: none.to_string() }
                 }
             }),
+            News::Reckoned(reckoned) => self.tell_foreman(Input::Reckoned(reckoned)),
             News::Answered(run) => self.tell_foreman(Input::Announced(run)),
             News::Looked(Err(error)) => {
                 let before = self.looked == (Looked::Looking { before: true });

@@ -38,8 +38,9 @@ impl Flows {
         let found = self.0.store.read(vec![RunKey(run)]).await.map_err(refused)?;
         let Some(record) = found.into_iter().next() else { return Ok(()) };
         let Some((end, at)) = record.row.end.clone() else { return Ok(()) };
-        let answer = answer::of(&self.rebuilt(record).await?, &end, at);
-        self.0.bench.reach.answer(wire::answer_of(task, &answer)).await
+        let of = task.clone();
+        let text = self.unfolded(record, move |run| wire::answer_of(&of, &answer::of(run, &end, at))).await?;
+        self.0.bench.reach.answer(text).await
     }
 }
 

@@ -64,26 +64,34 @@ impl Flows {
         found.filter(|row| row.namespace == caller.namespace).ok_or_else(|| unknown(run))
     }
 
-    pub(super) async fn rebuilt(&self, record: RunRecord) -> Result<Run, Problem> {
+    /// A run as the store has it, and what is made of it: on a thread of its own, for it may be large.
+    pub(super) async fn unfolded<T: Send + 'static>(
+        &self,
+        record: RunRecord,
+        then: impl FnOnce(&Run) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
         let plan = self.0.bench.plans.written(&record.definition).await?;
-        let (key, started_at) = (record.row.key, record.row.started_at);
-        let admitted = Admitted { key, plan, input: record.input, started_at, asker: Asker::Reader };
-        let mut run = Run::new(admitted, record.outcomes, record.tries);
-        run.advance();
-        Ok(run)
+        let unfolding = tokio::task::spawn_blocking(move || {
+            let (key, started_at) = (record.row.key, record.row.started_at);
+            let admitted = Admitted { key, plan, input: record.input, started_at, asker: Asker::Reader };
+            let mut run = Run::new(admitted, record.outcomes, record.tries);
+            run.unfold();
+            then(&run)
+        });
+        unfolding.await.map_err(|_| Problem::internal())
     }
 
     async fn view(&self, record: RunRecord) -> Result<RunView, Problem> {
         let (end, line) = (record.row.end.clone(), RunLine::from(&record.row));
-        let run = match self.rebuilt(record).await {
-            Ok(run) => run,
-            Err(problem) => return Ok(RunView::unreadable(line, end.map(|(end, _)| end), problem)),
-        };
-        let said = match &end {
-            Some((end, at)) => answer::of(&run, end, *at),
-            None => answer::so_far(&run),
-        };
-        serde_json::from_value(said).map_err(|_| Problem::internal())
+        let how = end.clone();
+        let said = self.unfolded(record, move |run| {
+            let said = match &how {
+                Some((end, at)) => answer::of(run, end, *at),
+                None => answer::so_far(run),
+            };
+            serde_json::from_value(said).map_err(|_| Problem::internal())
+        });
+        said.await.unwrap_or_else(|problem| Ok(RunView::unreadable(line, end.map(|(end, _)| end), problem)))
     }
 
     pub async fn explain(&self, caller: &Principal, run: u64) -> Result<RunExplained, Problem> {
@@ -97,7 +105,7 @@ impl Flows {
         {
             return Ok(RunExplained { run, flow, state, owned_at, steps });
         }
-        let steps = from_store(&self.rebuilt(record).await?);
+        let steps = self.unfolded(record, from_store).await?;
         Ok(RunExplained { run, flow, state, owned_at, steps })
     }
 }

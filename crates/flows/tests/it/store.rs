@@ -95,7 +95,10 @@ async fn what_is_written_stays_as_it_is_and_comes_back(engine: &Engine) {
     let tried = |tries, reason: &str| Try { key: StepKey { run, step: 1, item: 0 }, tries, reason: reason.into() };
     let batch = Batch {
         number: 1,
-        outcomes: vec![outcome(run, 0, End::Ok(json!({"v": [1, "x"]}))), outcome(run, 2, End::Failed("no".into()))],
+        outcomes: vec![
+            outcome(run, 0, End::Ok(json!({"v": [1, "x"]}).into())),
+            outcome(run, 2, End::Failed("no".into())),
+        ],
         tries: vec![tried(2, "second")],
         ..Batch::default()
     };
@@ -103,7 +106,7 @@ async fn what_is_written_stays_as_it_is_and_comes_back(engine: &Engine) {
         assert_eq!(store.write(fence.clone(), Arc::new(batch.clone())).await.unwrap(), Fate::Durable);
     }
     let late = Batch {
-        outcomes: vec![outcome(run, 0, End::Ok(json!("another")))],
+        outcomes: vec![outcome(run, 0, End::Ok(json!("another").into()))],
         tries: vec![tried(1, "first")],
         ..Batch::default()
     };
@@ -130,7 +133,7 @@ async fn whoever_lost_the_shard_writes_nothing(engine: &Engine) {
     let store = store::open(&database);
     let run = run_of(&store, fence.shard).await;
     let former = Fence { generation: fence.generation + 1, ..fence };
-    let batch = Batch { outcomes: vec![outcome(run, 0, End::Ok(json!(1)))], ..Batch::default() };
+    let batch = Batch { outcomes: vec![outcome(run, 0, End::Ok(json!(1).into()))], ..Batch::default() };
     assert_eq!(store.write(former, Arc::new(batch)).await.unwrap(), Fate::Fenced);
     assert!(store.read(vec![run]).await.unwrap()[0].outcomes.is_empty());
 }
@@ -164,7 +167,7 @@ async fn runs_are_forgotten_only_after_their_answer_has_left(engine: &Engine) {
     let store = store::open(&database);
     let run = run_of(&store, fence.shard).await;
     let end = Batch {
-        outcomes: vec![outcome(run, 0, End::Ok(json!(1)))],
+        outcomes: vec![outcome(run, 0, End::Ok(json!(1).into()))],
         ends: vec![(run, RunEnd::Done, Timestamp(100))],
         ..Batch::default()
     };

@@ -59,6 +59,7 @@ fn work(action: &str, input: &Value) -> End {
     match last {
         "double" => End::Ok(json!(input["n"].as_i64().unwrap_or_default() * 2).to_string()),
         "list" => End::Ok(json!({"rows": [1, 2, 3]}).to_string()),
+        "numbers" => End::Ok(format!("[{}1]", "1,".repeat(20_000))),
         "large" => End::Ok("x".repeat(300_000)),
         "fail" => End::Failed("it always does\0".into()),
         // As a node may say it: what stores do not take, and more in each other than is read.
@@ -115,7 +116,7 @@ impl Reach for Workshop {
     }
 
     fn catalogue(&self) -> BTreeSet<ActionName> {
-        let ours = ["double", "list", "large", "fail", "nul", "deep", "deeper", "a", "b", "c"]
+        let ours = ["double", "list", "numbers", "large", "fail", "nul", "deep", "deeper", "a", "b", "c"]
             .map(|name| format!("actions.{name}"));
         let all = ours.into_iter().chain(["builtin.http".into(), "builtin.cel".into()]);
         all.map(|name| format!("urn:mutirao:Action:{name}").parse().unwrap()).collect()

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::foreman::tests::admitted;
 use crate::foreman::words::{Admitted, Asker, StepKey};
-use crate::plan::{Ended, Opening, Plan, Seen};
+use crate::given::Given;
+use crate::plan::{Ended, Opening, Pace, Plan, Seen};
 
 pub struct Reference {
     pub output: Value,
@@ -78,24 +79,27 @@ fn step(n: usize, lists: &mut Vec<bool>, dice: &Dice) -> Value {
 }
 
 fn reference(plan: &Plan, input: &Value) -> Reference {
+    let given = Given::input(input.clone(), 0);
+    let input = &given;
+    let output = |value: Value| Ended::Output(Given::output(value.into(), 0));
     let mut ended: Vec<Option<Ended>> = vec![None; plan.steps.len()];
     let mut inputs = BTreeMap::new();
     for n in 0..plan.steps.len() {
         let seen = Seen { input, steps: &ended };
         let mut task = |item: Option<(usize, &Value)>| {
-            let given = plan.input(n, seen, item).unwrap();
+            let given = plan.input(n, seen, item, Pace::WHOLE).unwrap();
             let gave = work(&plan.steps[n].action, &given);
             inputs.insert((n as u32, item.map_or(0, |(index, _)| index as u32)), given);
             gave
         };
-        let how = match plan.open(n, seen).unwrap() {
+        let how = match plan.open(n, seen, Pace::WHOLE).unwrap() {
             Opening::Skipped => Ended::Skipped,
-            Opening::Once => Ended::Output(task(None)),
-            Opening::Each(list) => Ended::Output(list.iter().enumerate().map(|one| task(Some(one))).collect()),
+            Opening::Once => output(task(None)),
+            Opening::Each(list) => output(list.iter().enumerate().map(|one| task(Some(one))).collect()),
         };
         ended[n] = Some(how);
     }
-    let output = plan.output(Seen { input, steps: &ended }).unwrap();
+    let output = plan.output(Seen { input, steps: &ended }, Pace::WHOLE).unwrap();
     let after = plan.steps.iter().map(|step| step.after.clone()).collect();
     Reference { output, inputs, may_be_cancelled: false, after }
 }

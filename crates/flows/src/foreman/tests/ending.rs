@@ -85,7 +85,8 @@ fn runs_that_take_too_much_memory_keep_new_ones_out_and_end_the_oldest_first() {
             match effect {
                 Effect::Dispatch(dispatch) => out.push(dispatch),
                 Effect::Write(batch) => foreman.handle(Input::Written(batch.number), at(0)),
-                Effect::Announce { run, .. } => {
+                Effect::Announce(told) => {
+                    let run = told.key();
                     ended.push(run.0);
                     foreman.handle(Input::Announced(run), at(0));
                 }
