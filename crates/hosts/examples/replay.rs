@@ -48,6 +48,8 @@ sinks:
     )
 }
 
+const LOG_BYTES: u64 = 16 << 30;
+
 struct Chief {
     parts: Vec<Part>,
     text: String,
@@ -71,7 +73,8 @@ impl Manager for Chief {
             needed: vec![],
         };
         let parts = if *self.reads.lock() { self.parts.iter().map(order).collect() } else { vec![] };
-        Ok(Orders { parts, definitions: vec![(self.stream.clone(), self.text.clone())] })
+        let definitions = vec![(self.stream.clone(), self.text.clone())];
+        Ok(Orders { parts, definitions, log_bytes: LOG_BYTES })
     }
 
     async fn deliver(&self, _: Delivery) -> Result<Delivered, ManagerError> {
@@ -99,7 +102,7 @@ async fn main() {
 
 async fn run(name: &str, text: &str, events: u64) {
     let dir = tempfile::tempdir().unwrap();
-    let limits = Limits { log_bytes_max: 16 << 30, ..Limits::default() };
+    let limits = Limits { log_bytes_max: LOG_BYTES, ..Limits::default() };
     let broker = Memory::new(Some(dir.path().join("logs")), limits);
     let graph = mutirao_streams::definition::check(text).unwrap().remove(0);
     let stream = StreamId("s1".into());
@@ -129,7 +132,6 @@ async fn run(name: &str, text: &str, events: u64) {
         manager: chief.clone(),
         ends,
         threads: 2,
-        log_bytes: limits.log_bytes_max,
         clock: clock.clone(),
         dice: Arc::new(Dice::from_os()),
     });

@@ -28,8 +28,6 @@ pub struct HostParts {
     pub ends: Ends,
     /// Threads of its runtime.
     pub threads: usize,
-    /// What a log keeps, of the broker's setting.
-    pub log_bytes: u64,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<Dice>,
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`pressure`] | how much may be appended to a log; a rule |
 //! | [`reader`] | reads a log ahead |
+//! | [`records`] | what is told of a log as it is read |
 //! | [`writer`] | appends to a log, one append under way |
 //! | [`outputs`] | all logs that a part appends to, and the word of those who read them |
 //! | [`saving`] | what a part remembers, written down beside the work, and read again |
@@ -16,6 +17,7 @@ mod behind;
 mod outputs;
 mod pressure;
 mod reader;
+mod records;
 mod saving;
 mod sink;
 mod source;
@@ -52,6 +54,7 @@ pub struct Means {
     pub ends: Ends,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<Dice>,
+    /// What a log keeps at most, as the manager says with its orders.
     pub log_bytes: u64,
     /// Another one each time that the host starts.
     pub boot: u64,
@@ -60,7 +63,7 @@ pub struct Means {
 
 impl Means {
     pub fn of(parts: &HostParts) -> Self {
-        let HostParts { broker, blobs, manager, ends, clock, dice, log_bytes, .. } = parts;
+        let HostParts { broker, blobs, manager, ends, clock, dice, .. } = parts;
         Self {
             broker: broker.clone(),
             blobs: blobs.clone(),
@@ -68,7 +71,7 @@ impl Means {
             ends: ends.clone(),
             clock: clock.clone(),
             dice: dice.clone(),
-            log_bytes: *log_bytes,
+            log_bytes: 0,
             boot: dice.u64() >> 1,
             wall: Arc::new(Wall::of(clock.clone())),
         }

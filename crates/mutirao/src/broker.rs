@@ -27,6 +27,8 @@ use crate::failure::Failure;
 use crate::membership::Reach;
 use crate::{installation, tls};
 
+/// A full log has at least so many.
+const SEGMENTS_MIN: u64 = 16;
 /// How long a worker's queue may take to be made before the worker is sent to the link instead.
 const QUEUE_MAX: Duration = Duration::from_secs(5);
 
@@ -53,7 +55,7 @@ pub async fn open(
     dice: &Arc<Dice>,
 ) -> Result<Opened, Failure> {
     let Some(url) = settings.broker.set() else {
-        let broker = Memory::new(Some(data.join("log")), Limits::default());
+        let broker = Memory::new(Some(data.join("log")), limits(settings));
         return Ok(Opened { broker, ways: Arc::new(OnlyLink), rabbit: None, management: None });
     };
     let trust = tls::trust(settings, &url.0, None)?;
@@ -73,6 +75,14 @@ pub async fn open(
     });
     let ways = Arc::new(Users { management: management.clone(), rabbit: rabbit.clone(), clock: clock.clone() });
     Ok(Opened { broker: rabbit.clone(), ways, rabbit: Some(rabbit), management: Some(management) })
+}
+
+/// Of the one inside this process.
+pub fn limits(settings: &Settings) -> Limits {
+    let (log_bytes_max, usual) = (settings.streams_log_size.0, Limits::default());
+    // What is kept goes segment by segment: a small log has small ones.
+    let segment_bytes = (log_bytes_max / SEGMENTS_MIN).min(usual.segment_bytes);
+    Limits { log_bytes_max, segment_bytes, ..usual }
 }
 
 /// Whom the broker of these settings reaches.

@@ -204,7 +204,7 @@ impl Manager {
             clock: clock.clone(),
             dice: dice.clone(),
             keep: settings.streams_keep.0,
-            log_bytes: streams::log_bytes(),
+            log_bytes: streams::log_bytes(settings),
             shutdown: shutdown.clone(),
         })
         .await

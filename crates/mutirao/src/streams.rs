@@ -23,16 +23,19 @@ use serde_json::Value as Json;
 
 use crate::config::{OwnHost, Settings, StreamFiles};
 use crate::failure::Failure;
-use crate::{checks, machine, tls};
+use crate::{broker, checks, machine, tls};
 
 /// Where streams read and write files, in the data folder, unless they may do so anywhere.
 const FILES: &str = "files";
 /// No more threads for the parts inside a manager than this, however many cores there are.
 const THREADS_MAX: u32 = 16;
 
-/// What a log of the broker keeps at most: either keeps to the same bound.
-pub fn log_bytes() -> u64 {
-    Limits::default().log_bytes_max
+/// What a log keeps at most, by the broker that there is.
+pub fn log_bytes(settings: &Settings) -> u64 {
+    match settings.broker.set() {
+        Some(_) => Limits::default().log_bytes_max,
+        None => broker::limits(settings).log_bytes_max,
+    }
 }
 
 /// Who was let in as a host.
@@ -143,7 +146,6 @@ pub fn host(settings: &Settings, around: &Around<'_>) -> Result<Option<Host>, Fa
         manager: Arc::new(Inside(around.streams.clone())),
         ends,
         threads: machine::cpus().clamp(1, THREADS_MAX) as usize,
-        log_bytes: log_bytes(),
         clock: around.clock.clone(),
         dice: around.dice.clone(),
     });

@@ -26,7 +26,7 @@ mod ticker;
 use std::collections::VecDeque;
 
 pub use generator::Generator;
-pub use inbox::{Facts, Heard, Latency, Trimmed};
+pub use inbox::{Facts, Gap, Heard, Latency, Trimmed};
 pub use outbox::{RECORD_BYTES, RECORD_ROWS, Said};
 pub use sink::{SinkCore, SinkRow};
 pub use source::{Position, SourceCore, Taken};
@@ -272,6 +272,11 @@ impl PartCore {
 
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// What it waits for although it has read what comes after.
+    pub fn gap(&self) -> Option<Gap> {
+        self.inbox.gap()
     }
 
     /// How far time is at a port that it hears.

@@ -227,6 +227,14 @@ pub struct Orders {
     pub parts: Vec<Order>,
     /// Definitions (YAML, of one stream each) of those that the host does not know.
     pub definitions: Vec<(StreamId, String)>,
+    /// What a log keeps at most. Writers stay within a part of it.
+    #[serde(default = "log_bytes_usual")]
+    pub log_bytes: u64,
+}
+
+/// Of managers that do not say it.
+fn log_bytes_usual() -> u64 {
+    1 << 30
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

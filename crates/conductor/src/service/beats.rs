@@ -64,7 +64,7 @@ impl Streams {
         for one in &kept {
             of.entry(&one.part.stream).or_default().push(one.clone());
         }
-        let mut orders = Orders::default();
+        let mut orders = Orders { log_bytes: self.0.pushers.log_bytes(), ..Orders::default() };
         for one in &seated {
             let Some(Ok(graph)) = graphs.get(&one.part.stream).map(|read| &read.graph) else { continue };
             let (stream, what) = (&one.part.stream, one.part.what);

@@ -66,6 +66,11 @@ impl Pushers {
         Self { broker, clock, log_bytes, all: Mutex::default() }
     }
 
+    /// What a log keeps at most.
+    pub fn log_bytes(&self) -> u64 {
+        self.log_bytes
+    }
+
     /// Nothing is pushed to a stream that is gone; and one that is paused begins anew.
     pub fn forget(&self, stream: &StreamId) {
         self.all.lock().retain(|(id, _), _| id != stream);

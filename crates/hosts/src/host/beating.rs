@@ -114,6 +114,8 @@ impl Beating {
     }
 
     fn apply(&mut self, orders: Orders) {
+        // Of parts that are started from now on.
+        self.means.log_bytes = orders.log_bytes;
         for (id, text) in &orders.definitions {
             self.graphs.insert(id.clone(), read(text));
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mutirao_core::Mono;
 use mutirao_core::blobs::BlobError;
+use mutirao_core::clock::ClockExt;
 use mutirao_streams::wire::{SNAPSHOT_BYTES_MAX, Snapshot, snapshot_key};
 use tokio::sync::oneshot;
 
@@ -15,6 +16,8 @@ use super::{Job, Means};
 const CHUNK_BYTES: usize = 1 << 20;
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(500);
+/// Snapshots that could not be read are tried once more.
+const AGAIN: Duration = Duration::from_secs(30);
 
 /// When the next snapshot is due. A rule without I/O.
 #[derive(Debug)]
@@ -105,6 +108,34 @@ impl Saving {
     }
 }
 
+/// Of what begins now, and must not begin again later: nothing may come of it before the manager knows how it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    Known,
+    /// It was not kept, and is to be offered once more.
+    Again,
+    Stopped,
+}
+
+/// What became of the first snapshot, which was offered.
+pub async fn first(job: &Job) -> First {
+    if job.status.snapshot().is_none() {
+        return tokio::select! {
+            () = job.means.clock.sleep(PAUSE * 2) => First::Again,
+            _ = job.stopped() => First::Stopped,
+        };
+    }
+    let mut order = job.order.clone();
+    let known = order.wait_for(|order| {
+        let own = job.status.snapshot();
+        order.snapshots.iter().any(|known| own.as_ref().is_some_and(|own| own.key == known.key))
+    });
+    tokio::select! {
+        known = known => if known.is_ok() { First::Known } else { First::Stopped },
+        _ = job.stopped() => First::Stopped,
+    }
+}
+
 fn upload(offset: u64, bytes: Bytes, job: &Job) -> oneshot::Receiver<Option<Snapshot>> {
     let (done, told) = oneshot::channel();
     let means = job.means.clone();
@@ -144,24 +175,42 @@ async fn keep(means: &Means, key: &str, bytes: &Bytes) -> Result<(), BlobError> 
     Ok(())
 }
 
-/// The newest of these from which something can be made, and it.
-pub async fn restore<T>(
-    job: &Job,
-    snapshots: &[Snapshot],
-    make: impl Fn(&[u8]) -> Result<T, String>,
-) -> Option<(T, Snapshot)> {
-    for snapshot in snapshots {
-        match read(job, snapshot).await.and_then(|bytes| make(&bytes)) {
-            Ok(made) => return Some((made, snapshot.clone())),
+/// What there is to begin from.
+pub enum Found<T> {
+    /// It never remembered anything.
+    Nothing,
+    One(T, Snapshot),
+    /// It did, and nothing of that is of use any more: why.
+    Unreadable(String),
+}
+
+/// The newest snapshot from which something can be made, and it.
+pub async fn restore<T>(job: &Job, make: impl Fn(&[u8]) -> Result<T, String>) -> Found<T> {
+    let mut found = Found::Nothing;
+    for snapshot in job.order().snapshots {
+        match read(job, &snapshot).await.and_then(|bytes| make(&bytes)) {
+            Ok(made) => return Found::One(made, snapshot),
             Err(why) => {
-                tracing::warn!(
-                    key = snapshot.key,
-                    "a snapshot of a stream is of no use: {why}; an older one is looked for"
-                );
+                let key = &snapshot.key;
+                tracing::warn!(key, "a snapshot of a stream is of no use: {why}; an older one is looked for");
+                found = Found::Unreadable(why);
             }
         }
     }
-    None
+    found
+}
+
+/// Says that none can be read, and waits until others are there to be tried, or one may read better.
+pub async fn unreadable(job: &Job, why: &str) {
+    job.status.trouble_is(Some(format!(
+        "none of its snapshots can be read ({why}), and it does not begin anew by itself, since what it says then would be taken \
+         for what it said before: put them back from a copy, or deploy the stream again with --replace"
+    )));
+    let tried = job.order().snapshots;
+    let mut order = job.order.clone();
+    let clock = &*job.means.clock;
+    let others = async { order.wait_for(|order| order.snapshots != tried).await.map(drop) };
+    let _ = clock.timeout(AGAIN, others).await;
 }
 
 async fn read(job: &Job, snapshot: &Snapshot) -> Result<Vec<u8>, String> {
@@ -174,12 +223,15 @@ async fn read(job: &Job, snapshot: &Snapshot) -> Result<Vec<u8>, String> {
         match job.means.blobs.read(&snapshot.key, bytes.len() as u64, limit).await {
             Ok(chunk) if chunk.is_empty() => return Err(format!("it ends at {} of {}", bytes.len(), snapshot.bytes)),
             Ok(chunk) => bytes.extend_from_slice(&chunk),
-            // It may be quite well; another one would be older, and what is between perhaps gone.
-            Err(BlobError::Unreachable(why)) => {
-                job.status.trouble_is(Some(format!("its snapshot cannot be read now: {why}")));
+            Err(error @ BlobError::BadKey { .. }) => return Err(error.to_string()),
+            // Whatever the blobs answer, it may be quite well; another one would be older, and what is between perhaps gone.
+            Err(error) => {
+                job.status.trouble_is(Some(format!("its snapshot cannot be read now: {error}")));
                 job.means.clock.sleep(job.means.dice.jitter(PAUSE)).await;
+                if !job.order().snapshots.iter().any(|known| known.key == snapshot.key) {
+                    return Err("it is not kept any more".into());
+                }
             }
-            Err(error) => return Err(error.to_string()),
         }
     }
     job.status.trouble_is(None);

@@ -4,21 +4,24 @@
 use std::time::Duration;
 
 use mutirao_broker::Record;
-use mutirao_core::Mono;
 use mutirao_core::clock::ClockExt;
-use mutirao_streams::part::{SinkCore, SinkRow};
-use mutirao_streams::wire::{Latency, State};
+use mutirao_streams::graph::To;
+use mutirao_streams::part::SinkCore;
+use mutirao_streams::wire::State;
 
-use super::beginning::{Begun, begin};
-use super::behind::Behind;
+use super::beginning::{Begun, May, begin};
 use super::outputs::{Mark, snapshot_bytes};
 use super::reader::{Gone, Reader};
-use super::saving::{Due, Saving};
-use super::telling::Telling;
+use super::records::pass_to;
+use super::saving::{self, Due, First};
 use super::{Job, Stop};
 use crate::measure::cpu::Stopwatch;
-use crate::measure::latency::Gathered;
 use crate::sinks::{self, Outlet};
+
+mod giving;
+mod tend;
+
+use tend::Tend;
 
 const LOOK: Duration = Duration::from_millis(100);
 const SNAPSHOT: Duration = Duration::from_secs(1);
@@ -31,6 +34,8 @@ type Core = (SinkCore, Option<Vec<u8>>);
 
 pub async fn run(job: Job, sink: usize) {
     let Some(log) = job.part.log() else { return };
+    // What a file has, only its last snapshot tells.
+    let may = if matches!(job.graph.sinks[sink].to, To::File { .. }) { May::Neither } else { May::PassOver };
     loop {
         let fresh = || (SinkCore::of(&job.graph, sink), None);
         let restore = |bytes: &[u8]| {
@@ -38,7 +43,7 @@ pub async fn run(job: Job, sink: usize) {
             restored.map(|(core, position)| (core, Some(position)))
         };
         let ready = async {
-            let begun = begin(&job, &log, false, fresh, restore).await;
+            let begun = begin(&job, &log, may, fresh, restore).await;
             let outlet = open(&job, sink, begun.core.1.as_deref()).await;
             (begun, outlet)
         };
@@ -93,24 +98,6 @@ struct Work<'a> {
     dead: u64,
 }
 
-/// What is looked after also while rows are on their way.
-struct Tend<'a> {
-    job: &'a Job,
-    log: &'a str,
-    saving: Saving,
-    telling: Telling,
-    behind: Behind,
-    from: u64,
-    end: u64,
-    /// Everything before it was handed over.
-    next: u64,
-    looked: Mono,
-    took: Gathered,
-    told: Mono,
-    trouble: Option<String>,
-    ended: bool,
-}
-
 impl<'a> Work<'a> {
     fn of(job: &'a Job, log: &'a str, begun: Begun<Core>, outlet: Box<dyn Outlet>) -> Self {
         let Begun { core: (core, _), from, end } = begun;
@@ -121,21 +108,7 @@ impl<'a> Work<'a> {
         }
         job.status.next_is(next);
         job.status.trouble_is(None);
-        let tend = Tend {
-            job,
-            log,
-            saving: Saving::of(offset),
-            telling: Telling::of(job),
-            behind: Behind::look(log.to_owned(), &job.means, end),
-            from: offset.unwrap_or(0),
-            end,
-            next,
-            looked: now,
-            took: Gathered::default(),
-            told: now,
-            trouble: None,
-            ended: false,
-        };
+        let tend = Tend::of(job, log, next, offset, end);
         let reader = Reader::start(log.to_owned(), next, &job.means);
         let due = Due::every(SNAPSHOT, snapshot_bytes(job), now);
         Self { job, core, outlet, reader, tend, due, dead: 0 }
@@ -149,22 +122,11 @@ impl<'a> Work<'a> {
                 job.status.trouble_is(Some(why));
             }
             self.tend.saving.finish(None, job).await;
-            if job.status.snapshot().is_some() {
-                break;
+            match saving::first(job).await {
+                First::Known => return true,
+                First::Again => {}
+                First::Stopped => return false,
             }
-            tokio::select! {
-                () = job.means.clock.sleep(SNAPSHOT) => {}
-                _ = job.stopped() => return false,
-            }
-        }
-        let mut order = job.order.clone();
-        let known = order.wait_for(|order| {
-            let own = job.status.snapshot();
-            order.snapshots.iter().any(|known| own.as_ref().is_some_and(|own| own.key == known.key))
-        });
-        tokio::select! {
-            known = known => known.is_ok(),
-            _ = job.stopped() => false,
         }
     }
 
@@ -186,7 +148,9 @@ impl<'a> Work<'a> {
                 () = clock.sleep_until(until) => {}
             }
             if clock.monotonic() >= self.tend.looked.plus(LOOK) {
-                self.tend.trouble = self.reader.trouble();
+                let now = clock.monotonic();
+                self.tend.trouble =
+                    self.reader.trouble().or_else(|| self.tend.records.stuck(self.job, self.core.gap(), now));
                 self.tend.look();
             }
             if self.due.is_due(clock.monotonic())
@@ -203,29 +167,16 @@ impl<'a> Work<'a> {
         let (mut rows, mut bytes, mut read) = (Vec::new(), 0, Vec::new());
         for record in records {
             let now_us = job.means.now_us();
-            if record.offset > self.core.next_offset() {
-                // RabbitMQ spends a number on itself now and then. What is truly gone, reading says.
-                self.core.skip_to(record.offset);
-            }
+            pass_to(&mut self.core, record.offset);
             let before = rows.len();
             let heard = self.core.hear(record.offset, &record.body, &mut rows);
             let heard = heard.map_err(|error| End::Failed(error.to_string()))?;
             self.tend.telling.heard(record.body.len(), heard.facts.as_ref(), now_us);
             bytes += record.body.len() as u64;
-            if let Some(facts) = heard.facts.filter(|_| rows.len() > before) {
+            if let Some(facts) = heard.facts.as_ref().filter(|_| rows.len() > before) {
                 read.push(((rows.len() - before) as u64, facts.times.sent_us, now_us));
             }
-            if let Some(why) = heard.passed_over {
-                tracing::warn!(log = self.tend.log, offset = record.offset, "a record was passed over: {why}");
-            }
-            if heard.lost > 0 {
-                tracing::warn!(
-                    log = self.tend.log,
-                    offset = record.offset,
-                    lost = heard.lost,
-                    "events are lost: nobody has them any more"
-                );
-            }
+            self.tend.records.note(record.offset, &heard);
         }
         meter.worked(work.took());
         meter.network(bytes);
@@ -250,64 +201,7 @@ impl<'a> Work<'a> {
         }
         self.tend.next = self.core.next_offset();
         self.tend.ended = self.core.has_ended();
-        Ok(())
-    }
-
-    /// Hands all of them over, however long that takes.
-    async fn give(&mut self, mut rows: &[SinkRow]) -> Result<(), End> {
-        let Self { job, outlet, tend, dead, .. } = self;
-        let clock = job.means.clock.clone();
-        let mut pause = PAUSE_MIN;
-        while !rows.is_empty() {
-            let given = {
-                let mut giving = std::pin::pin!(outlet.give(rows));
-                loop {
-                    tokio::select! {
-                        biased;
-                        _ = job.stopped() => return Err(End::Stopped),
-                        given = &mut giving => break given,
-                        () = clock.sleep_until(tend.looked.plus(LOOK)) => tend.look(),
-                    }
-                }
-            };
-            let (done, given, why) = match given {
-                Ok(given) => (rows.len(), given, None),
-                Err(away) => (away.done, away.given, Some(away.why)),
-            };
-            if let Some((row, why)) = given.refused.first() {
-                *dead += given.refused.len() as u64;
-                job.status.meter.unfit(given.refused.len() as u64);
-                let number = rows.get(*row).map(|row| row.place.to_string()).unwrap_or_default();
-                tracing::warn!(
-                    log = tend.log,
-                    number,
-                    refused = *dead,
-                    "a row is refused for good, and left out: {why}"
-                );
-            }
-            let bytes = rows[..done].iter().map(|row| row.value.len() as u64).sum();
-            job.status.meter.network(bytes);
-            rows = &rows[done..];
-            if done > 0 {
-                pause = PAUSE_MIN;
-            }
-            tend.trouble = why;
-            if tend.trouble.is_some() {
-                tend.look();
-                let again = clock.monotonic().plus(job.means.dice.jitter(pause));
-                pause = (pause * 2).min(PAUSE_MAX);
-                while clock.monotonic() < again {
-                    tokio::select! {
-                        _ = job.stopped() => return Err(End::Stopped),
-                        () = clock.sleep_until(again.min(tend.looked.plus(LOOK))) => {}
-                    }
-                    if clock.monotonic() >= tend.looked.plus(LOOK) {
-                        tend.look();
-                    }
-                }
-            }
-        }
-        tend.trouble = None;
+        self.tend.records.came(job.means.clock.monotonic());
         Ok(())
     }
 
@@ -332,28 +226,5 @@ impl<'a> Work<'a> {
             }
         }
         End::Stopped
-    }
-}
-
-impl Tend<'_> {
-    fn look(&mut self) {
-        let (job, status) = (self.job, &self.job.status);
-        let now = job.means.clock.monotonic();
-        self.looked = now;
-        self.saving.go_on(None, job);
-        self.telling.tell(self.saving.offset.unwrap_or(self.from), self.next);
-        status.next_is(self.next);
-        status.trouble_is(self.trouble.clone());
-        status.meter.queue_is(self.behind.records(self.next));
-        if now.since(self.told) >= Duration::from_secs(1) {
-            self.told = now;
-            let took: Option<Latency> = std::mem::take(&mut self.took).told(job.part.clone());
-            took.into_iter().for_each(|took| status.meter.latency_is(took));
-        }
-        status.is(match () {
-            () if self.ended => State::Ended,
-            () if self.next < self.end => State::CatchingUp,
-            () => State::Running,
-        });
     }
 }

@@ -8,16 +8,17 @@ use mutirao_core::Mono;
 use mutirao_core::clock::ClockExt;
 use mutirao_streams::graph::From;
 use mutirao_streams::mark::Origin;
-use mutirao_streams::part::{RECORD_BYTES, RECORD_ROWS, SourceCore};
-use mutirao_streams::wire::{Mode, Snapshot, State};
+use mutirao_streams::part::{Position, RECORD_BYTES, RECORD_ROWS, SourceCore};
+use mutirao_streams::wire::{Snapshot, State};
 
+use super::Job;
 use super::outputs::{Mark, Outputs};
-use super::saving::{self, Saving};
-use super::{Job, Stop};
+use super::saving::{self, First, Found, Saving};
 use crate::measure::cpu::Stopwatch;
 use crate::sources::{self, Came, Taken};
 
 mod feeding;
+mod looking;
 
 use feeding::{Fed, Feeding};
 
@@ -43,11 +44,8 @@ pub async fn run(job: Job, source: usize) {
             return;
         }
     };
-    let snapshots = job.order().snapshots;
-    let restore =
-        |bytes: &[u8]| SourceCore::restore(&job.graph, source, origin, bytes).map_err(|error| error.to_string());
     let restored = tokio::select! {
-        restored = saving::restore(&job, &snapshots, restore) => restored,
+        restored = restored(&job, source, origin) => restored,
         _ = job.stopped() => return,
     };
     let (core, position, known) = match restored {
@@ -88,6 +86,19 @@ pub async fn run(job: Job, source: usize) {
         return;
     }
     work.run().await;
+}
+
+/// What it remembers. One that would say something else under the numbers that it used before does not begin anew.
+async fn restored(job: &Job, source: usize, origin: Origin) -> Option<((SourceCore, Position), Snapshot)> {
+    let restore =
+        |bytes: &[u8]| SourceCore::restore(&job.graph, source, origin, bytes).map_err(|error| error.to_string());
+    loop {
+        match saving::restore(job, restore).await {
+            Found::One(made, snapshot) => return Some((made, snapshot)),
+            Found::Unreadable(why) if origin == Origin::Fixed => saving::unreadable(job, &why).await,
+            Found::Nothing | Found::Unreadable(_) => return None,
+        }
+    }
 }
 
 async fn open(job: &Job, source: usize, position: Option<&[u8]>) -> Feeding {
@@ -139,22 +150,11 @@ impl Work<'_> {
         loop {
             self.offer();
             self.saving.finish(None, job).await;
-            if job.status.snapshot().is_some() {
-                break;
+            match saving::first(job).await {
+                First::Known => return true,
+                First::Again => {}
+                First::Stopped => return false,
             }
-            tokio::select! {
-                () = job.means.clock.sleep(SNAPSHOT) => {}
-                _ = job.stopped() => return false,
-            }
-        }
-        let mut order = job.order.clone();
-        let known = order.wait_for(|order| {
-            let own = job.status.snapshot();
-            order.snapshots.iter().any(|known| own.as_ref().is_some_and(|own| own.key == known.key))
-        });
-        tokio::select! {
-            known = known => known.is_ok(),
-            _ = job.stopped() => false,
         }
     }
 
@@ -281,62 +281,6 @@ impl Work<'_> {
         }
         if let Some(ticket) = settled {
             self.feeding.settle(ticket);
-        }
-    }
-
-    fn look(&mut self) {
-        let (job, status) = (self.job, &self.job.status);
-        let now = job.means.clock.monotonic();
-        self.looked = now;
-        self.saving.go_on(Some(self.outputs), job);
-        if self.changed && now.since(self.saved) >= SNAPSHOT && self.saving.is_free() {
-            self.offer();
-        }
-        let order = job.order();
-        self.outputs.ordered(&order.needed);
-        self.heed(order.mode);
-        let trouble = self.outputs.trouble();
-        if trouble.is_some() || !self.feeding.is_troubled() {
-            status.trouble_is(trouble);
-        }
-        status.is(if self.core.has_ended() { State::Ended } else { State::Running });
-    }
-
-    fn heed(&mut self, mode: Mode) {
-        let now_us = self.job.means.now_us();
-        match (mode, self.paused) {
-            (Mode::Pause, None) => self.paused = Some(now_us),
-            (Mode::Run, Some(since)) => {
-                // What a table would have had due meanwhile comes later, and not all at once.
-                if self.makes {
-                    self.core.postpone(now_us.saturating_sub(since));
-                }
-                (self.paused, self.due) = (None, None);
-            }
-            _ => {}
-        }
-    }
-
-    fn offer(&mut self) {
-        if self.core.has_something_to_say() {
-            self.cut();
-        }
-        let (now, bytes) = (self.job.means.clock.now(), self.core.snapshot(&self.position));
-        // A source has no log of its own: its snapshots are in the order of time.
-        let newest =
-            self.saving.offset.unwrap_or(0).max(self.job.status.snapshot().map_or(0, |last: Snapshot| last.offset));
-        let offset = u64::try_from(now.0).unwrap_or(0).max(newest + 1);
-        self.saving.offer(offset, bytes, self.outputs.mark());
-        (self.saved, self.changed) = (self.job.means.clock.monotonic(), false);
-    }
-
-    async fn leave(&mut self, stop: Stop) {
-        if stop == Stop::WithSnapshot {
-            self.saving.finish(Some(self.outputs), self.job).await;
-            self.offer();
-            self.saving.finish(Some(self.outputs), self.job).await;
-            self.settle();
-            self.feeding.part().await;
         }
     }
 }

@@ -15,6 +15,7 @@ pub struct Chief {
     pub graph: Graph,
     pub plan: Plan,
     text: String,
+    log_bytes: u64,
     state: Mutex<Told>,
 }
 
@@ -33,11 +34,11 @@ struct Told {
 }
 
 impl Chief {
-    pub fn of(text: &str) -> Self {
+    pub fn of(text: &str, log_bytes: u64) -> Self {
         let graph = mutirao_streams::definition::check(text).unwrap_or_else(|faults| panic!("{faults:?}")).remove(0);
         let plan = plan(&graph);
         let state = Mutex::new(Told { keep: 2, ..Told::default() });
-        Self { stream: StreamId("s1".into()), graph, plan, text: text.into(), state }
+        Self { stream: StreamId("s1".into()), graph, plan, text: text.into(), log_bytes, state }
     }
 
     pub fn part(&self, what: What, replica: u32) -> Part {
@@ -148,7 +149,7 @@ impl Manager for Chief {
             true => vec![],
             false => vec![(self.stream.clone(), self.text.clone())],
         };
-        Ok(Orders { parts, definitions })
+        Ok(Orders { parts, definitions, log_bytes: self.log_bytes })
     }
 
     async fn deliver(&self, delivery: Delivery) -> Result<Delivered, ManagerError> {

@@ -1,12 +1,15 @@
-//! A way to the broker that can be cut.
+//! A way to the broker that can be cut, and blobs that refuse.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use mutirao_broker::{
     Broker, BrokerError, Consumer, Counts, DeadLetter, Deletion, Heard, Letters, Name, Record, Shared, Subscription,
 };
+use mutirao_core::blobs::{BlobError, Blobs};
+use mutirao_store::blobs::FileBlobs;
 use tokio::sync::watch;
 
 #[derive(Clone)]
@@ -117,5 +120,37 @@ struct Told {
 impl Subscription for Told {
     async fn next(&mut self) -> Result<Heard, BrokerError> {
         self.way.while_open(self.told.next()).await
+    }
+}
+
+pub struct Grudging {
+    pub inner: FileBlobs,
+    pub refuses: Arc<AtomicBool>,
+}
+
+impl Grudging {
+    fn may(&self) -> Result<(), BlobError> {
+        if self.refuses.load(Ordering::SeqCst) { Err(BlobError::Refused("not now".into())) } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl Blobs for Grudging {
+    async fn append(&self, key: &str, offset: u64, bytes: Bytes) -> Result<u64, BlobError> {
+        self.may()?;
+        self.inner.append(key, offset, bytes).await
+    }
+
+    async fn read(&self, key: &str, offset: u64, limit: usize) -> Result<Bytes, BlobError> {
+        self.may()?;
+        self.inner.read(key, offset, limit).await
+    }
+
+    async fn len(&self, key: &str) -> Result<Option<u64>, BlobError> {
+        self.inner.len(key).await
+    }
+
+    async fn remove_all(&self, prefix: &str) -> Result<(), BlobError> {
+        self.inner.remove_all(prefix).await
     }
 }

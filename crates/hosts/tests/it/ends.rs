@@ -7,7 +7,7 @@ use mutirao_streams::wire::State;
 use crate::reference;
 use crate::world::{World, pause};
 
-fn tailed(sink: &str) -> String {
+pub fn tailed(sink: &str) -> String {
     format!(
         "\
 kind: Stream
@@ -31,7 +31,7 @@ sinks:
     )
 }
 
-fn line(n: usize) -> String {
+pub fn line(n: usize) -> String {
     match n % 50 {
         17 => format!("{{\"n\": \"{n}\", \"key\": \"a\"}}"),
         18 => "rubbish".to_owned(),
@@ -39,7 +39,7 @@ fn line(n: usize) -> String {
     }
 }
 
-fn append(world: &World, lines: &[String]) {
+pub fn append(world: &World, lines: &[String]) {
     let mut file = std::fs::File::options().create(true).append(true).open(world.file("in.jsonl")).unwrap();
     for line in lines {
         writeln!(file, "{line}").unwrap();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use mutirao_broker::{Limits, Memory, Shared};
@@ -13,17 +14,18 @@ use mutirao_streams::wire::{HostView, Part, Standing, State, What};
 use mutirao_tls::{Believe, Trust};
 
 use crate::chief::Chief;
-use crate::cuts::Cuttable;
+use crate::cuts::{Cuttable, Grudging};
 use crate::reference;
 
 pub struct World {
     dir: tempfile::TempDir,
     pub broker: Shared,
     pub blobs: FileBlobs,
+    /// What is asked of the blobs is refused for now.
+    pub refuses: Arc<AtomicBool>,
     pub chief: Arc<Chief>,
     pub hosts: BTreeMap<String, (Host, Cuttable)>,
     pub ends: Ends,
-    pub log_bytes: u64,
 }
 
 pub const LIMITS: Limits = Limits {
@@ -56,8 +58,9 @@ impl World {
         std::fs::create_dir_all(&files).unwrap();
         let trust = Trust::for_url("https:", &Believe::default()).unwrap();
         let ends = Ends { mqtt: None, amqp: None, web: None, trust, files: Files::Within(files) };
-        let chief = Arc::new(Chief::of(text));
-        Self { dir, broker, blobs, chief, hosts: BTreeMap::new(), ends, log_bytes: limits.log_bytes_max }
+        let chief = Arc::new(Chief::of(text, limits.log_bytes_max));
+        let refuses = Arc::default();
+        Self { dir, broker, blobs, refuses, chief, hosts: BTreeMap::new(), ends }
     }
 
     pub fn start(&mut self, name: &str) {
@@ -75,11 +78,10 @@ impl World {
         let host = Host::start(HostParts {
             view,
             broker: Arc::new(way.clone()),
-            blobs: Arc::new(self.blobs.clone()),
+            blobs: Arc::new(Grudging { inner: self.blobs.clone(), refuses: self.refuses.clone() }),
             manager: self.chief.clone(),
             ends: self.ends.clone(),
             threads: 1,
-            log_bytes: self.log_bytes,
             clock,
             dice: Arc::new(Dice::from_os()),
         });

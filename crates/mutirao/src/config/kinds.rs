@@ -40,7 +40,7 @@ macro_rules! kind {
 }
 kind! {
     Folder = "folder", File = "file", Count = "count", Many = "count", Level = "level",
-    Names = "names", LogFormat = "format", WorkerWay = "way", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url", Share = "share",
+    Names = "names", LogFormat = "format", LogSize = "size", WorkerWay = "way", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url", Share = "share",
     Labels = "labels", InLayer = "layer", Leave = "leave", OwnChecker = "inside|none", OwnHost = "inside|none", StreamFiles = "folder|anywhere", Crew = "least..most", Switch = "on|off",
     Namespace = "namespace", Routing = "learned|round-robin",
 }
@@ -100,6 +100,25 @@ impl FromStr for Lease {
         match text.parse::<Span>() {
             Ok(span) if span >= LEASE_MIN => Ok(Self(span.0)),
             Ok(span) => Err(format!("{span} is too short, since workers speak every 2s; write {LEASE_MIN} or more")),
+            Err(why) => Err(why.to_string()),
+        }
+    }
+}
+
+/// What a log keeps at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSize(pub u64);
+
+/// Below it a log would hold too few records for its readers to fall behind at all.
+const LOG_BYTES_MIN: Bytes = Bytes(4 << 20);
+
+impl FromStr for LogSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse::<Bytes>() {
+            Ok(size) if size >= LOG_BYTES_MIN => Ok(Self(size.0)),
+            Ok(size) => Err(format!("{size} is too little for a log; write {LOG_BYTES_MIN} or more")),
             Err(why) => Err(why.to_string()),
         }
     }

@@ -8,8 +8,8 @@ use mutirao_nodes::Namespace;
 
 use super::kinds::{
     Auto, BrokerUrl, CacheUrl, Count, Crew, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Leave, Level,
-    LogFormat, ManagementUrl, Many, Maybe, Names, OwnChecker, OwnHost, Routing, Secret, ServerUrl, Share, StreamFiles,
-    Switch, WorkerWay,
+    LogFormat, LogSize, ManagementUrl, Many, Maybe, Names, OwnChecker, OwnHost, Routing, Secret, ServerUrl, Share,
+    StreamFiles, Switch, WorkerWay,
 };
 use super::{ConfigError, Values};
 
@@ -198,6 +198,9 @@ settings! {
     /// Which files streams may read and write: those in the folder `files` of the data folder, or anywhere that the process may.
     /// Whoever may deploy streams can then read what it can: its admin token among it.
     "streams.files" => streams_files: StreamFiles = "folder";
+    /// How much a log of a stream keeps at most; how far a reader may fall behind is bounded by a part of it. On RabbitMQ it is 1GiB
+    /// whatever is said here.
+    "streams.log_size" => streams_log_size: LogSize = "1GiB";
     /// How long it is kept what was done with streams, and where their parts went.
     "streams.keep" => streams_keep: Span = "30days";
     /// How long the outcomes of monitors are kept, and what is left of monitors that were removed.

@@ -19,7 +19,7 @@ use crate::cli::Globals;
 use crate::config::{InLayer, Labels, Settings, StreamFiles};
 use crate::failure::{Exit, Failure};
 use crate::signals::Asked;
-use crate::{checks, logs, machine, streams, tls};
+use crate::{checks, logs, machine, tls};
 
 /// Where its streams read and write files, in its folder, unless they may do so anywhere.
 const FILES: &str = "files";
@@ -113,7 +113,6 @@ pub async fn run(globals: &Globals, args: HostArgs) -> Result<(), Failure> {
         manager: Arc::new(Remote(client)),
         ends,
         threads: threads as usize,
-        log_bytes: streams::log_bytes(),
         clock: clock.clone(),
         dice,
     });

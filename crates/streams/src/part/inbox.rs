@@ -43,6 +43,14 @@ pub struct Heard {
     pub passed_over: Option<String>,
 }
 
+/// What is held waits for these events of a port: another copy may have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    pub port: Port,
+    pub from: u64,
+    pub to: u64,
+}
+
 /// What a record says about the replica that wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
@@ -144,6 +152,18 @@ impl Inbox {
 
     pub fn time(&self, port: Port) -> i64 {
         self.marks.time(port.number())
+    }
+
+    /// What the first record that is held waits for.
+    pub fn gap(&self) -> Option<Gap> {
+        self.held.iter().find_map(|held| {
+            let Ok(Record::Rows(rows)) = record::read(&held.record) else { return None };
+            let port = self.upstreams.get(&rows.header.upstream)?.port;
+            match self.marks.look(&rows.header) {
+                Err(Untaken::Missing { wanted, found, .. }) => Some(Gap { port, from: wanted, to: found }),
+                _ => None,
+            }
+        })
     }
 
     /// Whether nothing more will come.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::inbox::{Inbox, Word};
+use super::inbox::{Gap, Inbox, Word};
 use super::{Counts, Heard, PartError, Position, fingerprint};
 use crate::batch::{Batch, Column, Value, json};
 use crate::graph::{Graph, Piece, Template, To};
@@ -106,6 +106,11 @@ impl SinkCore {
 
     pub fn has_ended(&self) -> bool {
         self.inbox.has_ended()
+    }
+
+    /// What it waits for although it has read what comes after.
+    pub fn gap(&self) -> Option<Gap> {
+        self.inbox.gap()
     }
 
     pub fn counts(&self) -> Counts {
