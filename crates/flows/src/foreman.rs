@@ -44,7 +44,7 @@ use rules::FEW;
 pub use rules::Rules;
 use run::{Advance, Phase, Run, State};
 use serde_json::Value;
-use words::{Asker, Batch, Because, Dispatch, Effect, End, Input, RunEnd, RunKey, StepKey, Stored};
+use words::{Asker, Batch, Because, Dispatch, Effect, End, Input, Noted, RunEnd, RunKey, StepKey, Stored};
 use writing::Writing;
 
 use crate::answer::Told;
@@ -387,20 +387,20 @@ impl Foreman {
         };
         let (resumed, mut place) = (run.resumed(key, now.mono), step.place.clone());
         let item = run.item_mut(key)?;
-        let attempt = match resumed {
-            Some((attempt, node)) => {
+        let (attempt, began_at) = match resumed {
+            Some(Noted { attempt, node, since, .. }) => {
                 place.node = Some(node);
-                attempt
+                (attempt, if since.0 > 0 { since } else { now.wall })
             }
             None => {
                 item.sent += 1;
-                Attempt { generation: self.generation, n: item.sent }
+                (Attempt { generation: self.generation, n: item.sent }, now.wall)
             }
         };
         item.state = State::Out(attempt);
         let not = item.failed_on.clone();
         let overdue = self.clockwork.set(now.mono.plus(step.timeout), Due::Overdue(key, attempt));
-        self.outs.insert(key, Out { attempt, node: None, why: None, began_at: now.wall, overdue, note: None });
+        self.outs.insert(key, Out { attempt, node: None, why: None, began_at, overdue, note: None });
         let (action, timeout) = (step.action.clone(), step.timeout);
         Some(Dispatch { key, attempt, action, input, place, timeout, not })
     }

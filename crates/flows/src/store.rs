@@ -50,6 +50,9 @@ pub struct FlowRow {
     pub changed_by: String,
 }
 
+/// A key, and what was asked for with it.
+pub type Asked = (String, Fingerprint);
+
 /// A run to be accepted.
 #[derive(Clone, Debug)]
 pub struct NewRun {
@@ -57,7 +60,7 @@ pub struct NewRun {
     pub spec: FlowSpec,
     pub input: Value,
     /// By which whoever asks again gets the same run.
-    pub asked: Option<(String, Fingerprint)>,
+    pub asked: Option<Asked>,
     /// Of whom an answer is expected on the wire.
     pub reply: Option<TaskRequest>,
 }
@@ -97,6 +100,19 @@ pub struct RunRecord {
     pub noted: Vec<Noted>,
 }
 
+/// By which it is known whether there is more of a run than there was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub outcomes: usize,
+    pub ended: bool,
+}
+
+impl RunRecord {
+    pub fn progress(&self) -> Progress {
+        Progress { outcomes: self.outcomes.len(), ended: self.row.end.is_some() }
+    }
+}
+
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -125,10 +141,14 @@ pub trait FlowStore: Send + Sync + 'static {
 
     /// Durable when answered.
     async fn begin(&self, run: NewRun) -> Result<Begun, StoreError>;
+    /// What was begun with this key before: [`Begun::Again`] or [`Begun::Other`].
+    async fn asked(&self, namespace: String, key: String, print: Fingerprint) -> Result<Option<Begun>, StoreError>;
     async fn runs(&self, which: RunsOf) -> Result<Vec<RunRow>, StoreError>;
     /// Of these, those that are there.
     async fn read(&self, runs: Vec<RunKey>) -> Result<Vec<RunRecord>, StoreError>;
     async fn row(&self, run: RunKey) -> Result<Option<RunRow>, StoreError>;
+    /// How far it is: how many outcomes are durable, and whether it has ended. None: it is not there.
+    async fn progress(&self, run: RunKey) -> Result<Option<Progress>, StoreError>;
     /// True: it had not ended, and will be cancelled.
     async fn cancel(&self, run: RunKey) -> Result<bool, StoreError>;
     /// Those of a shard that were not announced, oldest first; true: is to be cancelled.
@@ -187,9 +207,9 @@ impl Columns {
 }
 
 /// None: no node can be called that.
-fn noted(key: StepKey, (generation, n): (i64, i64), node: &str) -> Option<Noted> {
+fn noted(key: StepKey, (generation, n): (i64, i64), node: &str, since: i64) -> Option<Noted> {
     let attempt = Attempt { generation: generation as u64, n: n as u32 };
-    node.parse().ok().map(|node| Noted { key, attempt, node })
+    node.parse().ok().map(|node| Noted { key, attempt, node, since: Timestamp(since) })
 }
 
 fn step_key(run: i64, step: i64, item: i64) -> StepKey {

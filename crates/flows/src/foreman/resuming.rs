@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use mutirao_core::Mono;
 use mutirao_core::id::Attempt;
-use mutirao_nodes::NodeId;
 
 use super::run::Run;
 use super::words::{Noted, StepKey, Stored};
@@ -22,8 +21,7 @@ impl Foreman {
     pub(super) fn take_back(&mut self, stored: Stored, now: Now) {
         let Stored { admitted, outcomes, tries, noted, end } = stored;
         let mut run = Run::new(admitted, outcomes, tries);
-        run.stored_noted =
-            noted.into_iter().map(|one| ((one.key.step, one.key.item), (one.attempt, one.node))).collect();
+        run.stored_noted = noted.into_iter().map(|one| ((one.key.step, one.key.item), one)).collect();
         run.resume_until = now.mono.plus(self.rules.resume_within);
         self.take(run, end, now);
     }
@@ -47,14 +45,14 @@ impl Foreman {
     pub(super) fn note(&mut self, key: StepKey, attempt: Attempt) {
         let Some(out) = self.outs.get_mut(&key).filter(|out| out.attempt == attempt) else { return };
         out.note = None;
-        let noted = out.node.clone().map(|node| Noted { key, attempt, node });
+        let noted = out.node.clone().map(|node| Noted { key, attempt, node, since: out.began_at });
         self.pending.noted.extend(noted);
     }
 }
 
 impl Run {
     /// The attempt that is to be gone on with, and where.
-    pub(super) fn resumed(&mut self, key: StepKey, now: Mono) -> Option<(Attempt, NodeId)> {
+    pub(super) fn resumed(&mut self, key: StepKey, now: Mono) -> Option<Noted> {
         let in_time = now < self.resume_until;
         let item = self.item_mut(key)?;
         item.resume = item.resume.take().filter(|_| in_time);

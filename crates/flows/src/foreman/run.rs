@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::clockwork::Alarm;
 use super::reckoning::{Opened, What, ends, opened};
 use super::weight::{RUN_BYTES, held, held_by, size, weigh};
-use super::words::{Admitted, End, Outcome, Report, RunEnd, StepKey, Try};
+use super::words::{Admitted, End, Noted, Outcome, Report, RunEnd, StepKey, Try};
 use crate::given::Given;
 use crate::plan::{Ended, Opening, Pace, Seen};
 
@@ -55,7 +55,7 @@ pub struct Item {
     pub last_reason: Option<String>,
     pub failed_on: Option<NodeId>,
     /// Where it is, as the owner before wrote down.
-    pub(super) resume: Option<(Attempt, NodeId)>,
+    pub(super) resume: Option<Noted>,
     /// How it ended; only counts once it is durable.
     pub outcome: Option<Outcome>,
     /// About what that takes as a text, and in memory.
@@ -99,7 +99,7 @@ pub struct Run {
     /// What the store had when this was read back.
     stored: BTreeMap<(u32, u32), Outcome>,
     stored_tries: BTreeMap<(u32, u32), (u32, String)>,
-    pub(super) stored_noted: BTreeMap<(u32, u32), (Attempt, NodeId)>,
+    pub(super) stored_noted: BTreeMap<(u32, u32), Noted>,
     /// Until then tasks are asked for where they were.
     pub(super) resume_until: Mono,
     /// The step that failed for good, durably, and why.

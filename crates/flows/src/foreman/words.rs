@@ -189,6 +189,8 @@ pub struct Noted {
     pub key: StepKey,
     pub attempt: Attempt,
     pub node: NodeId,
+    /// When it was given it; 0: nobody wrote that down.
+    pub since: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,18 +7,20 @@ use mutirao_nodes::errand::{Returned, Taker};
 use mutirao_nodes::wire::{TEXT_CHARS_MAX, TaskRequest};
 use mutirao_nodes::{ActionName, NodeId};
 use mutirao_store::refused;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Flows;
 use crate::foreman::words::RunKey;
 use crate::post::Word;
 use crate::start::{INPUT_BYTES_MAX, RunRequest};
-use crate::store::{By, NewRun};
-use crate::view::RunState;
+use crate::store::{Asked, By, NewRun};
+use crate::view::{RunLine, RunState};
 use crate::{answer, returns, wire};
 
 /// The status of a key that was used for something else.
 const CONFLICT: u16 = 409;
+/// There is no room at the moment.
+const BUSY: u16 = 429;
 /// Who owns what the wire asks for.
 const OWNER: &str = "wire";
 
@@ -28,9 +30,8 @@ fn may_be_asked_for(action: &ActionName) -> bool {
 }
 
 impl Flows {
-    /// Who used an id twice waits for an answer, and has none but this.
-    async fn refuse(&self, task: &TaskRequest) -> Result<(), Problem> {
-        let reason = format!("the id {} was used for another task already; give each task an id of its own", task.id);
+    /// Whoever asked waits for an answer, and has none but this.
+    async fn refuse(&self, task: &TaskRequest, reason: &str) -> Result<(), Problem> {
         self.0.bench.reach.answer(wire::answer_of(task, &json!({"state": "refused", "reason": reason}))).await
     }
 
@@ -41,6 +42,32 @@ impl Flows {
         let of = task.clone();
         let text = self.unfolded(record, move |run| wire::answer_of(&of, &answer::of(run, &end, at))).await?;
         self.0.bench.reach.answer(text).await
+    }
+}
+
+/// It would be refused again; anything else may pass.
+fn is_refusal(problem: &Problem) -> bool {
+    (400..500).contains(&problem.status) && problem.status != BUSY
+}
+
+impl Flows {
+    async fn take_in(&self, task: &TaskRequest, input: Value, asked: Option<Asked>) -> Result<RunLine, Problem> {
+        let spec = wire::flow_of(task);
+        let (plan, catalogue) = (self.0.bench.plans.of(&spec).await?, self.0.bench.reach.catalogue());
+        if let Some(step) = plan.steps.iter().find(|step| !catalogue.contains(&step.action)) {
+            return Err(Problem::invalid("target_actions", format!("no node has {}", step.action)));
+        }
+        if let Some(step) = plan.steps.iter().find(|step| !may_be_asked_for(&step.action)) {
+            let detail =
+                format!("{} works with the manager's own rights, and is not for clients of the wire", step.action);
+            return Err(Problem::invalid("target_actions", detail)
+                .remedy("declare a flow that has it, and let that be run through the API"));
+        }
+        if task.message_data.len() > INPUT_BYTES_MAX {
+            return Err(Problem::invalid("message_data", format!("more than {INPUT_BYTES_MAX} bytes")));
+        }
+        let by = By { namespace: DEFAULT_NAMESPACE.into(), who: OWNER.into(), at: self.0.clock.now() };
+        self.begin(NewRun { by, spec, input, asked, reply: Some(task.clone()) }).await
     }
 }
 
@@ -55,33 +82,31 @@ impl Taker for Flows {
         if !(1..=TEXT_CHARS_MAX).contains(&task.id.len()) || task.id.chars().any(char::is_control) {
             return Err(Problem::invalid("id", "it has no characters, too many, or some that nobody can see"));
         }
-        let spec = wire::flow_of(&task);
-        let (plan, catalogue) = (self.0.bench.plans.of(&spec).await?, self.0.bench.reach.catalogue());
-        if let Some(step) = plan.steps.iter().find(|step| !catalogue.contains(&step.action)) {
-            return Err(Problem::invalid("target_actions", format!("no node has {}", step.action)));
-        }
-        if let Some(step) = plan.steps.iter().find(|step| !may_be_asked_for(&step.action)) {
-            let detail =
-                format!("{} works with the manager's own rights, and is not for clients of the wire", step.action);
-            return Err(Problem::invalid("target_actions", detail)
-                .remedy("declare a flow that has it, and let that be run through the API"));
-        }
-        if task.message_data.len() > INPUT_BYTES_MAX {
-            return Err(Problem::invalid("message_data", format!("more than {INPUT_BYTES_MAX} bytes")));
-        }
         let input = wire::data_of(&task.message_data);
-        let by = By { namespace: DEFAULT_NAMESPACE.into(), who: OWNER.into(), at: self.0.clock.now() };
         let request = RunRequest { flow: task.task_id.clone(), input: input.clone(), idempotency_key: None };
         let asked = Some((format!("wire:{}", task.id), request.fingerprint()));
-        let line = match self.begin(NewRun { by, spec, input, asked, reply: Some(task.clone()) }).await {
-            Ok(line) => line,
-            Err(problem) if problem.status == CONFLICT => return self.refuse(&task).await,
-            Err(problem) => return Err(problem),
+        let line = match self.take_in(&task, input, asked.clone()).await {
+            Ok(line) => Ok(line),
+            // What was accepted once stays so, whatever would be said of it today.
+            Err(problem) if is_refusal(&problem) => match self.asked_before(DEFAULT_NAMESPACE, &asked).await {
+                Ok(before) => before.ok_or(problem),
+                Err(used) => Err(used),
+            },
+            Err(problem) => Err(problem),
         };
-        match line.state {
-            RunState::Running => Ok(()),
+        match line {
+            Ok(line) if line.state == RunState::Running => Ok(()),
             // Asked for again: its answer may have been missed.
-            _ => self.answer_again(line.run, &task).await,
+            Ok(line) => self.answer_again(line.run, &task).await,
+            Err(problem) if problem.status == CONFLICT => {
+                let reason = "was used for another task already; give each task an id of its own";
+                self.refuse(&task, &format!("the id {} {reason}", task.id)).await
+            }
+            Err(problem) if is_refusal(&problem) => {
+                self.refuse(&task, &problem.line()).await?;
+                Err(problem)
+            }
+            Err(problem) => Err(problem),
         }
     }
 

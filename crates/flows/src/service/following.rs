@@ -9,6 +9,7 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 use super::{Flows, GLANCE, LOOK_AGAIN};
 use crate::foreman::words::RunKey;
 use crate::shard_of;
+use crate::store::Progress;
 use crate::view::RunView;
 
 pub struct Follower {
@@ -19,16 +20,17 @@ pub struct Follower {
     changed: Receiver<RunKey>,
     /// What comes next; none when it is to be looked at.
     first: Option<RunView>,
-    last: Option<RunView>,
+    /// How far it was when it was looked at.
+    last: Progress,
 }
 
 impl Flows {
     /// Of a run that is there.
     pub async fn follow(&self, caller: &Principal, run: u64, pace: Duration) -> Result<Follower, Problem> {
         let changed = self.0.bench.changed.subscribe();
-        let first = Some(self.show(caller, run, Duration::ZERO).await?);
+        let (first, last) = self.look(caller, run).await?;
         let (flows, caller) = (self.clone(), caller.clone());
-        Ok(Follower { flows, caller, run: RunKey(run), pace, changed, first, last: None })
+        Ok(Follower { flows, caller, run: RunKey(run), pace, changed, first: Some(first), last })
     }
 }
 
@@ -36,15 +38,15 @@ impl Follower {
     /// The next state that differs from the last; none when there will be no more, or the manager is leaving.
     pub async fn next(&mut self) -> Option<RunView> {
         if let Some(first) = self.first.take() {
-            self.last = Some(first.clone());
             return Some(first);
         }
         loop {
             self.flows.0.clock.sleep(self.pace).await;
             self.change().await?;
-            let view = self.flows.show(&self.caller, self.run.0, Duration::ZERO).await.ok()?;
-            if self.last.as_ref() != Some(&view) {
-                self.last = Some(view.clone());
+            // It may be large: all of it is read only where there is more of it than there was.
+            if self.flows.0.store.progress(self.run).await.ok()?? != self.last {
+                let (view, progress) = self.flows.look(&self.caller, self.run.0).await.ok()?;
+                self.last = progress;
                 return Some(view);
             }
         }

@@ -10,7 +10,7 @@ use super::{Flows, GLANCE, LOOK_AGAIN, PAGE_MAX, unknown};
 use crate::foreman::explaining::from_store;
 use crate::foreman::run::Run;
 use crate::foreman::words::{Admitted, Asker, RunKey};
-use crate::store::{RunRecord, RunRow, RunsOf};
+use crate::store::{Progress, RunRecord, RunRow, RunsOf};
 use crate::view::{RunExplained, RunLine, RunState, RunView};
 use crate::{answer, shard_of};
 
@@ -37,10 +37,10 @@ impl Flows {
         let until = self.0.clock.monotonic().plus(wait.min(WAIT_MAX));
         let mut ended = self.0.bench.ended.subscribe();
         loop {
-            let record = self.record(caller, run).await?;
             let left = until.since(self.0.clock.monotonic());
-            if record.row.end.is_some() || left.is_zero() || self.0.shutdown.is_cancelled() {
-                return self.view(record).await;
+            // All of it is read once, for it may be large.
+            if left.is_zero() || self.0.shutdown.is_cancelled() || self.row(caller, run).await?.end.is_some() {
+                return Ok(self.look(caller, run).await?.0);
             }
             let here = async { while !matches!(ended.recv().await, Ok(key) if key.0 == run) {} };
             let known_here = self.0.bench.doors.of(shard_of(RunKey(run))).is_some();
@@ -51,6 +51,13 @@ impl Flows {
                 () = self.0.clock.sleep(glance) => {}
             }
         }
+    }
+
+    /// As it is, and how far that is.
+    pub(super) async fn look(&self, caller: &Principal, run: u64) -> Result<(RunView, Progress), Problem> {
+        let record = self.record(caller, run).await?;
+        let progress = record.progress();
+        Ok((self.view(record).await?, progress))
     }
 
     async fn record(&self, caller: &Principal, run: u64) -> Result<RunRecord, Problem> {

@@ -14,14 +14,18 @@ use mutirao_store::{Migration, Postgres, StoreError};
 use serde::de::DeserializeOwned;
 
 use self::writing::{ended, noting, tries};
-use super::{Begun, By, Columns, Fate, FlowRow, FlowStore, NewRun, RunRecord, RunRow, RunsOf, became, noted, step_key};
+use super::{
+    Begun, By, Columns, Fate, FlowRow, FlowStore, NewRun, Progress, RunRecord, RunRow, RunsOf, became, noted, step_key,
+};
 use crate::foreman::words::{Batch, Outcome, RunKey, Try};
+use crate::start::Fingerprint;
 use crate::wire::Secret;
 use crate::{FlowSpec, SHARDS};
 
 pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "flows", version: 1, sql: include_str!("001_flows.postgres.sql") },
     Migration { component: "flows", version: 2, sql: include_str!("002_noted.postgres.sql") },
+    Migration { component: "flows", version: 3, sql: include_str!("003_since.postgres.sql") },
 ];
 
 const RUN: &str = "run, namespace, owner, flow, started_at, cancelled, ended, ended_at, announced";
@@ -78,12 +82,13 @@ impl FlowStore for PostgresFlows {
         if let Some(row) = made {
             return Ok(Begun::New(key(&row, 0)?));
         }
-        let sql = "SELECT run, fingerprint FROM flow_runs WHERE namespace = $1 AND asked_key = $2";
-        let before = connection.row(sql, &[namespace, &asked]).await?;
         // Gone between the two: it was old enough to be swept, and may be asked for anew.
-        let Some(before) = before else { return Err(StoreError::Locked) };
-        let same = before.try_get::<_, Option<Vec<u8>>>(1)? == fingerprint;
-        Ok(if same { Begun::Again(key(&before, 0)?) } else { Begun::Other(key(&before, 0)?) })
+        before(&connection, namespace, &asked, &fingerprint).await?.ok_or(StoreError::Locked)
+    }
+
+    async fn asked(&self, namespace: String, key: String, print: Fingerprint) -> Answer<Option<Begun>> {
+        let connection = self.0.connection().await?;
+        before(&connection, &namespace, &Some(clean(&key)), &Some(print.0.to_vec())).await
     }
 
     async fn runs(&self, which: RunsOf) -> Answer<Vec<RunRow>> {
@@ -112,7 +117,8 @@ impl FlowStore for PostgresFlows {
                 &arg
             ),
             connection.rows("SELECT run, step, item, tries, reason FROM flow_tries WHERE run = ANY($1)", &arg),
-            connection.rows("SELECT run, step, item, generation, n, node FROM flow_noted WHERE run = ANY($1)", &arg),
+            connection
+                .rows("SELECT run, step, item, generation, n, node, since FROM flow_noted WHERE run = ANY($1)", &arg),
         )?;
         let mut records = BTreeMap::new();
         for found in runs {
@@ -132,7 +138,7 @@ impl FlowStore for PostgresFlows {
         }
         for found in places {
             let key = step_key(found.try_get(0)?, found.try_get(1)?, found.try_get(2)?);
-            let one = noted(key, (found.try_get(3)?, found.try_get(4)?), found.try_get(5)?);
+            let one = noted(key, (found.try_get(3)?, found.try_get(4)?), found.try_get(5)?, found.try_get(6)?);
             records.entry(key.run).and_modify(|record| record.noted.extend(one));
         }
         Ok(records.into_values().collect())
@@ -142,6 +148,17 @@ impl FlowStore for PostgresFlows {
         let sql = format!("SELECT {RUN} FROM flow_runs WHERE run = $1");
         let found = self.0.connection().await?.row(&sql, &[&(run.0 as i64)]).await?;
         found.map(|found| row(&found)).transpose()
+    }
+
+    async fn progress(&self, run: RunKey) -> Answer<Option<Progress>> {
+        let sql =
+            "SELECT (SELECT count(*) FROM flow_outcomes WHERE flow_outcomes.run = flow_runs.run), ended IS NOT NULL
+                   FROM flow_runs WHERE run = $1";
+        let found = self.0.connection().await?.row(sql, &[&(run.0 as i64)]).await?;
+        let progress = |row: &Row| -> Answer<Progress> {
+            Ok(Progress { outcomes: row.try_get::<_, i64>(0)? as usize, ended: row.try_get(1)? })
+        };
+        found.as_ref().map(progress).transpose()
     }
 
     async fn cancel(&self, run: RunKey) -> Answer<bool> {
@@ -193,6 +210,18 @@ impl FlowStore for PostgresFlows {
         let kept = found.map(|row| row.try_get::<_, Vec<u8>>(0)).transpose()?.and_then(|kept| kept.try_into().ok());
         kept.map(Secret).ok_or_else(|| unreadable("the secret of flows is not 32 bytes"))
     }
+}
+
+async fn before<K: mutirao_store::postgres::ToSql + Sync>(
+    ask: &impl Ask,
+    namespace: &str,
+    asked: &K,
+    fingerprint: &Option<Vec<u8>>,
+) -> Answer<Option<Begun>> {
+    let sql = "SELECT run, fingerprint FROM flow_runs WHERE namespace = $1 AND asked_key = $2";
+    let Some(before) = ask.row(sql, &[&namespace, asked]).await? else { return Ok(None) };
+    let same = before.try_get::<_, Option<Vec<u8>>>(1)? == *fingerprint;
+    Ok(Some(if same { Begun::Again(key(&before, 0)?) } else { Begun::Other(key(&before, 0)?) }))
 }
 
 async fn put(tx: &Transaction<'_>, spec: &FlowSpec, by: &By) -> Answer<Became> {

@@ -12,15 +12,18 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use serde::de::DeserializeOwned;
 
 use super::{
-    Begun, By, Columns, Fate, FlowRow, FlowStore, NewRun, RunRecord, RunRow, RunsOf, became, noted, said, step_key,
+    Begun, By, Columns, Fate, FlowRow, FlowStore, NewRun, Progress, RunRecord, RunRow, RunsOf, became, noted, said,
+    step_key,
 };
 use crate::foreman::words::{Batch, Noted, Outcome, RunKey, Try};
+use crate::start::Fingerprint;
 use crate::wire::Secret;
 use crate::{FlowSpec, SHARDS};
 
 pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "flows", version: 1, sql: include_str!("001_flows.sql") },
     Migration { component: "flows", version: 2, sql: include_str!("002_noted.sql") },
+    Migration { component: "flows", version: 3, sql: include_str!("003_since.sql") },
 ];
 
 const RUN: &str = "run, namespace, owner, flow, started_at, cancelled, ended, ended_at, announced";
@@ -73,6 +76,10 @@ impl FlowStore for SqliteFlows {
         self.0.write(move |db| begin(db, &run)).await
     }
 
+    async fn asked(&self, namespace: String, key: String, print: Fingerprint) -> Answer<Option<Begun>> {
+        self.0.read(move |db| before(db, &namespace, &key, print)).await
+    }
+
     async fn runs(&self, which: RunsOf) -> Answer<Vec<RunRow>> {
         self.0
             .read(move |db| {
@@ -94,6 +101,14 @@ impl FlowStore for SqliteFlows {
     async fn row(&self, run: RunKey) -> Answer<Option<RunRow>> {
         let sql = format!("SELECT {RUN} FROM flow_runs WHERE run = ?1");
         self.0.read(move |db| db.prepare_cached(&sql)?.query_row([run.0 as i64], row).optional()).await
+    }
+
+    async fn progress(&self, run: RunKey) -> Answer<Option<Progress>> {
+        let sql =
+            "SELECT (SELECT count(*) FROM flow_outcomes WHERE flow_outcomes.run = flow_runs.run), ended IS NOT NULL
+                   FROM flow_runs WHERE run = ?1";
+        let progress = |row: &Row<'_>| Ok(Progress { outcomes: row.get::<_, i64>(0)? as usize, ended: row.get(1)? });
+        self.0.read(move |db| db.prepare_cached(sql)?.query_row([run.0 as i64], progress).optional()).await
     }
 
     async fn cancel(&self, run: RunKey) -> Answer<bool> {
@@ -152,16 +167,20 @@ fn put(db: &Connection, spec: &FlowSpec, by: &By) -> Result<Became> {
     Ok(became)
 }
 
+fn before(db: &Connection, namespace: &str, key: &str, print: Fingerprint) -> Result<Option<Begun>> {
+    let found = db
+        .prepare_cached("SELECT run, fingerprint FROM flow_runs WHERE namespace = ?1 AND asked_key = ?2")?
+        .query_row([namespace, key], |row| Ok((RunKey(row.get::<_, i64>(0)? as u64), row.get::<_, [u8; 32]>(1)?)))
+        .optional()?;
+    Ok(found.map(|(run, before)| if before == print.0 { Begun::Again(run) } else { Begun::Other(run) }))
+}
+
 fn begin(db: &Connection, new: &NewRun) -> Result<Begun> {
     let (asked, fingerprint) = new.asked.as_ref().map(|(key, print)| (key.as_str(), print.0)).unzip();
-    if let Some(key) = asked {
-        let before = db
-            .prepare_cached("SELECT run, fingerprint FROM flow_runs WHERE namespace = ?1 AND asked_key = ?2")?
-            .query_row([&new.by.namespace, key], |row| Ok((RunKey(row.get::<_, i64>(0)? as u64), row.get(1)?)))
-            .optional()?;
-        if let Some((run, before)) = before {
-            return Ok(if fingerprint == Some(before) { Begun::Again(run) } else { Begun::Other(run) });
-        }
+    if let Some((key, print)) = &new.asked
+        && let Some(before) = before(db, &new.by.namespace, key, *print)?
+    {
+        return Ok(before);
     }
     db.prepare_cached(
         "INSERT INTO flow_runs (namespace, owner, flow, definition, input, reply, started_at, asked_key, fingerprint)
@@ -205,10 +224,10 @@ fn record(db: &Connection, run: RunKey) -> Result<Option<RunRecord>> {
         })?
         .collect::<Result<_>>()?;
     let noted = db
-        .prepare_cached("SELECT run, step, item, generation, n, node FROM flow_noted WHERE run = ?1")?
+        .prepare_cached("SELECT run, step, item, generation, n, node, since FROM flow_noted WHERE run = ?1")?
         .query_map([run.0 as i64], |row| {
             let key = step_key(row.get(0)?, row.get(1)?, row.get(2)?);
-            Ok(noted(key, (row.get(3)?, row.get(4)?), row.get_ref(5)?.as_str()?))
+            Ok(noted(key, (row.get(3)?, row.get(4)?), row.get_ref(5)?.as_str()?, row.get(6)?))
         })?
         .filter_map(Result::transpose)
         .collect::<Result<_>>()?;
@@ -238,11 +257,19 @@ fn write(db: &Connection, fence: &Fence, batch: &Batch) -> Result<Fate> {
         let forget = "DELETE FROM flow_noted WHERE run = ?1 AND step = ?2 AND item = ?3";
         db.prepare_cached(forget)?.execute(params![key.run.0 as i64, key.step, key.item])?;
     }
-    for Noted { key, attempt, node } in &batch.noted {
-        let sql =
-            "INSERT OR REPLACE INTO flow_noted (run, step, item, generation, n, node) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    for Noted { key, attempt, node, since } in &batch.noted {
+        let sql = "INSERT OR REPLACE INTO flow_noted (run, step, item, generation, n, node, since)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
         let (run, generation) = (key.run.0 as i64, attempt.generation as i64);
-        db.prepare_cached(sql)?.execute(params![run, key.step, key.item, generation, attempt.n, node.as_str()])?;
+        db.prepare_cached(sql)?.execute(params![
+            run,
+            key.step,
+            key.item,
+            generation,
+            attempt.n,
+            node.as_str(),
+            since.0
+        ])?;
     }
     let mut end =
         db.prepare_cached("UPDATE flow_runs SET ended = ?2, ended_at = ?3 WHERE run = ?1 AND ended IS NULL")?;

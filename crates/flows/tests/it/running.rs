@@ -31,6 +31,7 @@ on_both!(
     two_managers_share_the_runs_and_pass_results_on,
     a_step_waits_for_its_node_and_explain_says_so,
     a_task_of_the_wire_is_run_once_and_answered_once,
+    whoever_asks_again_gets_the_run_that_was_accepted_whatever_has_become_of_its_flow_and_of_room,
     what_cannot_work_is_refused_with_its_place,
     a_step_that_always_fails_fails_its_run_with_the_reason,
     results_that_nobody_was_asked_for_change_nothing,
@@ -252,6 +253,55 @@ async fn a_task_of_the_wire_is_run_once_and_answered_once(engine: &Engine) {
     assert!(line.unwrap_err().line().contains("not for clients of the wire"));
     let unknown = TaskRequest { id: "streq-2".into(), target_actions: vec!["urn:mutirao:Action:x".into()], ..task };
     assert_eq!(flows.asked(unknown).await.unwrap_err().status, 422);
+    // Whoever asked for either hears of it.
+    let told = shop.answers.lock()[3..].iter().map(|text| serde_json::from_str(text).unwrap()).collect::<Vec<Value>>();
+    let said = |one: &Value| one["messageData"].as_str().or(one["message_data"].as_str()).map(str::to_owned).unwrap();
+    let [rights, unknown] = &told[..] else { panic!("{told:?}") };
+    assert!(said(rights).contains("refused") && said(rights).contains("not for clients of the wire"), "{rights}");
+    assert_eq!(unknown["requestID"], "streq-2");
+    let unknown: Value = serde_json::from_str(&said(unknown)).unwrap();
+    assert!(unknown["state"] == "refused" && unknown["error"].as_str().unwrap().contains("no node has"), "{unknown}");
+    flows.stop().await;
+}
+
+async fn whoever_asks_again_gets_the_run_that_was_accepted_whatever_has_become_of_its_flow_and_of_room(
+    engine: &Engine,
+) {
+    let shop = Workshop::new(0, 0);
+    *shop.closed.lock() = true;
+    let (broker, rules) = (Memory::new(None, Limits::default()), Rules { runs_max: 1, ..Rules::default() });
+    let flows = start_with(engine, &shop, Terms::alone(), broker, rules).await;
+    *shop.taker.lock() = Some(flows.clone());
+    let one = json!({"name": "one", "steps": [{"name": "a", "action": "actions.a"}]});
+    flows.declare(&ana(), vec![spec(one)]).await.unwrap();
+    let request =
+        |key: &str, n: u32| RunRequest { flow: "one".into(), input: json!(n), idempotency_key: Some(key.into()) };
+    let task = |id: &str| TaskRequest {
+        id: id.into(),
+        task_id: "urn:mutirao:Task:t".into(),
+        target_actions: vec!["urn:mutirao:Action:actions.a".into()],
+        message_data: "1".into(),
+        created_at: None,
+        processing_time: None,
+    };
+    let first = flows.run(&ana(), request("once", 1)).await.unwrap().run;
+    let status =
+        |asked: Result<_, mutirao_core::Problem>| asked.map(|_: ()| 0).unwrap_or_else(|problem| problem.status);
+    let mut asked = 0;
+    until_some("there is no room", async || {
+        asked += 1;
+        (status(flows.asked(task(&format!("t{asked}"))).await) == 429).then_some(())
+    })
+    .await;
+    assert_eq!(flows.run(&ana(), request("once", 1)).await.unwrap().run, first, "it takes no more room");
+    assert_eq!(status(flows.run(&ana(), request("once", 2)).await.map(drop)), 409);
+    assert_eq!(status(flows.run(&ana(), request("another", 1)).await.map(drop)), 429);
+    if asked > 1 {
+        assert_eq!(status(flows.asked(task("t1")).await), 0);
+    }
+    flows.remove(&ana(), "one").await.unwrap();
+    assert_eq!(flows.run(&ana(), request("once", 1)).await.unwrap().run, first, "though its flow is gone");
+    assert_eq!(status(flows.run(&ana(), request("another", 1)).await.map(drop)), 404);
     flows.stop().await;
 }
 

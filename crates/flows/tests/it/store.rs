@@ -8,7 +8,7 @@ use mutirao_core::{ShardId, Timestamp};
 use mutirao_flows::FlowSpec;
 use mutirao_flows::foreman::words::{Batch, End, Noted, Outcome, RunEnd, RunKey, StepKey, Try};
 use mutirao_flows::start::RunRequest;
-use mutirao_flows::store::{self, Begun, By, Fate, NewRun, RunsOf, Shared};
+use mutirao_flows::store::{self, Begun, By, Fate, NewRun, Progress, RunsOf, Shared};
 use mutirao_shards::Fence;
 use serde_json::{Value, json};
 
@@ -77,6 +77,14 @@ async fn a_run_is_asked_for_once_by_its_key(engine: &Engine) {
     let Begun::New(first) = store.begin(new_run(Some("k"), json!({"a": 1}))).await.unwrap() else { panic!() };
     assert_eq!(store.begin(new_run(Some("k"), json!({"a": 1}))).await.unwrap(), Begun::Again(first));
     assert_eq!(store.begin(new_run(Some("k"), json!({"a": 2}))).await.unwrap(), Begun::Other(first));
+    let asked = async |namespace: &str, key: &str, input: Value| {
+        let (key, print) = new_run(Some(key), input).asked.unwrap();
+        store.asked(namespace.into(), key, print).await.unwrap()
+    };
+    assert_eq!(asked("default", "k", json!({"a": 1})).await, Some(Begun::Again(first)));
+    assert_eq!(asked("default", "k", json!({"a": 2})).await, Some(Begun::Other(first)));
+    assert_eq!(asked("default", "l", json!({"a": 1})).await, None);
+    assert_eq!(asked("other", "k", json!({"a": 1})).await, None);
     let Begun::New(second) = store.begin(new_run(None, json!({"a": 1}))).await.unwrap() else { panic!() };
     assert!(second > first);
     let which = RunsOf { namespace: "default".into(), flow: Some("f".into()), before: None, rows: 10 };
@@ -116,6 +124,9 @@ async fn what_is_written_stays_as_it_is_and_comes_back(engine: &Engine) {
     outcomes.sort_by_key(|one| one.key);
     assert_eq!(outcomes, batch.outcomes, "the first that was written");
     assert_eq!(record.tries[0].tries, 2, "never fewer");
+    let progress = Progress { outcomes: 2, ended: false };
+    assert_eq!((store.progress(run).await.unwrap(), record.progress()), (Some(progress), progress));
+    assert_eq!(store.progress(RunKey(u64::MAX >> 1)).await.unwrap(), None);
     assert_eq!((record.input.clone(), record.row.end.clone()), (json!(1), None));
     assert!(store.cancel(run).await.unwrap());
     assert!(store.open(fence.shard, 10).await.unwrap().contains(&(run, true)));
@@ -126,6 +137,7 @@ async fn what_is_written_stays_as_it_is_and_comes_back(engine: &Engine) {
     let row = store.row(run).await.unwrap().unwrap();
     assert_eq!(row.end, Some((failed, Timestamp(11))), "the first end counts");
     assert!(!store.cancel(run).await.unwrap(), "it has ended");
+    assert_eq!(store.progress(run).await.unwrap(), Some(Progress { outcomes: 2, ended: true }));
 }
 
 async fn whoever_lost_the_shard_writes_nothing(engine: &Engine) {
@@ -147,6 +159,7 @@ async fn where_tasks_are_is_kept_until_they_fail_there(engine: &Engine) {
         key: key(step),
         attempt: Attempt { generation: 3, n },
         node: node.parse().unwrap(),
+        since: Timestamp(10 * i64::from(n)),
     };
     let write =
         async |batch: Batch| assert_eq!(store.write(fence.clone(), Arc::new(batch)).await.unwrap(), Fate::Durable);

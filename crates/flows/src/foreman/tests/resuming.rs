@@ -29,7 +29,8 @@ fn dispatched(foreman: &mut Foreman, now: Now) -> Dispatch {
 }
 
 fn noted() -> Noted {
-    Noted { key: key(), attempt: Attempt { generation: 1, n: 7 }, node: "n1".parse().unwrap() }
+    let (attempt, node) = (Attempt { generation: 1, n: 7 }, "n1".parse().unwrap());
+    Noted { key: key(), attempt, node, since: Timestamp(2_000) }
 }
 
 /// When it is written down where a task is, of an action whose tasks took so long so far.
@@ -54,7 +55,8 @@ fn noted_after(took_ms: &[u64]) -> u64 {
     for after in 0..100 {
         foreman.handle(Input::Tick, at(ms + after));
         if let Some(Effect::Write(batch)) = foreman.poll(at(ms + after)) {
-            assert_eq!(batch.noted, [Noted { key: key(), attempt: out.attempt, node: "n1".parse().unwrap() }]);
+            let (node, since) = ("n1".parse().unwrap(), at(ms).wall);
+            assert_eq!(batch.noted, [Noted { key: key(), attempt: out.attempt, node, since }]);
             return after;
         }
     }
@@ -135,4 +137,25 @@ fn what_failed_or_was_lost_there_is_no_more_asked_for_there() {
     foreman.handle(Input::Report(report), at(1_025));
     let Some(Effect::Write(batch)) = foreman.poll(at(1_025)) else { panic!() };
     assert_eq!((batch.noted.len(), batch.tries.len()), (0, 1));
+}
+
+#[test]
+fn a_step_took_as_long_as_its_node_had_it_whoever_owned_the_run() {
+    for (since, took) in [(Timestamp(2_000), 10_000), (Timestamp(0), 7_000)] {
+        let mut foreman = Foreman::new(2, Rules::default(), vec![], at(5_000));
+        let noted = vec![Noted { since, ..noted() }];
+        let admitted = admitted(1, flow(), json!({}));
+        let stored = Stored { admitted, outcomes: vec![], tries: vec![], noted, end: None };
+        foreman.handle(Input::Found(Box::new(stored)), at(5_000));
+        let out = dispatched(&mut foreman, at(5_000));
+        foreman.handle(sent(&out, "n1"), at(5_000));
+        foreman.handle(Input::Tick, at(5_000));
+        let Some(Effect::Write(batch)) = foreman.poll(at(5_000)) else { panic!("it is written down again") };
+        assert_eq!(batch.noted[0].since.0, 12_000 - took, "for whoever owns it after this one");
+        foreman.handle(Input::Written(batch.number), at(5_000));
+        let report = Report { key: out.key, attempt: out.attempt, end: ok(json!(1)), node: None, mark: 1 };
+        foreman.handle(Input::Report(report), at(12_000));
+        let Some(Effect::Write(batch)) = foreman.poll(at(12_000)) else { panic!("it is written") };
+        assert_eq!(batch.outcomes[0].ended_at.since(batch.outcomes[0].began_at), Duration::from_millis(took as u64));
+    }
 }

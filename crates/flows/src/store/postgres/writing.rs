@@ -106,9 +106,10 @@ pub async fn noting(tx: &Transaction<'_>, all: &[Noted]) -> Answer<()> {
     let number = |of: fn(&Noted) -> i64| last.values().map(|one| of(one)).collect::<Vec<i64>>();
     let nodes: Vec<&str> = last.values().map(|one| one.node.as_str()).collect();
     tx.run(
-        "INSERT INTO flow_noted (run, step, item, generation, n, node)
-         SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[])
-         ON CONFLICT (run, step, item) DO UPDATE SET generation = EXCLUDED.generation, n = EXCLUDED.n, node = EXCLUDED.node",
+        "INSERT INTO flow_noted (run, step, item, generation, n, node, since)
+         SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[])
+         ON CONFLICT (run, step, item) DO UPDATE SET generation = EXCLUDED.generation, n = EXCLUDED.n, node = EXCLUDED.node,
+             since = EXCLUDED.since",
         &[
             &number(|one| one.key.run.0 as i64),
             &number(|one| one.key.step.into()),
@@ -116,6 +117,7 @@ pub async fn noting(tx: &Transaction<'_>, all: &[Noted]) -> Answer<()> {
             &number(|one| one.attempt.generation as i64),
             &number(|one| one.attempt.n.into()),
             &nodes,
+            &number(|one| one.since.0),
         ],
     )
     .await
