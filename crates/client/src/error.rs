@@ -52,7 +52,7 @@ impl ClientError {
     }
 
     /// How long the other side wants to be left alone; zero when it did not say.
-    pub(crate) fn retry_after(&self) -> Duration {
+    pub fn retry_after(&self) -> Duration {
         match self {
             ClientError::Problem(problem) => Duration::from_secs(problem.retry_after_s.unwrap_or(0)),
             _ => Duration::ZERO,

@@ -1,6 +1,8 @@
 //! `mutirao kv …`
 
 mod bulk;
+mod import;
+mod list;
 mod watch;
 
 use std::io::Read;
@@ -8,16 +10,15 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use clap::{Args, Subcommand};
+use mutirao_client::ClientError;
 use mutirao_client::kv::{OnlyIf, Seen, Until};
-use mutirao_client::{Client, ClientError};
-use mutirao_core::{Clock, SystemClock};
 use mutirao_kv::problems::{STATE, WRITE};
 use mutirao_kv::service::{WriteState, WriteView};
-use mutirao_kv::view::{EntriesView, EntryView};
 
 use super::out::{Out, Shape};
-use super::{Globals, reach, show};
+use super::{Globals, reach};
 use crate::failure::{Exit, Failure};
+use list::Shown;
 
 /// More than any value may have, so that the server says what is wrong.
 const READ_BYTES_MAX: u64 = 2 << 20;
@@ -74,6 +75,9 @@ enum Verb {
         /// Show their values too
         #[arg(long)]
         values: bool,
+        /// How many at most; all when left out
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+        limit: Option<u64>,
     },
     /// Show what changes, as it does
     Watch {
@@ -146,16 +150,16 @@ pub async fn run(globals: &Globals, args: KvArgs) -> Result<(), Failure> {
             let view: WriteView = view.or_else(|error| in_doubt(&key, error, out))?;
             out.answer(&view, |view| format!("{key} is gone, {}", how(view)))
         }
-        Verb::List { prefix, values } => {
-            let entries = all(&client, &prefix, values).await?;
-            out.answer(&entries, |entries| table(entries, values))
+        Verb::List { prefix, values, limit } => {
+            let shown = if values { Shown::Values } else { Shown::Types };
+            list::run(&client, &prefix, shown, limit, out).await
         }
         Verb::Watch { prefix, cursor } => watch::run(&client, &prefix, cursor, out).await,
         Verb::Write { id, wait } => {
             let view: WriteView = client.entry_write(&id, wait.as_deref()).await?;
             out.answer(&view, how)
         }
-        Verb::Import { file } => bulk::import(&client, &file, out).await,
+        Verb::Import { file } => import::run(&client, &file, out).await,
         Verb::Export { prefix } => bulk::export(&client, &prefix, out).await,
     }
 }
@@ -203,41 +207,7 @@ fn how(view: &WriteView) -> String {
         WriteState::Conflict => "not made: its condition did not hold",
         WriteState::InDoubt => "in doubt: not applied so far, and nobody has confirmed it",
         WriteState::NotMade => "not made, and never will be",
+        WriteState::SetAside => "set aside: the server's database refused it, and it is with the dead letters",
     };
     view.revision.map_or(state.into(), |revision| format!("{state}, revision {revision}"))
-}
-
-        WriteState::SetAside => "set aside: the server's database refused it, and it is with the dead letters",
-/// Page after page, all as they were at the first.
-async fn all(client: &Client, prefix: &str, values: bool) -> Result<Vec<EntryView>, Failure> {
-    let (mut all, mut cursor) = (Vec::new(), None);
-    loop {
-        let page: EntriesView = client.entries(prefix, values, cursor.as_deref(), Some(PAGE_ROWS)).await?;
-        all.extend(page.entries);
-        cursor = page.next;
-        if cursor.is_none() {
-            return Ok(all);
-        }
-    }
-}
-
-fn table(entries: &[EntryView], values: bool) -> String {
-    let now = SystemClock.now();
-    let row = |entry: &EntryView| {
-        let last = match (&entry.value, values) {
-            (Some(text), true) => show::one_line(text),
-            (None, true) => "(not text)".into(),
-            (_, false) => entry.content_type.clone(),
-        };
-        [
-            show::one_line(&entry.key),
-            entry.revision.to_string(),
-            show::size(entry.bytes),
-            show::ago(entry.changed_at, now),
-            show::or_dash(entry.expires_at.map(|at| show::rough(at.since(now)))),
-            last,
-        ]
-    };
-    let heading = if values { "VALUE" } else { "TYPE" };
-    show::table(["KEY", "REVISION", "SIZE", "CHANGED", "LASTS", heading], entries.iter().map(row))
 }

@@ -203,6 +203,35 @@ fn a_write_that_nobody_confirmed_is_told_to_programs_by_its_name_and_state() {
 }
 
 #[test]
+fn an_import_that_is_cut_off_says_how_far_it_came_and_one_that_is_too_fast_waits() {
+    let up = Installation::setup().workers(0).set("api.rate", "2").set("api.burst", "4").start();
+    let file = up.data().join("entries.jsonl");
+    let line = |n: usize| format!("{{\"key\": \"bulk/{n:06}\", \"value\": \"v{n}\"}}\n");
+    std::fs::write(&file, (0..4_000).map(line).collect::<String>()).unwrap();
+    // Eight batches, where four requests may be made at once.
+    assert_eq!(up.ok(&["kv", "import", &file.display().to_string()]).trim(), "4000 entries are kept");
+
+    let mut up = Installation::setup().workers(0).start();
+    let mut child = up
+        .command(&["kv", "import", "-"])
+        .stdin(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut feed = |from: usize| input.write_all((from..from + 500).map(line).collect::<String>().as_bytes()).is_ok();
+    assert!(feed(0));
+    wait::until("the first batch", SOON, || up.ok(&["kv", "list", "bulk/000499"]).contains("bulk/000499"));
+    up.kill9();
+    assert!(feed(500));
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(said.contains("; 500 before it were written, "), "{said}");
+}
+
+#[test]
 fn what_was_exported_can_be_imported_elsewhere() {
     let up = Installation::setup().workers(0).start();
     let file = up.data().join("entries.jsonl");
@@ -217,6 +246,19 @@ fn what_was_exported_can_be_imported_elsewhere() {
     std::fs::write(&file, &exported).unwrap();
     other.ok(&["kv", "import", &file]);
     assert_eq!(other.ok(&["kv", "export", "bulk/"]), exported);
+    // However many there are, they are one list; and no more are shown than were asked for.
+    let list = |args: &[&str]| json(&other.ok(&[&["--json", "kv", "list", "bulk/"], args].concat()));
+    let keys: Vec<String> =
+        list(&[]).as_array().unwrap().iter().map(|entry| entry["key"].as_str().unwrap().to_owned()).collect();
+    assert_eq!((keys.len(), keys[0].as_str(), keys[1_200].as_str()), (1_201, "bulk/0000", "bulk/odd"));
+    assert!(keys.is_sorted());
+    for (limit, many) in [("1", 1), ("1000", 1_000), ("1100", 1_100), ("5000", 1_201)] {
+        assert_eq!(list(&["--limit", limit]).as_array().unwrap().len(), many);
+    }
+    assert_eq!(json(&other.ok(&["--json", "kv", "list", "nothing/"])), json("[]"));
+    let shown = other.ok(&["kv", "list", "bulk/"]);
+    assert_eq!((shown.lines().count(), shown.matches("REVISION").count()), (1_202, 1), "with one heading");
+    assert_eq!(other.ok(&["kv", "list", "bulk/", "--limit", "3"]).lines().count(), 4);
     let said = Said::from(other.cli(&["kv", "import", "/nonexistent"]));
     assert!(said.code != Some(0) && said.err.contains("cannot be read"), "{said:?}");
 }
@@ -238,6 +280,13 @@ fn the_routes_of_the_original_are_there_when_they_are_switched_on_and_ask_nobody
     }
     assert_eq!(json(&ask(&up, "GET /api?key=a", "").text())["value"], "olá \"1\"");
     assert_eq!(up.ok(&["kv", "get", "b"]), "2", "it is the same store");
+    // As `curl -d` sends it, and as it is when nobody says what it is.
+    for headers in [&[("Content-Type", "application/x-www-form-urlencoded")][..], &[]] {
+        let body = br#"{"key": "form", "value": "4"}"#;
+        let kept = mutirao_testkit::http::request(up.address(), "PUT /api", headers, body).unwrap();
+        assert_eq!(kept.status, 200, "{}", kept.text());
+    }
+    assert_eq!(ask(&up, "DELETE /api?key=form", "").status, 200);
     assert_eq!(ask(&up, "DELETE /api?key=b", "").text(), r#"{"status":"queued"}"#);
     assert_eq!(ask(&up, "GET /api?key=b", "").status, 404);
     let all = json(&ask(&up, "GET /api/all", "").text());

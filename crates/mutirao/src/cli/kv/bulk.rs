@@ -1,26 +1,21 @@
-//! Many entries at once: a JSON object a line, which is an operation of a batch as it is, so that what was exported can be
-//! imported.
+//! `mutirao kv export`: a JSON object a line, which is an operation of a batch as it is, so that what was exported can be imported.
 
-use std::io::{BufRead, BufReader, IsTerminal};
-use std::path::Path;
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mutirao_client::Client;
-use mutirao_client::kv::{Read, Until};
+use mutirao_client::kv::Read;
 use mutirao_core::{Clock, SystemClock};
-use mutirao_kv::view::{EntriesView, EntryView, Operated, Operation};
+use mutirao_kv::view::{EntriesView, EntryView, Operation};
 use serde_json::json;
 
 use super::super::out::{Out, Shape};
 use super::PAGE_ROWS;
 use crate::failure::Failure;
 
-/// Operations, and their bytes, that go together.
-const BATCH_MAX: usize = 500;
-const BATCH_BYTES_MAX: usize = 4 << 20;
 const REDRAWS_PER_S_MAX: u8 = 10;
 
 pub fn shown(key: &str, read: &Read) -> serde_json::Value {
@@ -61,53 +56,7 @@ fn operation(entry: &EntryView) -> Operation {
     }
 }
 
-pub async fn import(client: &Client, file: &Path, out: Out) -> Result<(), Failure> {
-    let input: Box<dyn BufRead> = if file == Path::new("-") {
-        Box::new(BufReader::new(std::io::stdin()))
-    } else {
-        let opened = std::fs::File::open(file)
-            .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", file.display())))?;
-        Box::new(BufReader::new(opened))
-    };
-    let bar = bar(out, "entries");
-    let (mut batch, mut bytes, mut done) = (Vec::new(), 0, 0);
-    for (n, line) in input.lines().enumerate() {
-        let line = line.map_err(|error| Failure::usage(format!("line {}: {error}", n + 1)))?;
-        if line.trim().is_empty() {
-            continue;
-        }
-        let operation: Operation = serde_json::from_str(&line)
-            .map_err(|error| Failure::usage(format!("line {}: {error}; {done} were written", n + 1)))?;
-        bytes += line.len();
-        batch.push(operation);
-        if batch.len() == BATCH_MAX || bytes >= BATCH_BYTES_MAX {
-            done += send(client, std::mem::take(&mut batch), done).await?;
-            bytes = 0;
-            bar.set_position(done);
-        }
-    }
-    done += send(client, batch, done).await?;
-    bar.finish_and_clear();
-    out.answer(&json!({ "written": done }), |_| format!("{done} entries are kept"))
-}
-
-async fn send(client: &Client, operations: Vec<Operation>, done: u64) -> Result<u64, Failure> {
-    if operations.is_empty() {
-        return Ok(0);
-    }
-    // As fast as they are applied, so that they never pile up.
-    let batch = json!({ "operations": operations });
-    let told: Vec<Operated> = client.write_entries(&batch, Until::Applied).await?;
-    for (operation, told) in operations.iter().zip(&told) {
-        if let Operated::Refused { problem } = told {
-            let more = format!("{done} before it, and others beside it, were written");
-            return Err(Failure::failed(format!("{}: {}; {more}", operation.key, problem.line())));
-        }
-    }
-    Ok(told.len() as u64)
-}
-
-fn bar(out: Out, what: &'static str) -> ProgressBar {
+pub(super) fn bar(out: Out, what: &'static str) -> ProgressBar {
     if out.shape == Shape::Json || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
