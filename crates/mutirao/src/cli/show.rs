@@ -21,7 +21,7 @@ pub use flow::{flow, flows, run, run_end, run_explained, runs, steps_ended};
 pub use job::{counts, job, jobs};
 pub use monitor::{alerts, channels, history, monitor, monitors, tried};
 pub use queue::{explanation, queue, queues};
-pub use stream::{pushed, stream, stream_explained, stream_hosts, streams, streams_deployed};
+pub use stream::{migrating, pushed, stream, stream_explained, stream_hosts, streams, streams_deployed};
 
 /// Columns under a heading; no borders, so that it can be cut and grepped.
 pub fn table<R: Into<Row>>(heading: impl Into<Row>, rows: impl IntoIterator<Item = R>) -> String {

@@ -1,6 +1,7 @@
 //! `mutirao stream …`: definitions are checked and shown here; deployed, looked at and changed by the manager.
 
 mod deploying;
+mod migrating;
 mod pushing;
 
 use std::io::Read;
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use futures_util::StreamExt;
 use mutirao_client::Client;
-use mutirao_conductor::view::{Explained, HostLine, StreamLine, StreamView, Tapped};
+use mutirao_conductor::view::{Explained, HostLine, Migrate, StreamLine, StreamView, Tapped};
+use mutirao_core::quantity::Span;
 use mutirao_core::{Clock, SystemClock};
 use mutirao_streams::Graph;
 use mutirao_streams::definition::{self, BYTES_MAX, Fault};
@@ -81,6 +83,21 @@ enum Verb {
     Delete { name: String },
     /// Say where each part is and why, what is in the way, and what happened last
     Explain { name: String },
+    /// Move a replica of a stage to another host while it runs: `mutirao stream migrate grid means --to north-2`
+    Migrate {
+        name: String,
+        /// By its name, or that of an operator in it
+        stage: String,
+        /// Which of its replicas
+        #[arg(long, default_value_t = 0)]
+        replica: u32,
+        /// The name or id of a host; `mutirao stream hosts` shows them
+        #[arg(long, value_name = "HOST")]
+        to: String,
+        /// Wait until it is there, at most so long: 2m
+        #[arg(long, value_name = "TIME")]
+        wait: Option<Span>,
+    },
     /// Push events to a source of kind http: `mutirao stream push grid meters events.jsonl`
     Push {
         name: String,
@@ -141,6 +158,11 @@ pub async fn run(globals: &Globals, args: StreamArgs) -> Result<u8, Failure> {
         Verb::Explain { name } => {
             let explained: Explained = client(globals)?.explain_stream(&name).await?;
             out.answer(&explained, |explained| show::stream_explained(explained, SystemClock.now()))?;
+        }
+        Verb::Migrate { name, stage, replica, to, wait } => {
+            let ask = Migrate { stage, replica, to };
+            let moved = migrating::run(&client(globals)?, &name, &ask, wait.map(|wait| wait.0)).await?;
+            out.answer(&moved, |moved| show::migrating(moved, &name, wait.is_some()))?;
         }
         Verb::Push { name, source, file } => {
             let pushed = pushing::run(&client(globals)?, &name, &source, &file).await?;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use mutirao_conductor::store::Event;
-use mutirao_conductor::view::{Explained, HostLine, PartView, Pushed, StreamDeployed, StreamLine, StreamView};
+use mutirao_conductor::view::{
+    Explained, HostLine, Migrating, PartView, Pushed, StreamDeployed, StreamLine, StreamView,
+};
 use mutirao_core::Timestamp;
 use mutirao_core::declared::Became;
 use mutirao_streams::wire::{Standing, State};
@@ -57,7 +59,7 @@ fn parts(all: &[PartView]) -> String {
             part.kind.clone(),
             part.name.clone(),
             part.replica.to_string(),
-            or_dash(part.host.as_ref()),
+            host(part),
             state(part.state.as_ref()).into(),
             measures.events_in.to_string(),
             measures.events_out.to_string(),
@@ -89,7 +91,7 @@ pub fn stream_explained(explained: &Explained, now: Timestamp) -> String {
         out += &format!("\n  {trouble}");
     }
     let row = |part: &PartView| {
-        let host = or_dash(part.host.as_ref());
+        let host = host(part);
         vec![
             part.kind.clone(),
             part.name.clone(),
@@ -107,6 +109,22 @@ pub fn stream_explained(explained: &Explained, now: Timestamp) -> String {
         out += &table(vec!["AGO", "WHO", "WHAT", ""], explained.events.iter().map(row));
     }
     out
+}
+
+/// Where it is, and where it is on its way to.
+fn host(part: &PartView) -> String {
+    let host = or_dash(part.host.as_ref());
+    part.moves.as_ref().map_or(host.clone(), |moves| format!("{host} → {}", moves.to))
+}
+
+pub fn migrating(moved: &Migrating, stream: &str, waited: bool) -> String {
+    let Migrating { stage, replica, to } = moved;
+    match waited {
+        true => format!("stage {stage}, replica {replica}, is on {to}"),
+        false => format!(
+            "stage {stage}, replica {replica}, moves to {to}; `mutirao stream explain {stream}` says how it goes"
+        ),
+    }
 }
 
 pub fn pushed(pushed: &Pushed, name: &str, source: &str) -> String {
