@@ -2,7 +2,7 @@
 
 use mutirao_core::job::Page;
 use mutirao_core::node::{
-    DeviceCreated, DeviceSpec, DeviceView, NodeEnrol, NodeInvited, NodeKeyView, NodePassword, RubbishView,
+    Allowance, DeviceCreated, DeviceSpec, DeviceView, NodeEnrol, NodeInvited, NodeKeyView, NodePassword, RubbishView,
 };
 
 use crate::error::ClientError;
@@ -16,9 +16,11 @@ impl Client {
         self.fetch_bytes(Call::delete(Target::new("/v1/nodes").part(name))).await.map(drop)
     }
 
-    /// A one-time token with which a node of this id gives its key.
-    pub async fn invite_node(&self, node: &str) -> Result<NodeInvited, ClientError> {
-        self.fetch(Call::post(Target::new("/v1/nodes").part(node).part("invitation"), Repeat::Never)).await
+    /// A one-time token with which a node of this id gives its key, and what it may say of itself.
+    pub async fn invite_node(&self, node: &str, may: &Allowance) -> Result<NodeInvited, ClientError> {
+        let call = Call::post(Target::new("/v1/nodes").part(node).part("invitation"), Repeat::Never);
+        // A manager of before knows no body here.
+        self.fetch(if may.is_all() { call } else { call.json(may)? }).await
     }
 
     /// Gives a node's key. Needs no credentials but the token.

@@ -1,5 +1,7 @@
 //! Nodes that run actions and the devices behind them, as people and the API see them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
@@ -15,6 +17,9 @@ pub struct RunsView {
     /// So many that it says it has besides cannot be read, or are of another namespace: `mutirao node rubbish` says why.
     #[serde(default)]
     pub not_understood: u32,
+    /// And so many it may not offer, as whoever let it in said.
+    #[serde(default)]
+    pub not_allowed: u32,
     /// Over what it was heard: here, amqp, mqtt, http.
     pub over: Vec<String>,
     /// registered; unconfirmed: it was before the manager began, and has not said so since; or away: silent for longer than
@@ -57,6 +62,31 @@ pub struct WaitingView {
     pub age_max_ms: u64,
 }
 
+/// What a node may say of itself; what is left out is not bounded. The body of `POST /v1/nodes/{node}/invitation`, which may have
+/// none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Allowance {
+    /// Actions that it may offer; * stands for anything, @2 for one version: blink, meter.*, sum@2
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<String>,
+    /// The layer that it is in: edge, fog or cloud.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer: Option<String>,
+    /// Labels that it may have.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Tasks that it may have at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u32>,
+}
+
+impl Allowance {
+    pub fn is_all(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// A device to be let in. `POST /v1/devices`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -75,6 +105,9 @@ pub struct DeviceSpec {
     /// Topics of its own that it may hear.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subscribe: Vec<String>,
+    /// What it may say of itself. Tasks of actions that nodes with a key offer it gets only if they are named here.
+    #[serde(default, skip_serializing_if = "Allowance::is_all")]
+    pub may: Allowance,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -86,6 +119,8 @@ pub struct DeviceView {
     pub publish: Vec<String>,
     #[serde(default)]
     pub subscribe: Vec<String>,
+    #[serde(default, skip_serializing_if = "Allowance::is_all")]
+    pub may: Allowance,
     pub created_at: Timestamp,
     pub created_by: String,
 }

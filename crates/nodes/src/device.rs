@@ -1,11 +1,14 @@
 //! A device that can show no more than a user's name and a password. It gets one of each, made by us: the password is
 //! long and random, so a plain digest of it is enough, and it is shown once. What it may do is bound to one node.
 
+use std::sync::Arc;
+
 use mutirao_core::Timestamp;
 use mutirao_core::dice::os_random;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::allowance::Warrant;
 use crate::names::{BadName, NodeId};
 use crate::topics::OwnTopics;
 
@@ -24,6 +27,7 @@ pub struct Device {
     /// Whether it may ask for Tasks to be run, and hear what came of them.
     pub may_request: bool,
     pub topics: OwnTopics,
+    pub warrant: Arc<Warrant>,
     pub created_at: Timestamp,
     pub created_by: String,
 }
@@ -86,6 +90,7 @@ mod tests {
             digest: Digest::of("lamp", password.as_bytes()),
             may_request: false,
             topics: OwnTopics::default(),
+            warrant: Arc::default(),
             created_at: Timestamp(0),
             created_by: "t".into(),
         };

@@ -104,10 +104,8 @@ impl MqttWay {
     }
 
     fn voice(&self, speaker: &Speaker) -> Voice {
-        let known = speaker.who.strip_prefix("device ").and_then(|name| {
-            let (node, may_request) = self.devices.read().get(name)?.clone();
-            Some(Voice::of_device(name.into(), node, may_request))
-        });
+        let known =
+            speaker.who.strip_prefix("device ").and_then(|name| Some(Voice::of_device(self.devices.read().get(name)?)));
         known.unwrap_or_else(Voice::nobody)
     }
 

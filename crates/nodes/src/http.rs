@@ -167,7 +167,7 @@ async fn post(request: reqwest::RequestBuilder) -> Result<Option<Vec<u8>>, Strin
 async fn hear(board: &Switchboard, node: &Record, answer: &[u8]) {
     // Whom we asked.
     let (proof, its_own, standing) = (node.proof.clone(), node.node.clone(), Standing::Plain);
-    let voice = Voice { proof, node: Some(its_own), may_request: false, standing };
+    let voice = Voice { proof, node: Some(its_own), may_request: false, standing, warrant: Arc::default() };
     let Some(_turn) = board.turn().await else { return };
     let said = Said { kind: Kind::Result, place: "answer", over: Protocol::Http, bytes: answer, voice };
     // Lost, it is late, and the task is tried again.

@@ -16,6 +16,7 @@ use mutirao_core::dice::os_random;
 use mutirao_core::node::NodePassword;
 use sha2::{Digest as _, Sha256};
 
+use crate::allowance::Allowance;
 use crate::device::Digest;
 use crate::names::NodeId;
 
@@ -39,6 +40,7 @@ pub struct Invitation {
     pub node: NodeId,
     pub until: Timestamp,
     pub created_by: String,
+    pub allowance: Allowance,
 }
 
 /// What came of giving a key.

@@ -16,8 +16,9 @@
 //!
 //! What is around it: `switchboard` holds all of that and speaks through each `way`: `embedded` (MQTT of our own), `rabbit`
 //! (AMQP, and MQTT by its plugin) and `http`. `store` keeps what outlives a manager, `device` and `keys` say who may speak as a
-//! node, `hands` are the actions of this process, and `errand` is the seam to whoever has tasks: flows.
+//! node, `allowance` what it may say of itself, `hands` are the actions of this process, and `errand` is the seam to whoever has tasks: flows.
 
+pub mod allowance;
 pub mod breaker;
 pub mod device;
 pub mod embedded;

@@ -34,9 +34,10 @@ use std::time::Duration;
 use bucket::Bucket;
 use mutirao_core::{Mono, Timestamp};
 pub use offered::Offered;
-pub use record::{Changes, Gone, Heard, Now, Presence, Proof, Record, Refused, Rules, Strangers};
+pub use record::{Changes, Gone, Heard, Now, Papers, Presence, Proof, Record, Refused, Rules, Strangers, Trust};
 use record::{ack, count, fingerprint, parameters, slots, standing};
 
+use crate::allowance::Warrant;
 use crate::names::{ActionName, Namespace, NodeId, Offer};
 use crate::preference::Protocol;
 use crate::wire::{Parameters, Register};
@@ -60,9 +61,9 @@ fn silent_for(record: &Record, now: Now) -> Duration {
     Duration::from_millis(u64::try_from(now.wall.0 - record.last_at.0).unwrap_or(0))
 }
 
-fn understood(said: &Register, namespace: &Namespace) -> Result<Offered, Refused> {
-    let offered = Offered::of(said, namespace);
-    if offered.is_nothing() { Err(Refused::BadAction) } else { Ok(offered) }
+fn acceptable(said: &Register, namespace: &Namespace, warrant: &Warrant) -> Result<Offered, Refused> {
+    let offered = Offered::of(said, namespace, &warrant.allowance);
+    offered.refusal().map_or(Ok(offered), Err)
 }
 
 #[derive(Debug)]
@@ -108,8 +109,8 @@ impl Registry {
         }
     }
 
-    pub fn register(&mut self, said: Register, proof: Proof, over: Protocol, now: Now) -> Heard {
-        match self.admit(said, proof, over, now) {
+    pub fn register(&mut self, said: Register, papers: impl Into<Papers>, over: Protocol, now: Now) -> Heard {
+        match self.admit(said, papers.into(), over, now) {
             Ok(heard) => heard,
             Err(refused) => {
                 self.refuse(refused);
@@ -118,13 +119,15 @@ impl Registry {
         }
     }
 
-    fn admit(&mut self, said: Register, proof: Proof, over: Protocol, now: Now) -> Result<Heard, Refused> {
+    fn admit(&mut self, mut said: Register, papers: Papers, over: Protocol, now: Now) -> Result<Heard, Refused> {
+        let Papers { proof, warrant } = papers;
+        said.slots = Some(warrant.allowance.slots(slots(&said)));
         if proof == Proof::Nothing && self.rules.strangers == Strangers::Refused {
             return Err(Refused::Stranger);
         }
         let fingerprint = fingerprint(&said);
         let Some(node) = self.nodes.get_mut(&said.node) else {
-            return self.welcome(said, fingerprint, proof, over, now);
+            return self.welcome(said, fingerprint, Papers { proof, warrant }, over, now);
         };
         // A thief must not use up what its victim may say, so this comes first.
         let may_speak = node.record.proof == proof || node.record.proof.yields_to(&proof);
@@ -136,24 +139,24 @@ impl Registry {
             node.refused += 1;
             return Err(Refused::Flood);
         }
-        let Offered { taken: offers, not_understood } = understood(&said, &self.rules.namespace)?;
+        let offered = acceptable(&said, &self.rules.namespace, &warrant)?;
         (node.heard_at, node.silent_before) = (now.mono, Duration::ZERO);
         node.record.last_at = now.wall;
-        let ack = ack(&offers, &said, &fingerprint);
+        let ack = ack(&offered.taken, &said, &fingerprint);
         let fresh = now.mono.since(node.fingerprint_at) < self.rules.dedupe;
         let here = node.presence == Presence::Registered && node.record.heard_over.contains(&over);
         let same = node.fingerprint == Some(fingerprint) && node.record.proof == proof;
         if !said.force_register && fresh && here && same {
             return Ok(Heard::Repeated(ack));
         }
-        let parameters = parameters(&offers, &said);
-        let not_understood = count(&not_understood);
+        let parameters = parameters(&offered.taken, &said);
+        let (not_understood, not_allowed) = (count(&offered.not_understood), count(&offered.not_allowed));
         let changes = Changes {
             endpoint: node.record.endpoint != said.endpoint,
             standing: standing(&node.record) != (said.layer, said.kind.as_str(), &said.labels, slots(&said)),
-            actions: (&node.record.offers, &node.record.parameters, node.record.not_understood)
-                != (&offers, &parameters, not_understood),
-            proof: node.record.proof != proof,
+            actions: (&node.record.offers, &node.record.parameters) != (&offered.taken, &parameters)
+                || (node.record.not_understood, node.record.not_allowed) != (not_understood, not_allowed),
+            proof: node.record.proof != proof || node.record.vouched != warrant.covers_actions(),
             came_back: node.presence == Presence::Away,
             over: !node.record.heard_over.contains(&over),
         };
@@ -164,8 +167,9 @@ impl Registry {
         record.slots = slots(&said);
         (record.endpoint, record.layer, record.kind, record.labels) =
             (said.endpoint, said.layer, said.kind, said.labels);
-        (record.offers, record.not_understood) = (offers, not_understood);
-        (record.parameters, record.proof) = (parameters, proof);
+        (record.offers, record.parameters) = (offered.taken, parameters);
+        (record.not_understood, record.not_allowed) = (not_understood, not_allowed);
+        (record.proof, record.vouched) = (proof, warrant.covers_actions());
         Ok(if changes.any() { Heard::Changed(ack, changes) } else { Heard::Same(ack) })
     }
 
@@ -173,18 +177,19 @@ impl Registry {
         &mut self,
         said: Register,
         fingerprint: [u8; 32],
-        proof: Proof,
+        papers: Papers,
         over: Protocol,
         now: Now,
     ) -> Result<Heard, Refused> {
+        let Papers { proof, warrant } = papers;
         if self.nodes.len() >= self.rules.nodes_max || (!proof.is_bound() && self.has_many_unproven()) {
             return Err(Refused::Full);
         }
         if !self.newcomers.take(now.mono) {
             return Err(Refused::Flood);
         }
-        let Offered { taken: offers, not_understood } = understood(&said, &self.rules.namespace)?;
-        let ack = ack(&offers, &said, &fingerprint);
+        let offered = acceptable(&said, &self.rules.namespace, &warrant)?;
+        let ack = ack(&offered.taken, &said, &fingerprint);
         let mut bucket = Bucket::full(self.rules.burst, Duration::from_secs(1), now.mono);
         bucket.take(now.mono);
         // Whatever the clocks of managers say, it came after it was taken out.
@@ -193,9 +198,11 @@ impl Registry {
             None => now.wall,
         };
         let record = Record {
-            parameters: parameters(&offers, &said),
-            offers,
-            not_understood: count(&not_understood),
+            parameters: parameters(&offered.taken, &said),
+            not_understood: count(&offered.not_understood),
+            not_allowed: count(&offered.not_allowed),
+            offers: offered.taken,
+            vouched: warrant.covers_actions(),
             slots: slots(&said),
             labels: said.labels,
             node: said.node,
@@ -359,14 +366,33 @@ impl Registry {
         self.nodes.get(id).map(|node| (&node.record, node.presence))
     }
 
-    /// Who is there and has an action.
-    pub fn offering<'a>(&'a self, action: &'a ActionName) -> impl Iterator<Item = (&'a Record, &'a Offer)> {
+    /// Who is there and has an action, among those that are believed most; and whom somebody asked for by its id, which is nobody
+    /// else's.
+    pub fn offering<'a>(
+        &'a self,
+        action: &'a ActionName,
+        named: Option<&'a NodeId>,
+    ) -> impl Iterator<Item = (&'a Record, &'a Offer)> {
+        let least = self.believed(action);
         let there = self.nodes.values().filter(|node| match node.presence {
             Presence::Registered => true,
             Presence::Unconfirmed => node.record.hears_nobody(),
             Presence::Away => false,
         });
-        there.filter_map(|node| Some((&node.record, node.record.offer(action)?)))
+        let may = move |record: &Record| {
+            record.is_here() || record.trust() >= least || named.is_some_and(|id| *id == record.node)
+        };
+        let all = there.filter_map(|node| Some((&node.record, node.record.offer(action)?)));
+        all.filter(move |(record, _)| may(record))
+    }
+
+    /// How far those are believed who are believed most of all that have it, also of those that are away: whoever can keep them
+    /// from speaking must not have their work. What the program brings itself it does not keep from others: it is asked for there
+    /// where nobody says where.
+    fn believed(&self, action: &ActionName) -> Trust {
+        let have_it = self.nodes.values().map(|node| &node.record);
+        let have_it = have_it.filter(|record| !record.is_here() && record.offer(action).is_some());
+        have_it.map(Record::trust).max().unwrap_or(Trust::Stranger)
     }
 
     /// Every action that somebody has, also somebody who is away: flows may name these.
@@ -376,7 +402,9 @@ impl Registry {
 
     /// What is declared of an action in the newest version that is declared: where nodes differ, the longest and the most.
     pub fn parameters(&self, action: &ActionName) -> Option<Parameters> {
-        let declared = self.nodes.values().flat_map(|node| &node.record.parameters);
+        let least = self.believed(action);
+        let believed = self.nodes.values().filter(|node| node.record.is_here() || node.record.trust() >= least);
+        let declared = believed.flat_map(|node| &node.record.parameters);
         let of_it = declared.filter(|(offer, _)| offer.action == *action);
         let more = |(version, had): (u32, Parameters), (offer, declared): (u32, Parameters)| match offer.cmp(&version) {
             Ordering::Less => (version, had),

@@ -10,9 +10,10 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use mutirao_core::Problem;
 use mutirao_core::job::Page;
-use mutirao_core::node::{DeviceCreated, DeviceSpec, DeviceView, RubbishView};
+use mutirao_core::node::{self, DeviceCreated, DeviceSpec, DeviceView, RubbishView};
 use mutirao_surface::{Args, Body, Capability, OpenApiRouter, PageArgs, Part, Rejection, only, paging, routes};
 
+use crate::allowance::Allowance;
 use crate::meters;
 use crate::names::NodeId;
 use crate::switchboard::Switchboard;
@@ -71,8 +72,13 @@ async fn add_device(
     let node = node.parse().map_err(|bad: crate::names::BadName| Problem::invalid("node", bad.to_string()))?;
     let topics = OwnTopics::checked(spec.publish, spec.subscribe, board.places().0.as_str())
         .map_err(|bad| Problem::invalid(bad.field, bad.why))?;
-    let (device, password) = board.add_device(&spec.name, node, spec.requests, topics, &caller).await?;
+    let may = allowance(&board, spec.may)?;
+    let (device, password) = board.add_device(&spec.name, node, spec.requests, topics, may, &caller).await?;
     Ok((StatusCode::CREATED, Json(DeviceCreated { device: device.into(), password })))
+}
+
+fn allowance(board: &Switchboard, said: node::Allowance) -> Result<Allowance, Problem> {
+    Allowance::checked(said, &board.places().0).map_err(|bad| Problem::invalid(bad.field, bad.why))
 }
 
 /// Lists devices by name, without their passwords. Role: operator.

@@ -11,6 +11,9 @@
 //! - A new version of an action takes the tasks of its layer. It yields to the next one when nobody who has it can be relied on:
 //!   each is spared, or hangs ([`load`]). That it is full is no reason: then tasks wait, or go to the next layer.
 //!
+//! Only those are looked at that are believed as much as anybody who has the action
+//! ([`Registry::offering`](crate::registry::Registry::offering)).
+//!
 //! `round-robin` takes turns instead; everything else is the same. Each choice says why ([`Why`]).
 
 mod load;

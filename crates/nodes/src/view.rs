@@ -35,6 +35,7 @@ impl From<NodeInfo> for NodeView {
             endpoint: record.endpoint,
             actions: health.into_iter().map(standing).collect(),
             not_understood: record.not_understood,
+            not_allowed: record.not_allowed,
             over: record.heard_over.iter().map(|one| one.as_str().to_owned()).collect(),
             presence: presence.as_str().to_owned(),
             anonymous: record.proof == Proof::Nothing,
@@ -69,6 +70,7 @@ impl From<Device> for DeviceView {
             requests: device.may_request,
             publish: device.topics.publish,
             subscribe: device.topics.subscribe,
+            may: device.warrant.allowance.clone().into(),
             created_at: device.created_at,
             created_by: device.created_by,
         }

@@ -2,18 +2,44 @@
 
 use clap::{Args, Subcommand};
 use mutirao_client::PageArgs;
-use mutirao_core::node::{DeviceSpec, DeviceView};
+use mutirao_core::node::{Allowance, DeviceSpec, DeviceView};
 use mutirao_core::{Clock, SystemClock, Timestamp};
 
 use super::out::Out;
-use super::show::{ago, table};
+use super::show::{ago, or_dash, table};
 use super::{Globals, reach};
+use crate::config::Labels;
 use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 pub struct DeviceArgs {
     #[command(subcommand)]
     verb: Verb,
+}
+
+/// What a node may say of itself; what is not given is not bounded
+#[derive(Debug, Args)]
+pub struct MayArgs {
+    /// An action that it may offer, and no others: blink, 'meter.*', sum@2; may be repeated. Without, it gets no tasks of actions that
+    /// nodes with a key, or with this option, offer
+    #[arg(long = "action", value_name = "PATTERN")]
+    actions: Vec<String>,
+    /// The layer that it has to be in: edge, fog or cloud
+    #[arg(long)]
+    layer: Option<String>,
+    /// A label that it may have, and no others, as key=value; may be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    labels: Vec<Labels>,
+    /// Tasks that it may have at once, whatever it says
+    #[arg(long, value_name = "N")]
+    slots: Option<u32>,
+}
+
+impl From<MayArgs> for Allowance {
+    fn from(args: MayArgs) -> Self {
+        let MayArgs { actions, layer, labels, slots } = args;
+        Self { actions, layer, labels: labels.into_iter().flat_map(|labels| labels.0).collect(), slots }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -34,6 +60,8 @@ enum Verb {
         /// Topics of its own that it may hear; may be repeated
         #[arg(long, value_name = "TOPIC")]
         subscribe: Vec<String>,
+        #[command(flatten)]
+        may: MayArgs,
     },
     /// Show devices by name, without their passwords
     List {
@@ -52,8 +80,9 @@ pub async fn run(globals: &Globals, args: DeviceArgs) -> Result<(), Failure> {
     let out = Out::new(globals.shape());
     let client = reach::client(&globals.config(vec![])?)?;
     match args.verb {
-        Verb::Add { name, node, requests, publish, subscribe } => {
-            let created = client.add_device(&DeviceSpec { name, node, requests, publish, subscribe }).await?;
+        Verb::Add { name, node, requests, publish, subscribe, may } => {
+            let spec = DeviceSpec { name, node, requests, publish, subscribe, may: may.into() };
+            let created = client.add_device(&spec).await?;
             out.answer(&created, |created| created.password.clone())?;
             let (name, node) = (&created.device.name, &created.device.node);
             out.note(format!("this is the only time the password is shown; user {name} speaks for node {node}"));
@@ -83,7 +112,8 @@ fn list(devices: &[DeviceView], now: Timestamp) -> String {
     let row = |device: &DeviceView| {
         let requests = if device.requests { "yes" } else { "no" };
         let made = ago(device.created_at, now);
-        [device.name.clone(), device.node.clone(), requests.into(), made, device.created_by.clone()]
+        let may = or_dash(Some(device.may.actions.join(", ")).filter(|actions| !actions.is_empty()));
+        [device.name.clone(), device.node.clone(), may, requests.into(), made, device.created_by.clone()]
     };
-    table(["DEVICE", "NODE", "REQUESTS", "MADE", "BY"], devices.iter().map(row))
+    table(["DEVICE", "NODE", "MAY OFFER", "REQUESTS", "MADE", "BY"], devices.iter().map(row))
 }

@@ -10,6 +10,7 @@ use mutirao_elastic::packing::amounts::{CPU_MILLI, MEMORY_BYTES, said};
 use mutirao_elastic::protocol::Wish;
 use mutirao_elastic::view::{NodeView, NodeWorker};
 
+use super::device::MayArgs;
 use super::out::Out;
 use super::show::{ago, facts, or_dash, size, table};
 use super::{Globals, reach};
@@ -28,7 +29,11 @@ enum Verb {
     /// Show one node: the workers on it, or the actions that it runs
     Show { node: String },
     /// Let a node of this program in by a key of its own, and print the one-time token with which it gives it
-    Invite { node: String },
+    Invite {
+        node: String,
+        #[command(flatten)]
+        may: MayArgs,
+    },
     /// Take out a node that runs actions; it may register again
     Forget { node: String },
     /// Show what nodes said and nobody could work with, the newest first
@@ -52,8 +57,8 @@ pub async fn run(globals: &Globals, args: NodeArgs) -> Result<(), Failure> {
     match args.verb {
         Verb::List => out.answer(&client.nodes().await?, |nodes| list(nodes, now)),
         Verb::Show { node } => out.answer(&client.node(&node).await?, |node| show(node, now)),
-        Verb::Invite { node } => {
-            let invited = client.invite_node(&node).await?;
+        Verb::Invite { node, may } => {
+            let invited = client.invite_node(&node, &may.into()).await?;
             out.answer(&invited, |invited| invited.token.clone())?;
             out.note("this is the only time the token is shown; it is good for a day, once:");
             out.note(format!(
@@ -127,8 +132,8 @@ fn list(nodes: &[NodeView], now: Timestamp) -> String {
 fn doing(runs: &RunsView) -> String {
     let ill = runs.actions.iter().filter(|one| one.health != "ok").count();
     let mut text = format!("{} by {}", runs.actions.len(), runs.over.join(", "));
-    if runs.not_understood > 0 {
-        text.push_str(&format!(", {} not understood", runs.not_understood));
+    for (count, what) in passed_over(runs) {
+        text.push_str(&format!(", {count} {what}"));
     }
     if ill > 0 {
         text.push_str(&format!(", {ill} failing"));
@@ -195,12 +200,18 @@ fn show_runner(node: &NodeView, runs: &RunsView, now: Timestamp) -> String {
     text
 }
 
+/// Actions that it says it has and will not be asked for.
+fn passed_over(runs: &RunsView) -> impl Iterator<Item = (u32, &'static str)> {
+    [(runs.not_understood, "not understood"), (runs.not_allowed, "not allowed")]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+}
+
 fn offers(runs: &RunsView) -> String {
-    let said = runs.actions.len() as u64 + u64::from(runs.not_understood);
-    match runs.not_understood {
-        0 => format!("{said} actions"),
-        some => format!("{said} actions, {some} not understood: mutirao node rubbish"),
-    }
+    let said = runs.actions.len() as u64 + passed_over(runs).map(|(count, _)| u64::from(count)).sum::<u64>();
+    let each: Vec<String> = passed_over(runs).map(|(count, what)| format!(", {count} {what}")).collect();
+    let where_told = if each.is_empty() { "" } else { ": mutirao node rubbish says why" };
+    format!("{said} actions{}{where_told}", each.concat())
 }
 
 fn show(node: &NodeView, now: Timestamp) -> String {

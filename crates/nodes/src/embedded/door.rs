@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use mutirao_mqtt::{Gate, Guest, Knock, Refusal, Rights, Standing, TopicFilter};
 use parking_lot::RwLock;
 
+use crate::device::Device;
 use crate::meters;
 use crate::names::NodeId;
 use crate::registry::{Refused, Strangers};
@@ -23,7 +24,7 @@ const SESSIONS_OF_A_DEVICE: usize = 4;
 const SESSIONS_OF_NOBODY: usize = 2_048;
 
 /// Devices that came in, by the name of their user.
-pub type Devices = RwLock<HashMap<Arc<str>, (NodeId, bool)>>;
+pub type Devices = RwLock<HashMap<Arc<str>, Device>>;
 
 pub fn who_is(device: &str) -> Arc<str> {
     format!("device {device}").into()
@@ -99,10 +100,10 @@ impl Gate for Doorkeeper {
             return Err(Refusal::BadCredentials);
         };
         let mut rights = self.topics.rights(Some(&device.node), device.may_request);
-        rights.publish.extend(filters(device.topics.publish));
-        rights.subscribe.extend(filters(device.topics.subscribe));
-        self.devices.write().insert(device.name.as_str().into(), (device.node, device.may_request));
-        let standing = Standing::Known;
-        Ok(Guest { who: who_is(&device.name), standing, rights, sessions_max: SESSIONS_OF_A_DEVICE })
+        rights.publish.extend(filters(device.topics.publish.iter().cloned()));
+        rights.subscribe.extend(filters(device.topics.subscribe.iter().cloned()));
+        let (who, standing) = (who_is(&device.name), Standing::Known);
+        self.devices.write().insert(device.name.as_str().into(), device);
+        Ok(Guest { who, standing, rights, sessions_max: SESSIONS_OF_A_DEVICE })
     }
 }

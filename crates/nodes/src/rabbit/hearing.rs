@@ -1,5 +1,6 @@
 //! What comes from RabbitMQ: who said it, over what, and how it is settled.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lapin::message::Delivery;
@@ -76,7 +77,7 @@ fn voice(user: Option<&str>, must_say: bool) -> Voice {
         (None, Some(user)) => Proof::of_broker(user),
         (None, None) => Proof::somebody(),
     };
-    Voice { proof, may_request: node.is_none(), node, standing }
+    Voice { proof, may_request: node.is_none(), node, standing, warrant: Arc::default() }
 }
 
 /// On a channel that was lost meanwhile it settles nothing, and comes again.

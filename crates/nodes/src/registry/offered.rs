@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use super::Refused;
+use crate::allowance::Allowance;
 use crate::names::{ActionName, Namespace, Offer};
 use crate::wire::Register;
 
@@ -12,31 +14,48 @@ pub struct Offered {
     pub taken: BTreeSet<Offer>,
     /// A line for each that cannot be read, or is another namespace's.
     pub not_understood: Vec<String>,
+    /// A line for each that it may not offer.
+    pub not_allowed: Vec<String>,
+    /// Why it may not come in like this at all.
+    pub barred: Option<String>,
 }
 
 impl Offered {
-    pub fn of(said: &Register, namespace: &Namespace) -> Self {
-        let mut offered = Self::default();
+    pub fn of(said: &Register, namespace: &Namespace, allowance: &Allowance) -> Self {
+        let mut offered = Self { barred: allowance.bars(said), ..Self::default() };
         for text in &said.actions {
-            match read(text, namespace) {
-                Ok(offer) => drop(offered.taken.insert(offer)),
+            match read(text, namespace).map(|offer| (allowance.forbids(&offer), offer)) {
+                Ok((None, offer)) => drop(offered.taken.insert(offer)),
+                Ok((Some(why), _)) => offered.not_allowed.push(why),
                 Err(why) => offered.not_understood.push(why),
             }
         }
         offered
     }
 
-    /// It has actions, and will be asked for none of them.
-    pub fn is_nothing(&self) -> bool {
-        self.taken.is_empty() && !self.not_understood.is_empty()
+    /// Whether the whole of it is refused: it may not come in like this, or has actions and would be asked for none of them.
+    pub fn refusal(&self) -> Option<Refused> {
+        match (&self.barred, self.taken.is_empty()) {
+            (Some(_), _) => Some(Refused::NotAllowed),
+            (None, true) if !self.not_allowed.is_empty() => Some(Refused::NotAllowed),
+            (None, true) if !self.not_understood.is_empty() => Some(Refused::BadAction),
+            _ => None,
+        }
     }
 
-    /// Why it is refused, if it is.
+    /// Why, in a line.
     pub fn complaint(&self) -> String {
-        let first = self.not_understood.first().map_or("", String::as_str);
-        match self.not_understood.len() {
+        if let Some(why) = &self.barred {
+            return why.clone();
+        }
+        let (what, lines) = match self.not_allowed.is_empty() {
+            true => ("understood", &self.not_understood),
+            false => ("allowed", &self.not_allowed),
+        };
+        let first = lines.first().map_or("", String::as_str);
+        match lines.len() {
             0 | 1 => first.to_owned(),
-            many => format!("none of its {many} actions is understood; the first: {first}"),
+            many => format!("none of its {many} actions is {what}; the first: {first}"),
         }
     }
 }

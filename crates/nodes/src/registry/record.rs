@@ -1,6 +1,7 @@
 //! The rules of a registry, what it keeps of a node, and what it says.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_broker::rabbit::management::nodes::node_of;
@@ -8,6 +9,7 @@ use mutirao_core::{Mono, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::allowance::Warrant;
 use crate::names::{ActionName, Namespace, NodeId, Offer};
 use crate::preference::Protocol;
 use crate::wire::places::Places;
@@ -112,6 +114,29 @@ impl Proof {
     }
 }
 
+/// What a speaker showed, and what whoever let it in answers for.
+#[derive(Clone, Debug)]
+pub struct Papers {
+    pub proof: Proof,
+    pub warrant: Arc<Warrant>,
+}
+
+/// Nobody answers for more than who it is.
+impl From<Proof> for Papers {
+    fn from(proof: Proof) -> Self {
+        Self { proof, warrant: Arc::default() }
+    }
+}
+
+/// How far what a node says of its actions is believed. Nobody gets tasks of an action that somebody offers who is believed more:
+/// else whoever comes in could say that it has a newer version, and have the work of those that were meant to do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trust {
+    Stranger,
+    LetIn,
+    Vouched,
+}
+
 /// Both clocks: wall time is for people, the other for decisions.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
@@ -125,6 +150,8 @@ pub enum Refused {
     Unreadable,
     /// An action that it says it has cannot be read, or is of another namespace.
     BadAction,
+    /// Its actions, its layer or its labels are others than those that it may have.
+    NotAllowed,
     WrongLayer,
     /// Its id is another's.
     Stolen,
@@ -148,9 +175,10 @@ pub enum Refused {
 }
 
 impl Refused {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Unreadable,
         Self::BadAction,
+        Self::NotAllowed,
         Self::WrongLayer,
         Self::Stolen,
         Self::BadSignature,
@@ -168,6 +196,7 @@ impl Refused {
         match self {
             Self::Unreadable => "unreadable",
             Self::BadAction => "bad_action",
+            Self::NotAllowed => "not_allowed",
             Self::WrongLayer => "wrong_layer",
             Self::Stolen => "stolen",
             Self::BadSignature => "bad_signature",
@@ -189,6 +218,7 @@ impl std::fmt::Display for Refused {
         f.write_str(match self {
             Self::Unreadable => "it cannot be read",
             Self::BadAction => "none of its actions is understood",
+            Self::NotAllowed => "whoever let it in did not allow this",
             Self::WrongLayer => "its layer is none of EDGE, FOG and CLOUD",
             Self::Stolen => "this id belongs to another, who registered it first or whose credentials it is bound to",
             Self::BadSignature => "its signature is wrong",
@@ -231,6 +261,12 @@ pub struct Record {
     /// Actions that it says it has besides, and that nobody could be asked for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub not_understood: u32,
+    /// And that it may not offer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub not_allowed: u32,
+    /// Whoever let it in answers for what it offers: it came in by a key, or its actions were written down.
+    #[serde(default)]
+    pub vouched: bool,
     /// What it declares of some of them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<Offer, Parameters>,
@@ -251,6 +287,19 @@ impl Record {
     /// Its id may have been invented, with any number of others.
     pub fn is_unproven(&self) -> bool {
         !self.worked && !self.proof.is_bound()
+    }
+
+    pub fn trust(&self) -> Trust {
+        match self.proof {
+            _ if self.vouched => Trust::Vouched,
+            Proof::Nothing => Trust::Stranger,
+            _ => Trust::LetIn,
+        }
+    }
+
+    /// A node of the manager's own process.
+    pub fn is_here(&self) -> bool {
+        self.heard_over.contains(&Protocol::Here)
     }
 
     /// Nobody can ask it to register: it hears no beats.
@@ -292,7 +341,8 @@ impl Record {
 
     /// The newest version of an action that it has.
     pub fn offer(&self, action: &ActionName) -> Option<&Offer> {
-        self.offers.iter().filter(|offer| offer.action == *action).max_by_key(|offer| offer.version)
+        let version = |version| Offer { action: action.clone(), version };
+        self.offers.range(version(0)..=version(u32::MAX)).next_back()
     }
 }
 

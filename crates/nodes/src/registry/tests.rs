@@ -75,7 +75,7 @@ fn a_new_node_is_answered_with_its_id_a_token_and_what_will_be_asked_of_it() {
     assert_eq!(ack.node, id("a"));
     assert_eq!(ack.token.len(), 16);
     assert_eq!(ack.actions, ["urn:sapparchi:Action:fetch", "urn:sapparchi:Action:sum"]);
-    assert_eq!(registry.offering(&action("sum")).count(), 1);
+    assert_eq!(registry.offering(&action("sum"), None).count(), 1);
     assert_eq!(registry.catalogue(), [action("fetch"), action("sum")].into());
 }
 
@@ -101,6 +101,33 @@ fn actions_that_cannot_be_read_cost_themselves_and_a_node_that_has_no_others_is_
     assert_eq!(registry.register(new, user("b"), Protocol::Amqp, at(200)), Heard::Refused(Refused::BadAction));
     let none = Register { node: id("c"), ..with(&[]) };
     assert!(matches!(registry.register(none, user("c"), Protocol::Amqp, at(200)), Heard::New(_)), "it may have none");
+}
+
+#[test]
+fn whoever_is_believed_less_gets_no_work_of_others_also_while_they_are_away_nor_declares_anything_of_it() {
+    let mut registry = registry(|rules| rules.strangers = Strangers::LetIn);
+    let by_key = || Papers { proof: user("gate"), warrant: Warrant { by_key: true, ..Warrant::default() }.into() };
+    let shared = ["x"];
+    let of = |registry: &Registry, named: Option<&str>| {
+        let named = named.map(id);
+        let action = action("x");
+        let all = registry.offering(&action, named.as_ref()).map(|(record, _)| record.node.to_string());
+        all.collect::<Vec<_>>()
+    };
+    registry.register(said("stranger", "", &shared), Proof::Nothing, Protocol::Mqtt, at(0));
+    assert_eq!(of(&registry, None), ["stranger"]);
+    registry.register(declaring(said("lamp", "", &[]), "x@9", 1, 0), user("lamp"), Protocol::Mqtt, at(0));
+    assert_eq!(of(&registry, None), ["lamp"]);
+    assert_eq!(registry.parameters(&action("x")), Some(Parameters { timeout: 1, retry: 0 }));
+    registry.register(declaring(said("gate", "", &[]), "x", 5_000, 2), by_key(), Protocol::Mqtt, at(0));
+    assert_eq!(of(&registry, None), ["gate"]);
+    assert_eq!(registry.parameters(&action("x")), Some(Parameters { timeout: 5_000, retry: 2 }));
+    assert_eq!(of(&registry, Some("lamp")), ["gate", "lamp"]);
+    registry.register(forced(said("lamp", "", &shared)), user("lamp"), Protocol::Mqtt, at(200));
+    registry.sweep(at(201).mono);
+    assert_eq!(of(&registry, None), [""; 0], "it comes back, or somebody forgets it");
+    registry.remove(&id("gate"), at(202).wall);
+    assert_eq!(of(&registry, None), ["lamp"]);
 }
 
 #[test]
@@ -174,7 +201,7 @@ fn a_silent_node_is_away_and_one_that_comes_back_after_days_is_the_same() {
     assert!(registry.sweep(at(silence).mono).is_empty());
     assert_eq!(registry.sweep(at(silence + 1).mono), [Gone::Away(id("a"))]);
     assert!(registry.sweep(at(silence + 2).mono).is_empty(), "told once");
-    assert_eq!(registry.offering(&action("x")).count(), 0);
+    assert_eq!(registry.offering(&action("x"), None).count(), 0);
     assert!(registry.catalogue().contains(&action("x")), "flows may still name it");
     let days = 5 * 86_400;
     assert_eq!(
@@ -238,12 +265,12 @@ fn after_a_restart_nobody_is_registered_before_it_says_so() {
         let mut after = registry(|_| {});
         after.restore(records.clone(), at(ago_s));
         assert_eq!(after.node(&id(name)).unwrap().1, presence, "{name} after {ago_s} s");
-        assert_eq!(after.offering(&action(name)).count(), usize::from(given), "{name} after {ago_s} s");
+        assert_eq!(after.offering(&action(name), None).count(), usize::from(given), "{name} after {ago_s} s");
         after.saw(&id(name), at(ago_s));
         assert_eq!(after.node(&id(name)).unwrap().1, presence, "a result of before says nothing of what it has now");
         after.register(said(name, "http://x", &[name]), user(name), Protocol::Mqtt, at(ago_s));
         assert_eq!(after.node(&id(name)).unwrap().1, Presence::Registered);
-        assert_eq!(after.offering(&action(name)).count(), 1);
+        assert_eq!(after.offering(&action(name), None).count(), 1);
     }
     let mut after = registry(|_| {});
     after.restore(records, at(silence));

@@ -3,8 +3,9 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use bytes::Bytes;
 use mutirao_core::Problem;
-use mutirao_core::node::{NodeEnrol, NodeInvited, NodeKeyView, NodePassword};
+use mutirao_core::node::{Allowance, NodeEnrol, NodeInvited, NodeKeyView, NodePassword};
 use mutirao_surface::{Body, Part, Rejection, only};
 
 use crate::names::{BadName, NodeId};
@@ -15,7 +16,8 @@ fn read(node: &str) -> Result<NodeId, Problem> {
 }
 
 /// Lets a node of this id give its key. The answer is the only time the token is seen; it is good for a day, once. Role: admin.
-#[utoipa::path(post, path = "/v1/nodes/{node}/invitation", tag = "nodes", params(("node" = String, Path)), responses(
+#[utoipa::path(post, path = "/v1/nodes/{node}/invitation", tag = "nodes", params(("node" = String, Path)),
+    request_body = Option<Allowance>, responses(
     (status = 201, body = NodeInvited),
     (status = 409, description = "There is a device of this name.", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -23,8 +25,14 @@ pub async fn invite(
     State(board): State<Switchboard>,
     only::Admin(caller): only::Admin,
     Part(node): Part<String>,
+    body: Bytes,
 ) -> Result<(StatusCode, Json<NodeInvited>), Rejection> {
-    Ok((StatusCode::CREATED, Json(board.invite_node(&read(&node)?, &caller).await?)))
+    let said: Allowance = match body.is_empty() {
+        true => Allowance::default(),
+        false => serde_json::from_slice(&body).map_err(|error| Problem::malformed(error.to_string()))?,
+    };
+    let may = super::allowance(&board, said)?;
+    Ok((StatusCode::CREATED, Json(board.invite_node(&read(&node)?, may, &caller).await?)))
 }
 
 /// A node gives its key, with its one-time token.

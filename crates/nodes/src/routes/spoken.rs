@@ -60,5 +60,5 @@ async fn voice(board: &Switchboard, headers: &HeaderMap) -> Result<Voice, Proble
     let at = pair.iter().rposition(|byte| *byte == b':').ok_or_else(wrong)?;
     let name = std::str::from_utf8(&pair[..at]).map_err(|_| wrong())?;
     let device = board.device_of(name, &pair[at + 1..]).await?.ok_or_else(wrong)?;
-    Ok(Voice::of_device(device.name, device.node, device.may_request))
+    Ok(Voice::of_device(&device))
 }

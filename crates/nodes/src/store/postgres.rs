@@ -1,5 +1,7 @@
 //! The [`NodeStore`] in PostgreSQL.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use mutirao_core::Timestamp;
 use mutirao_store::postgres::{Ask, Row, text};
@@ -9,6 +11,7 @@ use super::{
     ANSWERS_LOOKED_AT, AUDIT_KEPT_MS, Bounds, By, NodeStore, REMOVALS_KEPT_MS, Removal, Removed, Tossed, read_record,
     written,
 };
+use crate::allowance::{Allowance, Warrant};
 use crate::device::{Device, Digest, no_password};
 use crate::keys::{Enrolling, Invitation, Key};
 use crate::names::NodeId;
@@ -21,11 +24,13 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "nodes", version: 3, sql: include_str!("003_keys.postgres.sql") },
     Migration { component: "nodes", version: 4, sql: include_str!("004_answers.postgres.sql") },
     Migration { component: "nodes", version: 5, sql: include_str!("005_topics.postgres.sql") },
+    Migration { component: "nodes", version: 6, sql: include_str!("006_allowance.postgres.sql") },
 ];
 
 type Answer<T> = Result<T, StoreError>;
 
-const DEVICE: &str = "SELECT name, node, digest, may_request, created_at, created_by, publish, subscribe FROM devices";
+const DEVICE: &str = "SELECT name, node, digest, may_request, created_at, created_by, publish, subscribe, allowance, \
+                      EXISTS (SELECT 1 FROM nodes_keys WHERE nodes_keys.node = devices.name) FROM devices";
 
 #[async_trait]
 impl NodeStore for Postgres {
@@ -83,10 +88,12 @@ impl NodeStore for Postgres {
     async fn add_device(&self, device: Device, by: By) -> Answer<bool> {
         let mut connection = self.connection().await?;
         let tx = connection.begin().await?;
-        let sql = "INSERT INTO devices (name, node, digest, may_request, created_at, created_by, publish, subscribe)
-                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
+        let sql = "INSERT INTO devices (name, node, digest, may_request, created_at, created_by, publish, subscribe,
+                                        allowance)
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING";
         let (node, digest) = (device.node.as_str(), device.digest.0.as_slice());
         let (publish, subscribe) = (device.topics.publish_text(), device.topics.subscribe_text());
+        let allowance = device.warrant.allowance.text();
         let new = tx
             .run(
                 sql,
@@ -99,6 +106,7 @@ impl NodeStore for Postgres {
                     &text(&device.created_by),
                     &publish,
                     &subscribe,
+                    &allowance,
                 ],
             )
             .await?;
@@ -135,12 +143,14 @@ impl NodeStore for Postgres {
     }
 
     async fn invite(&self, invitation: Invitation, by: By) -> Answer<()> {
-        let Invitation { digest, node, until, created_by } = &invitation;
+        let Invitation { digest, node, until, created_by, allowance } = &invitation;
         let mut connection = self.connection().await?;
         let tx = connection.begin().await?;
         tx.run("DELETE FROM nodes_invitations WHERE until < $1", &[&by.at.0]).await?;
-        let sql = "INSERT INTO nodes_invitations (digest, node, until, created_by) VALUES ($1, $2, $3, $4)";
-        tx.run(sql, &[&digest.as_slice(), &node.as_str(), &until.0, &text(created_by)]).await?;
+        let sql =
+            "INSERT INTO nodes_invitations (digest, node, until, created_by, allowance) VALUES ($1, $2, $3, $4, $5)";
+        let allowance = allowance.text();
+        tx.run(sql, &[&digest.as_slice(), &node.as_str(), &until.0, &text(created_by), &allowance]).await?;
         audit(&tx, &by, "node.invite", node.as_str()).await?;
         tx.commit().await
     }
@@ -148,15 +158,17 @@ impl NodeStore for Postgres {
     async fn enrol(&self, invitation: [u8; 32], key: [u8; 32], by: By) -> Answer<Enrolling> {
         let mut connection = self.connection().await?;
         let tx = connection.begin().await?;
-        let sql = "DELETE FROM nodes_invitations WHERE digest = $1 AND until >= $2 RETURNING node, created_by";
+        let sql =
+            "DELETE FROM nodes_invitations WHERE digest = $1 AND until >= $2 RETURNING node, created_by, allowance";
         let Some(found) = tx.row(sql, &[&invitation.as_slice(), &by.at.0]).await? else {
             return Ok(Enrolling::Worthless);
         };
         let (node, created_by): (String, String) = (found.try_get(0)?, found.try_get(1)?);
+        let allowance: String = found.try_get(2)?;
         let Ok(id) = node.parse::<NodeId>() else { return Ok(Enrolling::Worthless) };
-        let sql = "INSERT INTO devices (name, node, digest, may_request, created_at, created_by)
-                   VALUES ($1, $1, $2, false, $3, $4) ON CONFLICT DO NOTHING";
-        let new = tx.run(sql, &[&node, &no_password().as_slice(), &by.at.0, &created_by]).await?;
+        let sql = "INSERT INTO devices (name, node, digest, may_request, created_at, created_by, allowance)
+                   VALUES ($1, $1, $2, false, $3, $4, $5) ON CONFLICT DO NOTHING";
+        let new = tx.run(sql, &[&node, &no_password().as_slice(), &by.at.0, &created_by, &allowance]).await?;
         if new > 0 {
             let sql = "INSERT INTO nodes_keys (node, key, changes) VALUES ($1, $2, 0)
                        ON CONFLICT (node) DO UPDATE SET key = excluded.key, changes = 0";
@@ -260,6 +272,7 @@ fn device(row: &Row) -> Answer<Option<Device>> {
         created_at: Timestamp(row.try_get(4)?),
         created_by: row.try_get(5)?,
         topics: OwnTopics::read(row.try_get(6)?, row.try_get(7)?),
+        warrant: Arc::new(Warrant { allowance: Allowance::read(row.try_get(8)?), by_key: row.try_get(9)? }),
     }))
 }
 

@@ -1,5 +1,7 @@
 //! The [`NodeStore`] in SQLite.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use mutirao_core::Timestamp;
 use mutirao_store::{Migration, Sqlite, StoreError};
@@ -9,6 +11,7 @@ use super::{
     ANSWERS_LOOKED_AT, AUDIT_KEPT_MS, Bounds, By, NodeStore, REMOVALS_KEPT_MS, Removal, Removed, Tossed, read_record,
     written,
 };
+use crate::allowance::{Allowance, Warrant};
 use crate::device::{Device, Digest, no_password};
 use crate::keys::{Enrolling, Invitation, Key};
 use crate::names::NodeId;
@@ -21,11 +24,13 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "nodes", version: 3, sql: include_str!("003_keys.sql") },
     Migration { component: "nodes", version: 4, sql: include_str!("004_answers.sql") },
     Migration { component: "nodes", version: 5, sql: include_str!("005_topics.sql") },
+    Migration { component: "nodes", version: 6, sql: include_str!("006_allowance.sql") },
 ];
 
 type Answer<T> = Result<T, StoreError>;
 
-const DEVICE: &str = "SELECT name, node, digest, may_request, created_at, created_by, publish, subscribe FROM devices";
+const DEVICE: &str = "SELECT name, node, digest, may_request, created_at, created_by, publish, subscribe, allowance, \
+                      EXISTS (SELECT 1 FROM nodes_keys WHERE nodes_keys.node = devices.name) FROM devices";
 
 #[async_trait]
 impl NodeStore for Sqlite {
@@ -89,8 +94,9 @@ impl NodeStore for Sqlite {
         self.write(move |db| {
             let new = db
                 .prepare_cached(
-                    "INSERT INTO devices (name, node, digest, may_request, created_at, created_by, publish, subscribe)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
+                    "INSERT INTO devices (name, node, digest, may_request, created_at, created_by, publish, subscribe,
+                                          allowance)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
                 )?
                 .execute(params![
                     device.name,
@@ -100,7 +106,8 @@ impl NodeStore for Sqlite {
                     device.created_at.0,
                     device.created_by,
                     device.topics.publish_text(),
-                    device.topics.subscribe_text()
+                    device.topics.subscribe_text(),
+                    device.warrant.allowance.text()
                 ])?;
             if new > 0 {
                 audit(db, &by, "device.add", &device.name)?;
@@ -147,11 +154,11 @@ impl NodeStore for Sqlite {
     async fn invite(&self, invitation: Invitation, by: By) -> Answer<()> {
         self.write(move |db| {
             db.prepare_cached("DELETE FROM nodes_invitations WHERE until < ?1")?.execute([by.at.0])?;
-            let Invitation { digest, node, until, created_by } = &invitation;
+            let Invitation { digest, node, until, created_by, allowance } = &invitation;
             db.prepare_cached(
-                "INSERT INTO nodes_invitations (digest, node, until, created_by) VALUES (?1, ?2, ?3, ?4)",
+                "INSERT INTO nodes_invitations (digest, node, until, created_by, allowance) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
-            .execute(params![digest, node.as_str(), until.0, created_by])?;
+            .execute(params![digest, node.as_str(), until.0, created_by, allowance.text()])?;
             audit(db, &by, "node.invite", node.as_str())
         })
         .await
@@ -161,18 +168,21 @@ impl NodeStore for Sqlite {
         self.write(move |db| {
             let found = db
                 .prepare_cached(
-                    "DELETE FROM nodes_invitations WHERE digest = ?1 AND until >= ?2 RETURNING node, created_by",
+                    "DELETE FROM nodes_invitations WHERE digest = ?1 AND until >= ?2
+                     RETURNING node, created_by, allowance",
                 )?
-                .query_row(params![invitation, by.at.0], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
+                .query_row(params![invitation, by.at.0], |row| {
+                    Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
+                })
                 .optional()?;
-            let Some((node, created_by)) = found else { return Ok(Enrolling::Worthless) };
+            let Some((node, created_by, allowance)) = found else { return Ok(Enrolling::Worthless) };
             let Ok(id) = node.parse::<NodeId>() else { return Ok(Enrolling::Worthless) };
             let new = db
                 .prepare_cached(
-                    "INSERT INTO devices (name, node, digest, may_request, created_at, created_by)
-                     VALUES (?1, ?1, ?2, 0, ?3, ?4) ON CONFLICT DO NOTHING",
+                    "INSERT INTO devices (name, node, digest, may_request, created_at, created_by, allowance)
+                     VALUES (?1, ?1, ?2, 0, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
                 )?
-                .execute(params![node, no_password(), by.at.0, created_by])?;
+                .execute(params![node, no_password(), by.at.0, created_by, allowance])?;
             if new == 0 {
                 return Ok(Enrolling::Taken(id));
             }
@@ -307,6 +317,7 @@ fn device(row: &Row<'_>) -> rusqlite::Result<Option<Device>> {
         created_at: Timestamp(row.get(4)?),
         created_by: row.get(5)?,
         topics: OwnTopics::read(&row.get::<_, String>(6)?, &row.get::<_, String>(7)?),
+        warrant: Arc::new(Warrant { allowance: Allowance::read(&row.get::<_, String>(8)?), by_key: row.get(9)? }),
     }))
 }
 

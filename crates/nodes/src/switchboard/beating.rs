@@ -151,6 +151,8 @@ impl Inner {
             endpoint: String::new(),
             offers,
             not_understood: 0,
+            not_allowed: 0,
+            vouched: true,
             parameters: Default::default(),
             labels: Default::default(),
             slots: hands.slots(),

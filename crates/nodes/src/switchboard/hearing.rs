@@ -1,16 +1,20 @@
 //! What was said, whoever brought it. Everything heard is one of three: taken, refused for good (counted, and kept for
 //! whoever looks), or worth saying again later.
 
+use std::sync::Arc;
+
 use mutirao_core::Problem;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::state::Claim;
 use super::{Inner, Switchboard};
+use crate::allowance::Warrant;
+use crate::device::Device;
 use crate::errand::{End, Returned};
 use crate::meters;
 use crate::names::NodeId;
 use crate::preference::Protocol;
-use crate::registry::{self, Offered, Proof, Record, Refused};
+use crate::registry::{self, Offered, Papers, Proof, Record, Refused};
 use crate::store::Tossed;
 use crate::wire::places::Kind;
 use crate::wire::{self, Ack, Message, Register, Rubbish, TaskRequest, Word};
@@ -26,6 +30,7 @@ pub struct Voice {
     pub node: Option<NodeId>,
     pub may_request: bool,
     pub standing: Standing,
+    pub warrant: Arc<Warrant>,
 }
 
 /// What has to hold of a speaker before it is listened to.
@@ -40,12 +45,20 @@ pub enum Standing {
 
 impl Voice {
     pub fn nobody() -> Self {
-        Self { proof: Proof::Nothing, node: None, may_request: false, standing: Standing::Plain }
+        Self {
+            proof: Proof::Nothing,
+            node: None,
+            may_request: false,
+            standing: Standing::Plain,
+            warrant: Arc::default(),
+        }
     }
 
     /// One that showed its password.
-    pub fn of_device(name: String, node: NodeId, may_request: bool) -> Self {
-        Self { proof: Proof::User(name), node: Some(node), may_request, standing: Standing::Plain }
+    pub fn of_device(device: &Device) -> Self {
+        let Device { name, node, may_request, warrant, .. } = device;
+        let (proof, node, warrant) = (Proof::User(name.clone()), Some(node.clone()), warrant.clone());
+        Self { proof, node, may_request: *may_request, standing: Standing::Plain, warrant }
     }
 
     fn name(&self) -> String {
@@ -158,10 +171,11 @@ impl Inner {
         if !known && said.voice.node.is_none() && self.has_key(&node).await? {
             return Err(self.stolen(&node));
         }
-        let offered = Offered::of(&register, &self.places.0);
+        let papers = Papers { proof: said.voice.proof.clone(), warrant: self.warrant(&said.voice).await? };
+        let offered = Offered::of(&register, &self.places.0, &papers.warrant.allowance);
         let (heard, record, unkept) = {
             let mut state = self.state.lock();
-            let heard = state.registry.register(register, said.voice.proof.clone(), said.over, self.now());
+            let heard = state.registry.register(register, papers, said.over, self.now());
             if let registry::Heard::Changed(_, changes) = &heard
                 && (changes.endpoint || changes.over)
             {
@@ -182,7 +196,7 @@ impl Inner {
                     meters::refused(refused);
                     return Ok(Heard::Refused(refused.to_string()));
                 }
-                if refused == Refused::BadAction {
+                if offered.refusal() == Some(refused) {
                     return Err(No::Never(refused, offered.complaint()));
                 }
                 return Err(refused.into());
@@ -190,6 +204,7 @@ impl Inner {
             // Told once, not each time that it registers.
             registry::Heard::New(ack) | registry::Heard::Changed(ack, _) => {
                 offered.not_understood.iter().for_each(|why| self.toss(said, Refused::BadAction, why));
+                offered.not_allowed.iter().for_each(|why| self.toss(said, Refused::NotAllowed, why));
                 ack
             }
             registry::Heard::Same(ack) | registry::Heard::Repeated(ack) => ack,
@@ -207,6 +222,16 @@ impl Inner {
         }
         meters::registered();
         Ok(Heard::Registered(ack))
+    }
+
+    /// What whoever let it in answers for. A broker that lets it in knows nothing of that.
+    async fn warrant(&self, voice: &Voice) -> Result<Arc<Warrant>, No> {
+        let Some(node) = voice.node.as_ref().filter(|_| voice.standing == Standing::ByKey) else {
+            return Ok(voice.warrant.clone());
+        };
+        let device = self.store.device(node.as_str()).await;
+        let device = device.map_err(|error| No::Later(Problem::unavailable(error.to_string())))?;
+        device.map(|device| device.warrant).ok_or_else(|| Refused::Removed.into())
     }
 
     /// Counted with the one whose id it is.

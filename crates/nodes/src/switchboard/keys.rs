@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::people::refused;
 use super::{Inner, Switchboard};
+use crate::allowance::Allowance;
 use crate::keys::{self, Enrolling, INVITED_FOR_MS, Invitation};
 use crate::meters;
 use crate::names::NodeId;
@@ -61,13 +62,19 @@ impl Keyring {
 
 impl Switchboard {
     /// A one-time token with which a node of this id gives its key.
-    pub async fn invite_node(&self, node: &NodeId, who: &Principal) -> Result<NodeInvited, Problem> {
+    pub async fn invite_node(
+        &self,
+        node: &NodeId,
+        allowance: Allowance,
+        who: &Principal,
+    ) -> Result<NodeInvited, Problem> {
         if self.0.store.device(node.as_str()).await.map_err(refused)?.is_some() {
             return Err(taken(node));
         }
         let (now, (token, digest)) = (self.0.clock.now(), keys::mint());
         let expires_at = Timestamp(now.0 + INVITED_FOR_MS);
-        let invitation = Invitation { digest, node: node.clone(), until: expires_at, created_by: who.name.clone() };
+        let (until, created_by) = (expires_at, who.name.clone());
+        let invitation = Invitation { digest, node: node.clone(), until, created_by, allowance };
         let by = By { who: who.id.clone(), at: now };
         self.0.store.invite(invitation, by).await.map_err(refused)?;
         Ok(NodeInvited { node: node.to_string(), token, expires_at })

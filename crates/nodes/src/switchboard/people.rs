@@ -1,9 +1,12 @@
 //! What people see of nodes, and do to them.
 
+use std::sync::Arc;
+
 use mutirao_core::auth::Principal;
 use mutirao_core::{Problem, Timestamp};
 
 use super::Switchboard;
+use crate::allowance::{Allowance, Warrant};
 use crate::breaker::Health;
 use crate::device::{self, Device, Digest};
 use crate::meters;
@@ -85,6 +88,7 @@ impl Switchboard {
         node: NodeId,
         may_request: bool,
         topics: OwnTopics,
+        allowance: Allowance,
         who: &Principal,
     ) -> Result<(Device, String), Problem> {
         device::check_name(name).map_err(|bad| Problem::invalid("name", bad.to_string()))?;
@@ -95,6 +99,7 @@ impl Switchboard {
             digest: Digest::of(name, password.as_bytes()),
             may_request,
             topics,
+            warrant: Arc::new(Warrant { by_key: false, allowance }),
             created_at: at,
             created_by: who.name.clone(),
         };

@@ -125,7 +125,11 @@ impl State {
             errand.place.node.as_ref().is_none_or(|node| *node == record.node)
                 && errand.place.labels.iter().all(|(key, value)| record.labels.get(key) == Some(value))
         };
-        let mut all: Vec<_> = self.registry.offering(&errand.action).filter(|(record, _)| fits(record)).collect();
+        let mut all: Vec<_> = self
+            .registry
+            .offering(&errand.action, errand.place.node.as_ref())
+            .filter(|(record, _)| fits(record))
+            .collect();
         // What the program brings itself is not given to whoever says that it has it too, unless that is asked for.
         let is_here = |record: &Record| record.heard_over.contains(&Protocol::Here);
         let brought = errand.action.short().starts_with("builtin.") && errand.place == Place::default();

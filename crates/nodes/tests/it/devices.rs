@@ -10,6 +10,7 @@ use mutirao_core::Timestamp;
 use mutirao_mqtt::client::State;
 use mutirao_mqtt::codec::Answer;
 use mutirao_mqtt::{Client, Qos, TopicFilter, TopicName};
+use mutirao_nodes::allowance::Allowance;
 use mutirao_nodes::breaker::Health;
 use mutirao_nodes::errand::{End, Errand, NotSent, Reach, Returned};
 use mutirao_nodes::hands::Hands;
@@ -188,8 +189,11 @@ async fn what_is_too_long_for_a_microcontroller_goes_to_whoever_takes_it() {
 async fn an_answer_that_nobody_hears_is_kept_until_somebody_does_also_over_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let house = House::open(folder.path()).await;
-    let (_, password) =
-        house.board.add_device("desk", "desk".parse().unwrap(), true, OwnTopics::default(), &tester()).await.unwrap();
+    let (_, password) = house
+        .board
+        .add_device("desk", "desk".parse().unwrap(), true, OwnTopics::default(), Allowance::default(), &tester())
+        .await
+        .unwrap();
     let answer = |request: &str, data: String| {
         serde_json::json!({ "actionTo": "a", "requestID": request, "messageData": data }).to_string()
     };
@@ -368,8 +372,11 @@ async fn a_result_that_cannot_be_taken_now_is_taken_later_and_asked_for_again() 
 async fn only_who_may_asks_for_tasks_and_what_is_no_task_is_kept_with_its_reason() {
     let folder = tempfile::tempdir().unwrap();
     let house = House::open(folder.path()).await;
-    let (_, password) =
-        house.board.add_device("desk", "desk".parse().unwrap(), true, OwnTopics::default(), &tester()).await.unwrap();
+    let (_, password) = house
+        .board
+        .add_device("desk", "desk".parse().unwrap(), true, OwnTopics::default(), Allowance::default(), &tester())
+        .await
+        .unwrap();
     let mut asking = options(&house, "desk", Some(("desk", &password)));
     asking.subscriptions.push((TopicFilter::new("mutirao.task.final.saida").unwrap(), Qos::AtLeastOnce));
     let (client, heard) = Client::start(asking);
@@ -432,7 +439,12 @@ async fn a_device_has_topics_of_its_own_and_no_others() {
         OwnTopics { publish: owned(publish), subscribe: owned(subscribe) }
     };
     let let_in = async |name: &str, topics| {
-        house.board.add_device(name, name.parse().unwrap(), false, topics, &tester()).await.unwrap().1
+        house
+            .board
+            .add_device(name, name.parse().unwrap(), false, topics, Allowance::default(), &tester())
+            .await
+            .unwrap()
+            .1
     };
     let meter = let_in("meter-1", topics(&["grid/meter-1/#"], &[])).await;
     let desk = let_in("desk", topics(&[], &["grid/+/reading"])).await;

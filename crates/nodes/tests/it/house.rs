@@ -18,6 +18,7 @@ use mutirao_core::{Clock, Dice, Problem, SystemClock};
 use mutirao_mqtt::client::{Received, State};
 use mutirao_mqtt::{Client, Limits, Options, Qos, TopicFilter, TopicName};
 use mutirao_nodes::NodeId;
+use mutirao_nodes::allowance::Allowance;
 use mutirao_nodes::embedded::{self, Embedded};
 use mutirao_nodes::errand::{Errand, Returned, Taker};
 use mutirao_nodes::pulse::Pace;
@@ -136,7 +137,14 @@ impl House {
 
     /// Lets a device in that speaks for the node of its own name.
     pub async fn let_in(&self, name: &str) -> String {
-        self.board.add_device(name, name.parse().unwrap(), false, OwnTopics::default(), &tester()).await.unwrap().1
+        self.let_in_for(name, Default::default()).await
+    }
+
+    /// One that may say no more of itself than this.
+    pub async fn let_in_for(&self, name: &str, may: mutirao_core::node::Allowance) -> String {
+        let may = Allowance::checked(may, &self.board.places().0).unwrap();
+        let (node, who) = (name.parse().unwrap(), tester());
+        self.board.add_device(name, node, false, OwnTopics::default(), may, &who).await.unwrap().1
     }
 
     /// A device with its password, connected and listening.
@@ -180,7 +188,7 @@ pub fn signed_as(key: &SigningKey, node: &NodeId, change: u64, password: &str, r
 
 /// A node gives its key.
 pub async fn enrol(board: &Switchboard, node: &NodeId, key: &SigningKey) {
-    let token = board.invite_node(node, &tester()).await.unwrap().token;
+    let token = board.invite_node(node, Allowance::default(), &tester()).await.unwrap().token;
     let public_key = STANDARD.encode(key.verifying_key().to_bytes());
     board.enrol_node(&NodeEnrol { token, public_key }).await.unwrap();
 }

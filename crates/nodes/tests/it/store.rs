@@ -1,8 +1,10 @@
 //! What either engine promises.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_core::Timestamp;
+use mutirao_nodes::allowance::{Allowance, Warrant};
 use mutirao_nodes::device::{Device, Digest};
 use mutirao_nodes::keys::{Enrolling, Invitation, Key};
 use mutirao_nodes::preference::Protocol;
@@ -10,7 +12,7 @@ use mutirao_nodes::registry::{Proof, Record};
 use mutirao_nodes::store::{Bounds, By, NodeStore, Removal, Removed, Tossed};
 use mutirao_nodes::topics::OwnTopics;
 use mutirao_nodes::wire::Parameters;
-use mutirao_nodes::{Layer, NodeId};
+use mutirao_nodes::{Layer, Namespace, NodeId};
 
 pub async fn run(store: &dyn NodeStore) {
     records_come_back_and_an_older_one_never_takes_the_place_of_a_newer(store).await;
@@ -57,6 +59,7 @@ async fn a_key_is_given_once_and_changes_its_password_once_for_each_count(store:
         node: node.parse().unwrap(),
         until: Timestamp(100),
         created_by: "ana".into(),
+        allowance: blinking(),
     };
     let node: NodeId = "keyed".parse().unwrap();
     for digest in [1, 2, 3] {
@@ -68,6 +71,8 @@ async fn a_key_is_given_once_and_changes_its_password_once_for_each_count(store:
     assert_eq!(store.enrol([1; 32], [8; 32], by(20)).await.unwrap(), Enrolling::Worthless, "spent");
     assert_eq!(store.enrol([2; 32], [8; 32], by(20)).await.unwrap(), Enrolling::Taken(node.clone()));
     assert_eq!(store.node_key(&node).await.unwrap(), Some(Key { public: [7; 32], changes: 0 }));
+    let warrant = store.device("keyed").await.unwrap().unwrap().warrant;
+    assert_eq!(*warrant, Warrant { by_key: true, allowance: blinking() });
     let digest = |password: &[u8]| Digest::of("keyed", password);
     let opened = async |password: &[u8]| store.device("keyed").await.unwrap().unwrap().is_opened_by(password);
     for (change, password, counts) in [(2, "a", false), (1, "a", true), (1, "b", false), (2, "b", true)] {
@@ -112,6 +117,8 @@ fn record(node: &str, at: i64, kind: &str) -> Record {
         endpoint: String::new(),
         offers: ["urn:mutirao:Action:a@2".parse().unwrap()].into(),
         not_understood: 1,
+        not_allowed: 2,
+        vouched: true,
         parameters: [("urn:mutirao:Action:a@2".parse().unwrap(), Parameters { timeout: 5_000, retry: 1 })].into(),
         labels: [("zone".into(), "a\u{0}b".into())].into(),
         slots: 16,
@@ -136,6 +143,11 @@ async fn records_come_back_and_an_older_one_never_takes_the_place_of_a_newer(sto
     assert!(store.records(Timestamp(0)).await.unwrap().iter().all(|one| one.node != gone));
 }
 
+fn blinking() -> Allowance {
+    let spec = mutirao_core::node::Allowance { actions: vec!["blink".into()], slots: Some(2), ..Default::default() };
+    Allowance::checked(spec, &Namespace::default()).unwrap()
+}
+
 async fn a_device_s_name_is_given_once(store: &dyn NodeStore) {
     let by = || By { who: "ana".into(), at: Timestamp(5) };
     let device = |name: &str, node: &str| Device {
@@ -144,6 +156,7 @@ async fn a_device_s_name_is_given_once(store: &dyn NodeStore) {
         digest: Digest::of(name, b"secret"),
         may_request: true,
         topics: OwnTopics { publish: vec!["grid/#".into()], subscribe: vec![] },
+        warrant: Arc::new(Warrant { by_key: false, allowance: blinking() }),
         created_at: Timestamp(5),
         created_by: "ana".into(),
     };
