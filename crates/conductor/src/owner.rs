@@ -5,6 +5,7 @@
 //! [`placing`]: crate::placing
 //! [`keeping`]: crate::keeping
 
+mod rounds;
 mod sweeping;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -26,6 +27,7 @@ use crate::placing::{self, Decision, Host, HostId, Life, Wanted};
 use crate::silence::Ears;
 use crate::store::{Batch, Event, Fate, Held, HostRow, PartRow, Shared as Store, StreamRow, StreamState};
 use crate::{GROUP, keeping, meters, needs};
+use rounds::Rounds;
 
 /// How often an owner looks, if nothing rings.
 const LOOK: Duration = Duration::from_millis(500);
@@ -47,6 +49,8 @@ pub struct Bench {
     /// Rung when there may be something to decide.
     pub bell: Arc<Notify>,
     pub ears: Arc<Mutex<Ears>>,
+    /// Whether replicas move by what is measured, and how.
+    pub mover: mutirao_movers::Settings,
 }
 
 /// What is there, as it was read just now.
@@ -64,12 +68,13 @@ pub async fn run(bench: Bench) {
 
 async fn look(bench: Bench) {
     let mut trouble = false;
+    let mut rounds = Rounds::of(bench.mover.clone());
     loop {
         tokio::select! {
             () = bench.bell.notified() => bench.clock.sleep(LOOK_MIN).await,
             () = bench.clock.sleep(LOOK) => {}
         }
-        match round(&bench).await {
+        match round(&bench, &mut rounds).await {
             Ok(()) => trouble = false,
             // The store says a lack of rights for everybody.
             Err(error) if trouble || matches!(error, StoreError::Denied { .. }) => {
@@ -85,17 +90,17 @@ async fn look(bench: Bench) {
 
 /// Once more, for what hosts said last: whoever comes next finds it written down.
 pub async fn last_look(bench: &Bench) {
-    if let Err(error) = round(bench).await {
+    if let Err(error) = round(bench, &mut Rounds::of(bench.mover.clone())).await {
         tracing::debug!(%error, "what hosts of streams said last is not written down");
     }
 }
 
-async fn round(bench: &Bench) -> Result<(), StoreError> {
+async fn round(bench: &Bench, rounds: &mut Rounds) -> Result<(), StoreError> {
     let Some(sight) = bench.see().await? else {
         meters::owned(0, 0, 0, 0);
         return Ok(());
     };
-    let batches = sight.batches(bench.shards.member().0.as_str());
+    let batches = sight.batches(bench.shards.member().0.as_str(), rounds, bench.clock.monotonic());
     let moved = batches.values().flat_map(|batch| &batch.events).filter(|(_, event)| event.what == PLACE).count();
     for (shard, batch) in batches {
         if !batch.is_empty() {
@@ -113,6 +118,8 @@ const WAIT: &str = "wait";
 const MOVE: &str = "move";
 const MOVED: &str = "moved";
 const STAY: &str = "stay";
+/// What a mover found.
+const ROUND: &str = "round";
 const STOPPING: &str = "the stream that had its name before it is being stopped";
 
 impl Bench {
@@ -155,7 +162,7 @@ impl Bench {
 
 impl Sight {
     /// What is to be written, by shard.
-    fn batches(&self, me: &str) -> BTreeMap<ShardId, Batch> {
+    fn batches(&self, me: &str, rounds: &mut Rounds, now: Mono) -> BTreeMap<ShardId, Batch> {
         let mut batches: BTreeMap<ShardId, Batch> = BTreeMap::new();
         let shard_of: HashMap<&StreamId, ShardId> = self.held.streams.iter().map(|row| (&row.id, row.shard)).collect();
         let hosts: Vec<Host> = self.hosts.iter().map(|(row, life)| host(row, *life)).collect();
@@ -187,6 +194,12 @@ impl Sight {
             batch.parts.push(PartRow { part, seat: None, epoch, why, since: self.now });
         }
         self.moves(me, &hosts, &wanted, &mut batches, &shard_of);
+        for said in rounds.go_on(self, &hosts, &wanted, now) {
+            let Some(shard) = shard_of.get(&said.stream) else { continue };
+            let batch = batches.entry(*shard).or_default();
+            batch.moves.extend(said.moves);
+            batch.events.extend(said.told.map(|told| (said.stream, self.event(rounds::WHO, ROUND, told))));
+        }
         self.snapshots(&mut batches, &shard_of);
         self.measure(&wanted, &decisions);
         batches

@@ -65,6 +65,8 @@ pub struct StreamsParts {
     pub keep: Duration,
     /// What a log of the broker keeps at most.
     pub log_bytes: u64,
+    /// Whether replicas of stages move by what is measured, and how.
+    pub mover: mutirao_movers::Settings,
     pub shutdown: CancellationToken,
 }
 
@@ -104,6 +106,7 @@ impl Streams {
             dice,
             keep,
             log_bytes,
+            mover,
             shutdown,
         } = parts;
         meters::begin();
@@ -129,6 +132,7 @@ impl Streams {
             clock: clock.clone(),
             bell: Arc::new(Notify::new()),
             ears: Arc::default(),
+            mover,
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(owner::run(bench.clone()));

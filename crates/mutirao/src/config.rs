@@ -14,7 +14,7 @@ mod table;
 use std::path::{Path, PathBuf};
 
 pub use kinds::{
-    Auto, Between, InLayer, Labels, Leave, LogFormat, OwnChecker, OwnHost, StreamFiles, Switch, WorkerWay,
+    Auto, Between, InLayer, Labels, Leave, LogFormat, OwnChecker, OwnHost, StreamFiles, StreamMover, Switch, WorkerWay,
 };
 pub use layers::{Given, Origin, Value, Values};
 pub use table::{Secrecy, Setting, Settings, TABLE};

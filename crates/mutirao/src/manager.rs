@@ -205,6 +205,7 @@ impl Manager {
             dice: dice.clone(),
             keep: settings.streams_keep.0,
             log_bytes: streams::log_bytes(settings),
+            mover: streams::mover(settings, &dice),
             shutdown: shutdown.clone(),
         })
         .await

@@ -17,11 +17,12 @@ use mutirao_hosts::{Ends, Files, Host, HostParts, ManagerError};
 use mutirao_kv::Kv;
 use mutirao_kv::Until;
 use mutirao_kv::write::{Change, Condition, Key, Value};
+use mutirao_movers::settings::{Strategy, Terms};
 use mutirao_nodes::embedded::Embedded;
 use mutirao_streams::wire::{Beat, Delivered, Delivery, HostView, Orders, Standing};
 use serde_json::Value as Json;
 
-use crate::config::{OwnHost, Settings, StreamFiles};
+use crate::config::{OwnHost, Settings, StreamFiles, StreamMover};
 use crate::failure::Failure;
 use crate::{broker, checks, machine, tls};
 
@@ -36,6 +37,20 @@ pub fn log_bytes(settings: &Settings) -> u64 {
         Some(_) => Limits::default().log_bytes_max,
         None => broker::limits(settings).log_bytes_max,
     }
+}
+
+/// By what replicas of stages move.
+pub fn mover(settings: &Settings, dice: &Dice) -> mutirao_movers::Settings {
+    let strategy = match settings.streams_mover {
+        StreamMover::None => Strategy::None,
+        StreamMover::Random => Strategy::Random { seed: dice.u64() },
+        StreamMover::Adaptive => Strategy::adaptive(settings.streams_mover_sensitivity.0),
+        StreamMover::Mutirao => {
+            let goal_ms = settings.streams_latency.0.as_secs_f64() * 1_000.0;
+            Strategy::Mutirao(Terms { goal_ms, ..Terms::default() })
+        }
+    };
+    mutirao_movers::Settings::of(strategy)
 }
 
 /// Who was let in as a host.

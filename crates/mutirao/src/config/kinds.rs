@@ -41,7 +41,7 @@ macro_rules! kind {
 kind! {
     Folder = "folder", File = "file", Count = "count", Many = "count", Level = "level",
     Names = "names", LogFormat = "format", LogSize = "size", WorkerWay = "way", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url", Share = "share",
-    Labels = "labels", InLayer = "layer", Leave = "leave", OwnChecker = "inside|none", OwnHost = "inside|none", StreamFiles = "folder|anywhere", Crew = "least..most", Switch = "on|off",
+    Labels = "labels", InLayer = "layer", Leave = "leave", OwnChecker = "inside|none", OwnHost = "inside|none", StreamFiles = "folder|anywhere", StreamMover = "none|random|adaptive|mutirao", Crew = "least..most", Switch = "on|off",
     Namespace = "namespace", Routing = "learned|round-robin",
 }
 
@@ -301,6 +301,29 @@ impl FromStr for OwnHost {
             "inside" => Ok(Self::Inside),
             "none" => Ok(Self::None),
             _ => Err(format!("\"{text}\" is neither: choose inside or none")),
+        }
+    }
+}
+
+/// Whether replicas of stages move to other hosts by what is measured, and by which rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamMover {
+    None,
+    Random,
+    Adaptive,
+    Mutirao,
+}
+
+impl FromStr for StreamMover {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            "random" => Ok(Self::Random),
+            "adaptive" => Ok(Self::Adaptive),
+            "mutirao" => Ok(Self::Mutirao),
+            _ => Err(format!("\"{text}\" is no strategy: choose none, random, adaptive or mutirao")),
         }
     }
 }

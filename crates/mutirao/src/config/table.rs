@@ -9,7 +9,7 @@ use mutirao_nodes::Namespace;
 use super::kinds::{
     Auto, BrokerUrl, CacheUrl, Count, Crew, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Leave, Level,
     LogFormat, LogSize, ManagementUrl, Many, Maybe, Names, OwnChecker, OwnHost, Routing, Secret, ServerUrl, Share,
-    StreamFiles, Switch, WorkerWay,
+    StreamFiles, StreamMover, Switch, WorkerWay,
 };
 use super::{ConfigError, Values};
 
@@ -195,6 +195,13 @@ settings! {
     "kv.legacy_routes" => kv_legacy_routes: Switch = "off";
     /// Whether a manager runs parts of streams itself (inside), or leaves them to hosts (none): see `mutirao role host`.
     "streams.host" => streams_host: OwnHost = "inside";
+    /// Whether replicas of stages move to other hosts by what is measured: never (none), when the document's rules say so
+    /// (adaptive) or ours (mutirao), or by chance (random), to compare with. See docs/adaptive-scheduling.md.
+    "streams.mover" => streams_mover: StreamMover = "none";
+    /// By which share the latency of a part must grow from one second to the next to count, for streams.mover=adaptive.
+    "streams.mover_sensitivity" => streams_mover_sensitivity: Share = "0.25";
+    /// The latency that streams.mover=mutirao keeps.
+    "streams.latency" => streams_latency: Span = "100ms";
     /// Which files streams may read and write: those in the folder `files` of the data folder, or anywhere that the process may.
     /// Whoever may deploy streams can then read what it can: its admin token among it.
     "streams.files" => streams_files: StreamFiles = "folder";
