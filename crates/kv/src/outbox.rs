@@ -8,6 +8,7 @@
 //! made another, would bring an old value back.
 
 pub(crate) mod book;
+mod following;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::fold::{Fate, Taken};
+use crate::fold::Taken;
 use crate::intake::{Answer, Held, Intake, NotTaken, Receipt, Until, Weight};
 use crate::pace::{InHand, Pace};
 use crate::store::Shared as Store;
@@ -45,9 +46,6 @@ const PARCELS: Pace = Pace::new(Duration::from_millis(2), Duration::from_millis(
 const SENT_WITHIN: Duration = Duration::from_secs(4);
 /// How long a queue may take to confirm.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(10);
-/// How often it is looked whether what another manager applies has been, while somebody waits for it and otherwise.
-const LOOK_AWAITED: Duration = Duration::from_millis(20);
-const LOOK: Duration = Duration::from_millis(250);
 /// After this long without anything being applied, a full backlog lets one parcel through.
 const STUCK: Duration = Duration::from_secs(15);
 
@@ -122,7 +120,7 @@ impl Outbox {
         for (shard, given) in (0..SHARDS).map(ShardId).zip(inboxes) {
             tasks.spawn(send(outbox.clone(), shard, given));
         }
-        tasks.spawn(follow(outbox.clone()));
+        tasks.spawn(following::follow(outbox.clone()));
         tasks.spawn(live(outbox.clone(), begun));
         Ok(outbox)
     }
@@ -275,74 +273,5 @@ fn of_write(answer: Answer, index: u32) -> Answer {
         Answer::Queued { id } => Answer::Queued { id: WriteId { index, ..id } },
         Answer::Unconfirmed { id, why } => Answer::Unconfirmed { id: WriteId { index, ..id }, why },
         same => same,
-    }
-}
-
-/// Looks what has been applied of what this outbox sent: another manager applies it, and tells nobody here. The store is asked once
-/// for all shards.
-async fn follow(outbox: Arc<Outbox>) {
-    loop {
-        if outbox.followed().is_empty() {
-            outbox.bell.notified().await;
-        }
-        let due = outbox.clock.monotonic().plus(LOOK);
-        while !outbox.is_awaited_elsewhere() {
-            tokio::select! {
-                // Somebody may wait from now on.
-                () = outbox.bell.notified() => {}
-                () = outbox.clock.sleep_until(due) => break,
-            }
-        }
-        let soon = outbox.clock.monotonic().plus(LOOK_AWAITED);
-        outbox.clock.sleep_until(soon.min(due)).await;
-        if let Err(error) = outbox.look().await {
-            tracing::debug!(%error, "what was applied is not known for now");
-            outbox.clock.sleep(LOOK).await;
-        }
-    }
-}
-
-impl Outbox {
-    /// The shards to which something is under way, or of which somebody waits for something.
-    fn followed(&self) -> Vec<ShardId> {
-        let is_followed = |shard: &ShardId| !self.lane(*shard).book.lock().is_empty();
-        (0..SHARDS).map(ShardId).filter(is_followed).collect()
-    }
-
-    /// Whoever applies in this process says so itself; then the store is looked at for what its predecessor applied only.
-    fn is_awaited_elsewhere(&self) -> bool {
-        let is_awaited = |shard: ShardId| self.lane(shard).book.lock().is_awaited();
-        (0..SHARDS).map(ShardId).any(|shard| is_awaited(shard) && self.shards.tenure(shard).is_none())
-    }
-
-    async fn look(&self) -> Result<(), StoreError> {
-        let followed = self.followed();
-        let asked = followed.iter().map(|shard| (*shard, self.producer)).collect();
-        let heard = self.store.heard(asked).await?;
-        for (shard, last) in followed.into_iter().zip(heard).filter_map(|(shard, last)| Some((shard, last?))) {
-            self.tell(shard, last).await?;
-        }
-        Ok(())
-    }
-
-    /// Everything up to this parcel was applied, or never will be.
-    async fn tell(&self, shard: ShardId, last: u64) -> Result<(), StoreError> {
-        let awaited = self.lane(shard).book.lock().awaited_through(last);
-        for number in awaited {
-            let taken = self.store.taken(shard, self.producer, number).await?;
-            let waiters = self.lane(shard).book.lock().waiters_of(number);
-            for (index, waiter) in waiters {
-                let id = self.id(shard, number, index);
-                // Where nothing is known of it any more, nothing is said: it was durable, and can be asked after.
-                let Some(taken) = &taken else { continue };
-                let _ = waiter.send(match taken.fates.get(index as usize).copied() {
-                    Some(fate @ Fate::Applied { .. }) => Answer::Settled { id, fate },
-                    Some(Fate::Conflict { .. }) => Answer::Unfit,
-                    None => Answer::SetAside { id },
-                });
-            }
-        }
-        self.reach(shard, last);
-        Ok(())
     }
 }

@@ -4,6 +4,7 @@
 //! Whoever lost its shard writes nothing: every batch is fenced by the generation of its lease. What was heard of a sender
 //! is written with what came of it, so a parcel that comes again changes nothing.
 
+mod forgetting;
 pub mod postgres;
 pub mod sqlite;
 
@@ -16,9 +17,12 @@ use mutirao_core::{ShardId, Timestamp};
 use mutirao_shards::Fence;
 use mutirao_store::{Database, StoreError};
 
-use crate::fold::{Entry, Event, Fate, Folded, Kind, Taken};
+use crate::fold::{Entry, Event, Fate, Kind, Taken};
 use crate::point::Point;
 use crate::write::{Change, Condition, Key, PLAIN_BYTES, Parcel, Place, Producer, Value, Write, WriteId, shared};
+
+pub use forgetting::{Bound, Forget, Forgot};
+use forgetting::{Ends, GHOST_MS, weighed};
 
 pub type Shared = Arc<dyn KvStore>;
 
@@ -78,66 +82,6 @@ impl Extent {
         (self.rows, self.bytes) = (self.rows.saturating_sub(1), self.bytes.saturating_sub(bytes));
     }
 }
-
-/// What may be forgotten.
-#[derive(Clone, Copy, Debug)]
-pub struct Forget {
-    /// The history from before this moment, and the parcels that took its revisions, but for the last of each sender: that
-    /// one keeps what is delivered again from being applied again.
-    pub past: Timestamp,
-    /// Senders that were last heard to live before this moment, altogether, once nothing of theirs can come again. That
-    /// is so when a parcel was applied whose sender had not even begun when they were long silent: it lay behind all of
-    /// theirs in the queue. Those who did not introduce themselves commit by their own hand, and can send nothing any more
-    /// when somebody else has.
-    pub senders: Timestamp,
-    /// How much history may stay; none: as much as there is.
-    pub bound: Option<Bound>,
-}
-
-/// A bound for the history of a shard.
-#[derive(Clone, Copy, Debug)]
-pub struct Bound {
-    pub bytes_max: u64,
-    /// What is not from before this moment stays, however much it is: somebody may be about to read it.
-    pub past: Timestamp,
-}
-
-/// What was forgotten.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Forgot {
-    pub rows: u64,
-    /// Of the history that is left, but for what is from before anybody counted.
-    pub bytes_left: u64,
-}
-
-/// Of a shard.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ends {
-    revision: u64,
-    /// Up to here its history is gone.
-    compacted: u64,
-    /// Bytes of history that it has ever had.
-    written: u64,
-}
-
-/// How much history there was before each parcel that is taken with these, and how much after all of it.
-fn weighed(written: u64, folded: &Folded) -> (Vec<i64>, i64) {
-    let mut written = written;
-    let mut history = folded.history.iter().peekable();
-    let mut older = Vec::with_capacity(folded.taken.len());
-    for taken in &folded.taken {
-        while let Some(event) = history.next_if(|event| event.revision < taken.first) {
-            written += event.bytes();
-        }
-        older.push(written as i64);
-    }
-    written += history.map(Event::bytes).sum::<u64>();
-    (older, written as i64)
-}
-
-/// How long after a sender was last heard to live something of its may still reach a queue, as far as the clocks of two
-/// machines can tell.
-const GHOST_MS: i64 = 2 * 3_600_000;
 
 /// What a reader sees of a key at some point.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,18 +1,30 @@
 //! History by its size: the oldest goes first, whoever is behind is told, and what is young stays.
 
-use mutirao_core::{ShardId, Timestamp};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mutirao_core::clock::ManualClock;
+use mutirao_core::{Clock, Dice, ShardId, SystemClock, Timestamp};
+use mutirao_kv::service::AtLeast;
 use mutirao_kv::store::{Bound, Forget, Forgot, Past, Shared, open};
-use mutirao_shards::Fence;
+use mutirao_kv::{AtHand, Condition, Key, Kv, KvParts, Path, Place, SHARDS, Until};
+use mutirao_shards::store as leases;
+use mutirao_shards::{Fence, MemberId, Terms};
 use mutirao_store::Database;
 use mutirao_store::postgres::Ask;
+use tokio_util::sync::CancellationToken;
 
 use crate::engine::{Engine, on_both};
+use crate::queued::PATIENCE;
+use crate::running::{ana, text as a_value};
 use crate::store::{apply, past, put, text, up_to};
 
 on_both!(
     history_has_a_bound_in_bytes_and_the_oldest_goes_first,
     what_is_young_stays_whatever_its_size,
     history_from_before_it_was_counted_goes_by_its_age_and_then_the_bound_holds,
+    a_manager_forgets_what_is_more_than_may_stay,
 );
 
 const VALUE_BYTES: u64 = 1_000;
@@ -104,4 +116,60 @@ async fn history_from_before_it_was_counted_goes_by_its_age_and_then_the_bound_h
     let rest = forgotten(&store, &fence, bound(most, LATELY), 100).await;
     assert!(rest.bytes_left <= most, "what is older goes first: {rest:?}");
     assert_eq!((told(&store, 10).await, told(&store, 20).await), (None, Some(vec![])));
+}
+
+/// The clock goes as the real one does while this is done.
+async fn meanwhile<T>(clock: &ManualClock, done: impl Future<Output = T>) -> T {
+    let mut done = std::pin::pin!(done);
+    let step = Duration::from_millis(10);
+    loop {
+        tokio::select! {
+            done = &mut done => return done,
+            () = SystemClock.sleep(step) => clock.advance(step),
+        }
+    }
+}
+
+async fn a_manager_forgets_what_is_more_than_may_stay(engine: &Engine) {
+    let clock = ManualClock::starting_at(Timestamp(1_000_000_000));
+    let database = engine.database().await;
+    let kv = Kv::start(KvParts {
+        leases: leases::open(&database, None).await.unwrap(),
+        store: database.clone(),
+        path: Path::Commit,
+        at_hand: AtHand::Nowhere,
+        terms: Terms::alone(),
+        member: MemberId::mint("test"),
+        address: String::new(),
+        clock: clock.clone(),
+        dice: Arc::new(Dice::from_os()),
+        keep: Duration::from_secs(86_400),
+        keep_bytes: Some(u64::from(SHARDS) * 10 * LINE_BYTES_MAX),
+        shutdown: CancellationToken::new(),
+    })
+    .await
+    .unwrap();
+    let (key, ana): (Key, _) = ("a".parse().unwrap(), ana());
+    for n in 0..30 {
+        let value = a_value(&format!("{n:0>width$}", width = VALUE_BYTES as usize));
+        let write = kv.write(&ana, key.clone(), value, Condition::None, Until::Applied);
+        meanwhile(&clock, write).await.unwrap();
+    }
+    let (store, shard) = (open(&database), Place { namespace: "default".into(), key: key.clone() }.shard());
+    let left = async || match store.past(shard, 0, up_to(1_000)).await.unwrap() {
+        Past::Events { events, .. } => Some(events.len()),
+        Past::Compacted => None,
+    };
+    assert_eq!(left().await, Some(30), "it is young");
+    let deadline = SystemClock.monotonic().plus(PATIENCE);
+    while left().await.is_some() {
+        assert!(SystemClock.monotonic() < deadline, "it was not forgotten");
+        clock.advance(Duration::from_secs(5));
+        SystemClock.sleep(Duration::from_millis(20)).await;
+    }
+    let Past::Events { events, .. } = store.past(shard, 20, up_to(1_000)).await.unwrap() else { panic!() };
+    assert!((9..=10).contains(&events.len()), "as much as may stay stays: {}", events.len());
+    let read = kv.read(&ana, key, AtLeast::default(), Duration::ZERO).await.unwrap();
+    assert!(read.0.bytes.ends_with(b"29"));
+    meanwhile(&clock, kv.stop()).await;
 }
