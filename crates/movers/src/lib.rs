@@ -35,6 +35,8 @@ pub mod wait;
 
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod testing;
 
 pub use message::{Message, Own, Use};
 pub use mover::Mover;

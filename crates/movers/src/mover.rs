@@ -7,7 +7,7 @@ use mutirao_streams::wire::Part;
 use crate::adaptive::{self, Asked};
 use crate::memory::Memory;
 use crate::message::Message;
-use crate::mutirao::Trials;
+use crate::mutirao::Past;
 use crate::round::{Round, Verdict};
 use crate::scene::{Board, Scene};
 use crate::settings::{Settings, Strategy};
@@ -18,7 +18,7 @@ pub struct Mover {
     settings: Settings,
     memory: Memory,
     last_moved: BTreeMap<Part, u64>,
-    trials: Trials,
+    past: Past,
     number: u64,
     /// The first round is a window after the first scene.
     due_ms: Option<u64>,
@@ -30,7 +30,7 @@ impl Mover {
             settings,
             memory: Memory::default(),
             last_moved: BTreeMap::new(),
-            trials: Trials::default(),
+            past: Past::default(),
             number: 0,
             due_ms: None,
         }
@@ -81,7 +81,7 @@ impl Mover {
             Strategy::Adaptive { sensitivity } => {
                 round.considered = adaptive::round(&asked, &mut board, sensitivity);
             }
-            Strategy::Mutirao(terms) => mutirao::round(&asked, &mut board, &terms, &mut self.trials, round),
+            Strategy::Mutirao(terms) => mutirao::round(&asked, &mut board, &terms, &mut self.past, round),
         }
         for one in &round.considered {
             if matches!(one.verdict, Verdict::Moves { .. }) {

@@ -22,21 +22,37 @@ use crate::settings::Terms;
 
 pub mod choosing;
 pub mod forecast;
+pub mod peaks;
 pub mod proof;
 
 pub use proof::Trials;
 
+use peaks::Peaks;
+
 use forecast::Forecast;
 
+/// What is remembered from round to round.
+#[derive(Clone, Debug, Default)]
+pub struct Past {
+    peaks: Peaks,
+    trials: Trials,
+    /// Whether there was too little room in the round before.
+    cramped: bool,
+}
+
+/// What moves is a load on its way, and what is foreseen is less sure with each of them.
+const HOSTS_PER_MOVE: u32 = 3;
 /// Parts told of in a round that did not move.
 const TOLD_MAX: usize = 20;
 
-pub fn round(asked: &Asked, board: &mut Board, terms: &Terms, trials: &mut Trials, round: &mut Round) {
+pub fn round(asked: &Asked, board: &mut Board, terms: &Terms, past: &mut Past, round: &mut Round) {
     let now_ms = board.scene.now_ms;
-    let mut forecast = Forecast::new(asked, board, terms);
+    past.peaks.tidy(board.scene);
+    let Past { peaks, trials, cramped } = past;
+    let mut forecast = Forecast::new(asked, board, terms, peaks);
     let mut considered: BTreeMap<_, Considered> = BTreeMap::new();
     let mut moved = Vec::new();
-    let most = asked.moves_max.unwrap_or(u32::MAX);
+    let most = asked.moves_max.unwrap_or((board.scene.hosts.len() as u32).div_ceil(HOSTS_PER_MOVE));
     for undone in proof::look(trials, &forecast, board, terms, most) {
         forecast.moves(board, &undone.part, &undone.to);
         let verdict = Verdict::Moves { to: undone.to };
@@ -49,9 +65,9 @@ pub fn round(asked: &Asked, board: &mut Board, terms: &Terms, trials: &mut Trial
             considered.insert(one.part.clone(), one);
         }
         let Some(best) = found.best.filter(|_| !full) else {
-            if !full && !found.nowhere.is_empty() {
-                round.asks_for_host = Some(forecast.asks(found.nowhere));
-            }
+            // Twice in a row: one that lasts ten seconds is over before a host has come.
+            let was = std::mem::replace(cramped, !full && !found.nowhere.is_empty());
+            round.asks_for_host = (was && *cramped).then(|| forecast.asks(found.nowhere));
             break;
         };
         let Some(mut one) = considered.remove(&best.part) else { break };

@@ -104,10 +104,12 @@ pub enum Fit {
     Barred,
     /// Nothing was heard of it, or of the part.
     Unknown,
-    /// How long events would wait there, and the share of all waiting at both hosts that a move would spare.
+    /// How long events would wait there; the share that a move would spare of what all wait who have to do with either host, and how
+    /// many seconds in a second that is.
     Spares {
         wait_ms: f64,
         share: f64,
+        spared: f64,
     },
     /// More than may be foreseen to be used of it would be.
     Full {

@@ -7,7 +7,7 @@ pub struct Settings {
     pub strategy: Strategy,
     /// Between rounds, and the window that each looks back over.
     pub every_ms: u64,
-    /// Moves that a round may begin (l_mig). `None`: as many as it finds.
+    /// Moves that a round may begin (l_mig). `None`: as many as it finds, of `mutirao` one for each three hosts.
     pub moves_max: Option<u32>,
 }
 
@@ -34,12 +34,14 @@ pub enum Strategy {
 pub struct Terms {
     /// The latency to keep where a stream says none.
     pub goal_ms: f64,
-    /// How far ahead a load is foreseen: until the moves of the round after this one would help.
+    /// How far ahead a load is foreseen: until the moves of the next round would help.
     pub ahead_ms: u64,
-    /// Of a host's cores and memory, what may be foreseen to be used after a move to it.
+    /// Of a host's cores and memory, how much may be in use after a move to it.
     pub full: f64,
     /// A move has to spare at least this share of the waiting at both hosts.
     pub worth: f64,
+    /// What a second waited by the last copy of an event weighs, beside one waited by the first.
+    pub last_copy: f64,
     /// A part that was moved stays for this long, unless the move is undone.
     pub rest_ms: u64,
     /// From when to when after a move it is looked at whether things are worse than before.
@@ -54,9 +56,10 @@ impl Default for Terms {
     fn default() -> Self {
         Self {
             goal_ms: 100.0,
-            ahead_ms: 15_000,
-            full: 0.9,
+            ahead_ms: 10_000,
+            full: 0.96,
             worth: 0.3,
+            last_copy: 0.3,
             rest_ms: 30_000,
             proof_ms: (10_000, 40_000),
             barred_ms: 600_000,
@@ -70,7 +73,7 @@ impl Settings {
 
     pub fn of(strategy: Strategy) -> Self {
         let moves_max = match strategy {
-            Strategy::Mutirao(_) => Some(2),
+            Strategy::Mutirao(_) => None,
             _ => Some(1),
         };
         Self { strategy, every_ms: Self::EVERY_MS, moves_max }

@@ -15,6 +15,7 @@ pub mod tally;
 mod telling;
 #[cfg(test)]
 mod tests;
+pub mod troubles;
 mod world;
 
 use mutirao_streams::wire::{Part, StreamId, What};

@@ -2,7 +2,7 @@
 //! is one at all (Mann and Kendall). A third of the figures may be anything without moving it far.
 
 /// Of seconds and a figure.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Trend {
     pub slope: f64,
     /// On the line, at the last of the points.

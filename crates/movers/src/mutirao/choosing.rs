@@ -1,5 +1,7 @@
 //! Which move spares most waiting.
 
+use std::collections::BTreeMap;
+
 use mutirao_streams::wire::Part;
 
 use super::forecast::{Forecast, HostOutlook, Outlook};
@@ -11,8 +13,6 @@ use crate::settings::Terms;
 
 /// Seconds that a move takes beside what it carries.
 const SET_UP_S: f64 = 0.5;
-/// What a move of the replica that readers hear first is worth, beside one of the other.
-const FIRST_COPY: f64 = 0.7;
 /// Above it a part is not slow, but those after it.
 const HELD_BACK: f64 = 0.5;
 
@@ -34,7 +34,19 @@ pub struct Found {
     pub nowhere: Vec<Part>,
 }
 
+struct Asking<'a, 'b> {
+    asked: &'a Asked<'a>,
+    board: &'a Board<'b>,
+    terms: &'a Terms,
+    trials: &'a Trials,
+    forecast: &'a Forecast<'b>,
+    /// Seconds, of each host as it is.
+    waits: BTreeMap<&'a str, f64>,
+}
+
 pub fn look(asked: &Asked, board: &Board, terms: &Terms, trials: &Trials, forecast: &Forecast) -> Found {
+    let waits = forecast.hosts.iter().map(|(host, outlook)| (*host, forecast.wait(outlook))).collect();
+    let asking = Asking { asked, board, terms, trials, forecast, waits };
     let mut found = Found { best: None, considered: Vec::new(), nowhere: Vec::new() };
     for (host, outlook) in &forecast.hosts {
         let there = || forecast.parts.values().filter(|part| board.host_of(&part.seated.part) == Some(host));
@@ -43,16 +55,16 @@ pub fn look(asked: &Asked, board: &Board, terms: &Terms, trials: &Trials, foreca
         }
         let (mut helped, mut movable) = (false, Vec::new());
         for part in there().filter(|part| part.rate_ahead > 0.0) {
-            let considered = consider(asked, board, terms, trials, forecast, (outlook, part));
-            if let Some(best) = considered.1 {
+            let (considered, best) = consider(&asking, outlook, part);
+            if let Some(best) = best {
                 helped = true;
                 if found.best.as_ref().is_none_or(|so_far| best.spared > so_far.spared) {
                     found.best = Some(best);
                 }
-            } else if considered.0.verdict == Verdict::NoTarget {
+            } else if considered.verdict == Verdict::NoTarget {
                 movable.push(part.seated.part.clone());
             }
-            found.considered.push(considered.0);
+            found.considered.push(considered);
         }
         if !helped {
             found.nowhere.extend(movable);
@@ -66,16 +78,9 @@ fn foreseen_ms(forecast: &Forecast, host: &HostOutlook, part: &Outlook) -> f64 {
     part.base_ms + forecast.wait(host) * 1_000.0
 }
 
-fn consider(
-    asked: &Asked,
-    board: &Board,
-    terms: &Terms,
-    trials: &Trials,
-    forecast: &Forecast,
-    (here, part): (&HostOutlook, &Outlook),
-) -> (Considered, Option<Best>) {
+fn consider(asking: &Asking, here: &HostOutlook, part: &Outlook) -> (Considered, Option<Best>) {
+    let Asking { asked, board, terms, trials, forecast, .. } = asking;
     let seated = part.seated;
-    let foreseen = foreseen_ms(forecast, here, part);
     let mut considered = Considered {
         part: seated.part.clone(),
         from: seated.host.clone(),
@@ -95,14 +100,13 @@ fn consider(
             _ if seated.barred.contains(&host.id) => Fit::Barred,
             _ if trials.bars(&seated.part, &host.id, board.scene.now_ms) => Fit::Barred,
             _ if board.has_replica(&host.id, &seated.part) => Fit::HasReplica,
-            Some(there) => fit(forecast, terms, here, there, part),
+            Some(there) => fit(asking, here, there, part, &host.id),
         };
-        if let Fit::Spares { share, .. } = fit {
-            let spared = share * forecast.waiting(here) * preference(forecast, board, part, here);
-            if best.as_ref().is_none_or(|so_far| spared > so_far.spared) {
-                let part = seated.part.clone();
-                best = Some(Best { part, to: host.id.clone(), foreseen_ms: foreseen, spared });
-            }
+        if let Fit::Spares { spared, .. } = fit
+            && best.as_ref().is_none_or(|so_far| spared > so_far.spared)
+        {
+            let foreseen_ms = foreseen_ms(forecast, here, part);
+            best = Some(Best { part: seated.part.clone(), to: host.id.clone(), foreseen_ms, spared });
         }
         considered.tried.push((host.id.clone(), fit));
     }
@@ -142,14 +146,16 @@ fn stays(asked: &Asked, board: &Board, terms: &Terms, part: &Outlook) -> Option<
     if part.held_back >= HELD_BACK {
         return Some(Verdict::HeldBack { share: part.held_back });
     }
-    if part.cores() > seated.cores_max {
-        return Some(Verdict::NeedsMore { cores: part.cores(), cores_max: seated.cores_max });
+    let cores = part.rate * part.cost;
+    if cores > seated.cores_max {
+        return Some(Verdict::NeedsMore { cores, cores_max: seated.cores_max });
     }
     let until_ms = asked.last_moved.get(&seated.part).map_or(0, |at| at + terms.rest_ms);
     (board.scene.now_ms < until_ms).then_some(Verdict::Rests { until_ms })
 }
 
-fn fit(forecast: &Forecast, terms: &Terms, here: &HostOutlook, there: &HostOutlook, part: &Outlook) -> Fit {
+fn fit(asking: &Asking, here: &HostOutlook, there: &HostOutlook, part: &Outlook, to: &str) -> Fit {
+    let Asking { forecast, terms, .. } = asking;
     let (mut left, mut joined) = (here.clone(), there.clone());
     left.take(part, -1.0);
     joined.take(part, 1.0);
@@ -158,16 +164,44 @@ fn fit(forecast: &Forecast, terms: &Terms, here: &HostOutlook, there: &HostOutlo
         return Fit::Full { resource: Resource::Memory, would_be: joined.memory, limit: memory };
     }
     let limit = joined.cores * terms.full;
-    if joined.load_ahead.max(joined.load) > limit {
+    let (wait_left, wait_joined) = (forecast.wait(&left), forecast.wait(&joined));
+    // Where all hosts will have too much, the one that has least of it is still better than what is.
+    let better = wait_joined < forecast.wait(here) / 2.0;
+    if joined.load > limit || (joined.load_ahead > limit && !better) {
         return Fit::Full { resource: Resource::Cpu, would_be: joined.load_ahead.max(joined.load), limit };
     }
-    let before = forecast.waiting(here) + forecast.waiting(there);
-    let after = forecast.waiting(&left) + forecast.waiting(&joined) + cost(forecast, terms, part);
-    let share = if before > 0.0 { (before - after) / before } else { 0.0 };
+    let from = part.seated.host.as_str();
+    let before = pain(asking, from, to, |_, host| asking.waits.get(host).copied().unwrap_or(0.0));
+    let after = pain(asking, from, to, |one, host| match host {
+        _ if *one == part.seated.part => wait_joined,
+        host if host == from => wait_left,
+        host if host == to => wait_joined,
+        host => asking.waits.get(host).copied().unwrap_or(0.0),
+    });
+    let spared = before - after - cost(forecast, terms, part);
+    let share = if before > 0.0 { spared / before } else { 0.0 };
     if share < terms.worth {
         return Fit::NotWorth { share };
     }
-    Fit::Spares { wait_ms: forecast.wait(&joined) * 1_000.0, share }
+    Fit::Spares { wait_ms: wait_joined * 1_000.0, share, spared }
+}
+
+/// Seconds waited in a second by all events of the stages that have a part on either host. Readers take the first copy, so the
+/// replica with the shortest wait counts whole, and the one with the longest as much as [`Terms::last_copy`] says.
+fn pain(asking: &Asking, from: &str, to: &str, wait: impl Fn(&Part, &str) -> f64) -> f64 {
+    let Asking { forecast, board, terms, .. } = asking;
+    let mut sum = 0.0;
+    for replicas in forecast.stages.values() {
+        let host = |part: &Part| board.host_of(part).unwrap_or_default();
+        if !replicas.iter().any(|part| host(part) == from || host(part) == to) {
+            continue;
+        }
+        let waits = || replicas.iter().map(|part| wait(part, host(part)));
+        let (first, last) = (waits().fold(f64::INFINITY, f64::min), waits().fold(0.0, f64::max));
+        let rate = replicas.first().and_then(|part| forecast.parts.get(*part)).map_or(0.0, |part| part.rate_ahead);
+        sum += rate * (first + terms.last_copy * last);
+    }
+    sum
 }
 
 /// Seconds that events wait for the move itself, in a second of the time looked ahead: those that come while the state is on its
@@ -175,14 +209,4 @@ fn fit(forecast: &Forecast, terms: &Terms, here: &HostOutlook, there: &HostOutlo
 fn cost(forecast: &Forecast, terms: &Terms, part: &Outlook) -> f64 {
     let takes = SET_UP_S + part.seated.state_bytes / terms.bytes_per_s.max(1.0);
     part.rate * takes * takes / 2.0 / forecast.ahead_s().max(1.0)
-}
-
-/// Whether readers hear it first: then another replica is the better one to move.
-fn preference(forecast: &Forecast, board: &Board, part: &Outlook, here: &HostOutlook) -> f64 {
-    let wait = forecast.wait(here);
-    let slower = |sibling: &Part| {
-        let host = board.host_of(sibling).and_then(|host| forecast.hosts.get(host));
-        host.is_some_and(|host| forecast.wait(host) > wait)
-    };
-    if board.siblings(&part.seated.part).any(slower) { FIRST_COPY } else { 1.0 }
 }

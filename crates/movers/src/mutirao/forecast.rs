@@ -5,16 +5,15 @@ use std::collections::BTreeMap;
 
 use mutirao_streams::wire::Part;
 
+use super::peaks::Peaks;
 use crate::adaptive::Asked;
 use crate::message::Message;
 use crate::round::Asks;
 use crate::scene::{Board, Seated, Stage, stage};
 use crate::settings::Terms;
-use crate::trend::{median, quantile, trend};
+use crate::trend::{Trend, median, quantile, trend};
 use crate::wait::Line;
 
-/// A trend is believed when chance seldom makes one as sure.
-const SURE: f64 = 2.3;
 /// Fewer messages say nothing of a latency.
 const MESSAGES_MIN: usize = 5;
 /// The share of a host's cores above which its load explains whatever is slow there.
@@ -25,6 +24,7 @@ const SLOW: f64 = 1.3;
 pub struct Forecast<'a> {
     pub parts: BTreeMap<&'a Part, Outlook<'a>>,
     pub hosts: BTreeMap<&'a str, HostOutlook>,
+    pub stages: BTreeMap<Stage, Vec<&'a Part>>,
     ahead_s: f64,
 }
 
@@ -73,14 +73,14 @@ pub struct HostOutlook {
 /// What all replicas of a stage tell of it.
 #[derive(Clone, Copy, Debug, Default)]
 struct StageOutlook {
-    rate: f64,
+    trend: Trend,
     rate_ahead: f64,
     cost: Option<f64>,
     base_ms: Option<f64>,
 }
 
 impl<'a> Forecast<'a> {
-    pub fn new(asked: &Asked, board: &Board<'a>, terms: &Terms) -> Self {
+    pub fn new(asked: &Asked, board: &Board<'a>, terms: &Terms, peaks: &mut Peaks) -> Self {
         let now_ms = board.scene.now_ms;
         let ahead_s = terms.ahead_ms as f64 / 1_000.0;
         let mut stages: BTreeMap<Stage, StageOutlook> = BTreeMap::new();
@@ -90,9 +90,9 @@ impl<'a> Forecast<'a> {
             let heard: Vec<&Message> = asked.memory.of(&seated.part, now_ms, asked.window_ms + 1_000).collect();
             let long: Vec<&Message> = asked.memory.of(&seated.part, now_ms, crate::memory::KEPT_MS).collect();
             let outlook = stages.entry(stage(&seated.part)).or_default();
-            let (rate, rate_ahead) = rates(&heard, ahead_s);
-            if rate > outlook.rate {
-                (outlook.rate, outlook.rate_ahead) = (rate, rate_ahead);
+            let trend = rates(&heard);
+            if trend.level > outlook.trend.level {
+                outlook.trend = trend;
             }
             let here = || long.iter().filter(|message| message.host == seated.host);
             let worked = here().filter(|message| message.events_in >= 1.0 && message.own.cpu > 0.0);
@@ -106,12 +106,18 @@ impl<'a> Forecast<'a> {
                 outlook.base_ms = Some(outlook.base_ms.map_or(base, |least| least.min(base)));
             }
         }
+        for (stage, outlook) in &mut stages {
+            outlook.rate_ahead = peaks.ahead(stage, &outlook.trend, now_ms, ahead_s);
+        }
         let part = |seated: &'a Seated| {
             let of_stage = stages.get(&stage(&seated.part)).copied().unwrap_or_default();
             (&seated.part, outlook(asked, seated, now_ms, of_stage, terms))
         };
         let parts = board.scene.parts.iter().map(part).collect();
-        let mut forecast = Self { parts, hosts: BTreeMap::new(), ahead_s };
+        let mut forecast = Self { parts, hosts: BTreeMap::new(), stages: BTreeMap::new(), ahead_s };
+        for seated in &board.scene.parts {
+            forecast.stages.entry(stage(&seated.part)).or_default().push(&seated.part);
+        }
         forecast.look_at_hosts(asked, board, &costs);
         forecast
     }
@@ -202,11 +208,6 @@ impl<'a> Forecast<'a> {
         host.line(host.load_ahead).wait(self.ahead_s) + host.unexplained_ms / 1_000.0
     }
 
-    /// Seconds waited there in a second, by all events together.
-    pub fn waiting(&self, host: &HostOutlook) -> f64 {
-        self.wait(host) * host.rate
-    }
-
     pub fn ahead_s(&self) -> f64 {
         self.ahead_s
     }
@@ -251,7 +252,7 @@ fn outlook<'a>(asked: &Asked, seated: &'a Seated, now_ms: u64, of_stage: StageOu
     let mut held_back: Vec<f64> = heard.iter().map(|message| message.held_back).collect();
     Outlook {
         seated,
-        rate: of_stage.rate,
+        rate: of_stage.trend.level,
         rate_ahead: of_stage.rate_ahead,
         cost: of_stage.cost.unwrap_or(0.0),
         queue: heard.last().map_or(0.0, |message| message.queue),
@@ -264,16 +265,14 @@ fn outlook<'a>(asked: &Asked, seated: &'a Seated, now_ms: u64, of_stage: StageOu
     }
 }
 
-/// Events that come in a second, whether they were read or lie there: now, and in `ahead_s` seconds.
-fn rates(heard: &[&Message], ahead_s: f64) -> (f64, f64) {
+/// Events that come in a second, whether they were read or lie there.
+fn rates(heard: &[&Message]) -> Trend {
     let came = heard.windows(2).filter(|pair| pair[0].host == pair[1].host).map(|pair| {
         let (before, now) = (pair[0], pair[1]);
         let seconds = (now.at_ms - before.at_ms) as f64 / 1_000.0;
         let grown = (now.queue - before.queue) / seconds.max(0.001);
         (now.at_ms as f64 / 1_000.0, (now.events_in + grown).max(0.0))
     });
-    let Some(trend) = trend(&came.collect::<Vec<_>>()) else { return (0.0, 0.0) };
-    let slope = if trend.sureness >= SURE { trend.slope } else { 0.0 };
-    let rate = trend.level.max(0.0);
-    (rate, (rate + slope * ahead_s).max(0.0))
+    let found = trend(&came.collect::<Vec<_>>()).unwrap_or_default();
+    Trend { level: found.level.max(0.0), ..found }
 }

@@ -122,8 +122,8 @@ impl fmt::Display for Fit {
             Fit::TakesNone => f.write_str("takes none"),
             Fit::Barred => f.write_str("it may not run there"),
             Fit::Unknown => f.write_str("nothing is known of it"),
-            Fit::Spares { wait_ms, share } => {
-                write!(f, "events would wait {wait_ms:.0} ms; spares {:.0} % of all waiting at both", share * 100.0)
+            Fit::Spares { wait_ms, share, .. } => {
+                write!(f, "events would wait {wait_ms:.0} ms; spares {:.0} % of all waiting", share * 100.0)
             }
             Fit::Full { resource, would_be, limit } => {
                 write!(f, "{resource} would be {} of {}", resource.amount(*would_be), resource.amount(*limit))

@@ -54,7 +54,7 @@ pub enum Moving {
 
 impl Moving {
     pub fn stop_and_copy() -> Self {
-        Self::StopAndCopy { set_up_s: 1.0, bytes_per_s: 100e6, upstream_pause_s: 2.5 }
+        Self::StopAndCopy { set_up_s: 1.0, bytes_per_s: 100e6, upstream_pause_s: 3.0 }
     }
 
     pub fn live() -> Self {

@@ -58,8 +58,8 @@ pub struct Outcome {
     pub processed: u64,
     pub said: u64,
     pub rounds: Vec<Round>,
-    /// Mean latency of first copies in each second, in milliseconds.
-    pub course: Vec<f64>,
+    /// Mean latency of first and of last copies in each second, in milliseconds.
+    pub course: Vec<(f64, f64)>,
     /// Rounds that asked for a host.
     pub asked: u32,
 }

@@ -6,8 +6,8 @@ use crate::message::{Message, Own, Use};
 use crate::scene::{Host, Scene, Seated};
 
 /// Of a host by itself, and of a replica that remembers nothing and has nothing before it.
-const HOST_BYTES: f64 = 400e6;
-const REPLICA_BYTES: f64 = 60e6;
+const HOST_BYTES: f64 = 600e6;
+const REPLICA_BYTES: f64 = 4e6;
 
 impl World<'_> {
     pub fn scene(&self) -> Scene {

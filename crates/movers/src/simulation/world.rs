@@ -115,7 +115,8 @@ pub(super) struct World<'a> {
     service: Dice,
     ahead: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
     count: u64,
-    course: (f64, u32),
+    /// Seconds and events of this second, of first copies and of last ones.
+    course: [(f64, u32); 2],
 }
 
 impl<'a> World<'a> {
@@ -147,7 +148,7 @@ impl<'a> World<'a> {
             service: Dice::seeded(seed ^ 0xface),
             ahead: BinaryHeap::new(),
             count: 0,
-            course: (0.0, 0),
+            course: Default::default(),
         };
         for operator in 0..world.operators.len() {
             world.next_event(operator);
@@ -279,21 +280,24 @@ impl<'a> World<'a> {
             this.second.latency_ns += latency;
             let seconds = latency as f64 / 1e9;
             let first = &mut self.operators[operator].first[row];
-            if std::mem::replace(first, true) {
+            let again = std::mem::replace(first, true);
+            if again {
                 self.outcome.slow.add(seconds);
             } else {
                 self.outcome.fast.add(seconds);
                 self.outcome.processed += 1;
-                self.course = (self.course.0 + seconds, self.course.1 + 1);
             }
+            let course = &mut self.course[usize::from(again)];
+            *course = (course.0 + seconds, course.1 + 1);
         }
         self.stops(copy);
         self.offer(copy);
     }
 
     fn second(&mut self) {
-        let (sum, count) = std::mem::take(&mut self.course);
-        self.outcome.course.push(sum / f64::from(count.max(1)) * 1_000.0);
+        let [first, last] =
+            std::mem::take(&mut self.course).map(|(sum, count)| sum / f64::from(count.max(1)) * 1_000.0);
+        self.outcome.course.push((first, last));
         self.tell();
         self.snapshots();
         self.hiccups();
