@@ -11,6 +11,7 @@ use mutirao_fleet::Runners;
 use mutirao_mqtt::Limits;
 use mutirao_nodes::breaker;
 use mutirao_nodes::embedded::{self, Embedded};
+use mutirao_nodes::endpoint::Loopback;
 use mutirao_nodes::http::HttpWay;
 use mutirao_nodes::pulse::Pace;
 use mutirao_nodes::rabbit::{Bounds, RabbitWays};
@@ -22,7 +23,7 @@ use mutirao_shards::Company;
 use mutirao_store::Database;
 use mutirao_tls::Serving;
 
-use crate::config::{Settings, Switch};
+use crate::config::{Leave, Settings, Switch};
 use crate::failure::Failure;
 use crate::tls;
 
@@ -46,6 +47,7 @@ pub async fn start(settings: &Settings, house: &House<'_>, company: Company) -> 
         clock: house.clock.clone(),
         dice: house.dice.clone(),
         strangers: strangers(settings),
+        loopback: loopback(settings),
         routing: Rules { policy: settings.nodes_routing.0, breaker, ..Rules::default() },
         pace: Pace::default(),
         others: (company == Company::Others).then(|| house.broker.clone()),
@@ -71,6 +73,13 @@ pub fn attach(
         answers_age: settings.nodes_answers_age.0,
     };
     rabbit.map(|rabbit| RabbitWays::open(board, rabbit.clone(), management.cloned(), house.clock.clone(), bounds))
+}
+
+fn loopback(settings: &Settings) -> Loopback {
+    match settings.nodes_loopback {
+        Leave::Allowed => Loopback::Allowed,
+        Leave::Refused => Loopback::Refused,
+    }
 }
 
 fn strangers(settings: &Settings) -> Strangers {

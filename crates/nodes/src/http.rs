@@ -2,8 +2,8 @@
 //! its result; most only say that they have it.
 //!
 //! A node says itself where it is reached, so it could make us ask anything that we can reach. Addresses that only mean
-//! something to this machine or its cloud are refused, after the name was looked up; redirects are not followed; what
-//! comes back is read up to a bound and shown to nobody.
+//! something to this machine or its cloud are refused, after the name was looked up ([`endpoint`](crate::endpoint)); redirects are
+//! not followed; what comes back is read up to a bound and shown to nobody.
 //!
 //! A node that works while it is asked keeps its request open for as long. Nobody waits past the time of its task, so there
 //! the request is cut; and no node has more than a share of those that may be under way ([`room`]). Past that share it is
@@ -11,20 +11,19 @@
 
 mod room;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use mutirao_core::Problem;
 use mutirao_core::clock::{Clock, ClockExt};
-use mutirao_probes::reach::is_stranger;
 use mutirao_tls::Trust;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
 use tokio::sync::oneshot;
 
+use crate::endpoint::{self, Loopback, is_localhost};
 use crate::preference::Protocol;
 use crate::registry::Record;
 use crate::switchboard::{Said, Standing, Switchboard, Voice};
@@ -60,7 +59,7 @@ impl HttpWay {
             .redirect(Policy::none())
             .connect_timeout(CONNECT_MAX)
             .pool_max_idle_per_host(4)
-            .dns_resolver(NoSurroundings)
+            .dns_resolver(NoSurroundings(board.loopback()))
             .user_agent(concat!("mutirao/", env!("CARGO_PKG_VERSION")))
             .build()?;
         board.open(Arc::new(Self { http, board: board.clone(), clock, room: Room::new(AT_ONCE, AT_ONCE_EACH) }));
@@ -68,30 +67,23 @@ impl HttpWay {
     }
 
     fn url(&self, record: &Record) -> Result<reqwest::Url, String> {
+        endpoint::read(&record.endpoint, self.board.loopback().or_near(record.near))?;
         let url = self.board.places().http_url(&record.endpoint).map_err(|bad| bad.to_string())?;
-        let url: reqwest::Url = url.parse().map_err(|_| "its endpoint is no address".to_owned())?;
-        let host = url.host_str().unwrap_or_default();
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        match bare.parse::<IpAddr>() {
-            Ok(ip) if is_stranger(ip) => Err(forbidden(ip)),
-            _ => Ok(url),
-        }
+        url.parse().map_err(|_| "its endpoint is no address".to_owned())
     }
 }
 
-fn forbidden(ip: IpAddr) -> String {
-    format!("{ip} is an address of this machine or of its cloud, where no node is")
-}
-
 /// Looks names up, and gives no address that none may have.
-struct NoSurroundings;
+struct NoSurroundings(Loopback);
 
 impl Resolve for NoSurroundings {
     fn resolve(&self, name: Name) -> Resolving {
+        // Whether that one may be asked for was seen before.
+        let loopback = self.0.or_near(is_localhost(name.as_str()));
         Box::pin(async move {
             let found: Vec<_> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            if let Some(stranger) = found.iter().find(|address| is_stranger(address.ip())) {
-                return Err(forbidden(stranger.ip()).into());
+            if let Some(why) = found.iter().find_map(|address| loopback.forbids(address.ip())) {
+                return Err(why.into());
             }
             let found: Addrs = Box::new(found.into_iter());
             Ok(found)
@@ -167,7 +159,8 @@ async fn post(request: reqwest::RequestBuilder) -> Result<Option<Vec<u8>>, Strin
 async fn hear(board: &Switchboard, node: &Record, answer: &[u8]) {
     // Whom we asked.
     let (proof, its_own, standing) = (node.proof.clone(), node.node.clone(), Standing::Plain);
-    let voice = Voice { proof, node: Some(its_own), may_request: false, standing, warrant: Arc::default() };
+    let voice =
+        Voice { proof, node: Some(its_own), may_request: false, standing, warrant: Arc::default(), near: false };
     let Some(_turn) = board.turn().await else { return };
     let said = Said { kind: Kind::Result, place: "answer", over: Protocol::Http, bytes: answer, voice };
     // Lost, it is late, and the task is tried again.

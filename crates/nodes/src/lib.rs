@@ -22,6 +22,7 @@ pub mod allowance;
 pub mod breaker;
 pub mod device;
 pub mod embedded;
+pub mod endpoint;
 pub mod enrolment;
 pub mod errand;
 pub mod hands;

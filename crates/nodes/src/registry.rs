@@ -120,14 +120,14 @@ impl Registry {
     }
 
     fn admit(&mut self, mut said: Register, papers: Papers, over: Protocol, now: Now) -> Result<Heard, Refused> {
-        let Papers { proof, warrant } = papers;
+        let Papers { proof, warrant, near } = papers;
         said.slots = Some(warrant.allowance.slots(slots(&said)));
         if proof == Proof::Nothing && self.rules.strangers == Strangers::Refused {
             return Err(Refused::Stranger);
         }
         let fingerprint = fingerprint(&said);
         let Some(node) = self.nodes.get_mut(&said.node) else {
-            return self.welcome(said, fingerprint, Papers { proof, warrant }, over, now);
+            return self.welcome(said, fingerprint, Papers { proof, warrant, near }, over, now);
         };
         // A thief must not use up what its victim may say, so this comes first.
         let may_speak = node.record.proof == proof || node.record.proof.yields_to(&proof);
@@ -152,7 +152,7 @@ impl Registry {
         let parameters = parameters(&offered.taken, &said);
         let (not_understood, not_allowed) = (count(&offered.not_understood), count(&offered.not_allowed));
         let changes = Changes {
-            endpoint: node.record.endpoint != said.endpoint,
+            endpoint: (&node.record.endpoint, node.record.near) != (&said.endpoint, near),
             standing: standing(&node.record) != (said.layer, said.kind.as_str(), &said.labels, slots(&said)),
             actions: (&node.record.offers, &node.record.parameters) != (&offered.taken, &parameters)
                 || (node.record.not_understood, node.record.not_allowed) != (not_understood, not_allowed),
@@ -169,7 +169,7 @@ impl Registry {
             (said.endpoint, said.layer, said.kind, said.labels);
         (record.offers, record.parameters) = (offered.taken, parameters);
         (record.not_understood, record.not_allowed) = (not_understood, not_allowed);
-        (record.proof, record.vouched) = (proof, warrant.covers_actions());
+        (record.proof, record.vouched, record.near) = (proof, warrant.covers_actions(), near);
         Ok(if changes.any() { Heard::Changed(ack, changes) } else { Heard::Same(ack) })
     }
 
@@ -181,7 +181,7 @@ impl Registry {
         over: Protocol,
         now: Now,
     ) -> Result<Heard, Refused> {
-        let Papers { proof, warrant } = papers;
+        let Papers { proof, warrant, near } = papers;
         if self.nodes.len() >= self.rules.nodes_max || (!proof.is_bound() && self.has_many_unproven()) {
             return Err(Refused::Full);
         }
@@ -203,6 +203,7 @@ impl Registry {
             not_allowed: count(&offered.not_allowed),
             offers: offered.taken,
             vouched: warrant.covers_actions(),
+            near,
             slots: slots(&said),
             labels: said.labels,
             node: said.node,

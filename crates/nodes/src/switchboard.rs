@@ -41,14 +41,15 @@ use tokio_util::task::TaskTracker;
 pub use hearing::{Heard, Said, Standing, Voice};
 pub use people::NodeInfo;
 
-use crate::errand::{Errand, Gone, NotSent, Reach, Returned, Taker};
+use crate::endpoint::Loopback;
+use crate::errand::{Errand, Gone, Nobody, NotSent, Reach, Returned, Taker};
 use crate::hands::Hands;
 use crate::meters;
 use crate::names::{ActionName, Namespace, NodeId};
 use crate::preference::Protocol;
 use crate::pulse::Pace;
 use crate::registry::{self, Now, Strangers};
-use crate::routing::{self, Ended};
+use crate::routing::{self, Ended, Place};
 use crate::store::SharedNodes;
 use crate::way::{NotGiven, Parcel, Users, Way};
 use crate::wire::places::Places;
@@ -65,6 +66,7 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<Dice>,
     pub strangers: Strangers,
+    pub loopback: Loopback,
     pub routing: routing::Rules,
     pub pace: Pace,
     /// Where other managers, who write to the same store, are told what must not wait until they look; none where there are
@@ -78,6 +80,7 @@ pub struct Switchboard(Arc<Inner>);
 
 pub(crate) struct Inner {
     places: Places,
+    loopback: Loopback,
     store: SharedNodes,
     clock: Arc<dyn Clock>,
     dice: Arc<Dice>,
@@ -104,13 +107,14 @@ pub(crate) struct Inner {
 impl Switchboard {
     /// With what the store has. It beats and sweeps from now on.
     pub async fn start(parts: Parts) -> Result<Self, StoreError> {
-        let Parts { namespace, store, clock, dice, strangers, routing, pace, others } = parts;
+        let Parts { namespace, store, clock, dice, strangers, loopback, routing, pace, others } = parts;
         let rules = registry::Rules { strangers, ..registry::Rules::of(namespace.clone()) };
         let (known, removed) = (store.records(Timestamp(0)).await?, store.removals(Timestamp(0)).await?);
         let now = Now { mono: clock.monotonic(), wall: clock.now() };
         let state = State::new(rules, routing, known, &removed, now);
         let inner = Inner {
             places: Places(namespace),
+            loopback,
             store,
             clock,
             own: dice.u64(),
@@ -142,6 +146,10 @@ impl Switchboard {
 
     pub fn places(&self) -> &Places {
         &self.0.places
+    }
+
+    pub fn loopback(&self) -> Loopback {
+        self.0.loopback
     }
 
     /// From now on what comes back goes to it. Before, nodes are asked to say it again.
@@ -267,6 +275,10 @@ impl Reach for Switchboard {
 
     fn catalogue(&self) -> BTreeSet<ActionName> {
         self.0.state.lock().registry.catalogue()
+    }
+
+    fn nobody(&self, action: &ActionName, place: &Place) -> Option<Nobody> {
+        self.0.state.lock().nobody(action, place)
     }
 
     fn parameters(&self, action: &ActionName) -> Option<Parameters> {

@@ -134,7 +134,7 @@ impl Reach {
     pub fn allow(&self, ip: IpAddr) -> Result<(), Fault> {
         let bar = match ip {
             _ if is_stranger(ip) => self.surroundings,
-            _ if behind(ip).is_loopback() => self.loopback,
+            _ if is_loopback(ip) => self.loopback,
             _ => return Ok(()),
         };
         match bar.strangers {
@@ -177,6 +177,11 @@ pub fn is_stranger(ip: IpAddr) -> bool {
                 || ip.segments() == [0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254]
         }
     }
+}
+
+/// The machine itself, however it is written.
+pub fn is_loopback(ip: IpAddr) -> bool {
+    behind(ip).is_loopback()
 }
 
 /// Where an address leads: some of the sixth version only carry one of the fourth (mapped, NAT64, 6to4).

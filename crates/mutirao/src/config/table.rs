@@ -158,6 +158,9 @@ settings! {
     "nodes.answers_max" => nodes_answers_max: Many = "100000";
     /// How long an answer to a Task lies there before nobody wants it any more.
     "nodes.answers_age" => nodes_answers_age: Span = "7days";
+    /// Whether nodes may be reached by HTTP on the machine itself (127.0.0.1, ::1). Where there is one manager only, those that
+    /// register by HTTP from there always are.
+    "nodes.loopback" => nodes_loopback: Leave = "refused";
     /// Where the manager listens for MQTT itself, so that devices need no other broker: 127.0.0.1:1883; none for nowhere.
     "mqtt.listen" => mqtt_listen: Maybe<SocketAddr> = "none";
     /// Whether it speaks TLS there, with the API's certificate, where tls.cert and tls.key are set.

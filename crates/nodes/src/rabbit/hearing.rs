@@ -77,7 +77,7 @@ fn voice(user: Option<&str>, must_say: bool) -> Voice {
         (None, Some(user)) => Proof::of_broker(user),
         (None, None) => Proof::somebody(),
     };
-    Voice { proof, may_request: node.is_none(), node, standing, warrant: Arc::default() }
+    Voice { proof, may_request: node.is_none(), node, standing, warrant: Arc::default(), near: false }
 }
 
 /// On a channel that was lost meanwhile it settles nothing, and comes again.

@@ -119,12 +119,14 @@ impl Proof {
 pub struct Papers {
     pub proof: Proof,
     pub warrant: Arc<Warrant>,
+    /// It speaks from this very machine.
+    pub near: bool,
 }
 
 /// Nobody answers for more than who it is.
 impl From<Proof> for Papers {
     fn from(proof: Proof) -> Self {
-        Self { proof, warrant: Arc::default() }
+        Self { proof, warrant: Arc::default(), near: false }
     }
 }
 
@@ -153,6 +155,8 @@ pub enum Refused {
     /// Its actions, its layer or its labels are others than those that it may have.
     NotAllowed,
     WrongLayer,
+    /// Where it says that it answers HTTP nobody is to be asked.
+    BadEndpoint,
     /// Its id is another's.
     Stolen,
     BadSignature,
@@ -175,11 +179,12 @@ pub enum Refused {
 }
 
 impl Refused {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Unreadable,
         Self::BadAction,
         Self::NotAllowed,
         Self::WrongLayer,
+        Self::BadEndpoint,
         Self::Stolen,
         Self::BadSignature,
         Self::Stranger,
@@ -198,6 +203,7 @@ impl Refused {
             Self::BadAction => "bad_action",
             Self::NotAllowed => "not_allowed",
             Self::WrongLayer => "wrong_layer",
+            Self::BadEndpoint => "bad_endpoint",
             Self::Stolen => "stolen",
             Self::BadSignature => "bad_signature",
             Self::Stranger => "stranger",
@@ -220,6 +226,7 @@ impl std::fmt::Display for Refused {
             Self::BadAction => "none of its actions is understood",
             Self::NotAllowed => "whoever let it in did not allow this",
             Self::WrongLayer => "its layer is none of EDGE, FOG and CLOUD",
+            Self::BadEndpoint => "its endpoint is no address where a node may be",
             Self::Stolen => "this id belongs to another, who registered it first or whose credentials it is bound to",
             Self::BadSignature => "its signature is wrong",
             Self::Stranger => "it showed no credentials; mqtt.allow_anonymous would let it in",
@@ -267,6 +274,9 @@ pub struct Record {
     /// Whoever let it in answers for what it offers: it came in by a key, or its actions were written down.
     #[serde(default)]
     pub vouched: bool,
+    /// It spoke from this very machine: there its endpoint may be.
+    #[serde(default)]
+    pub near: bool,
     /// What it declares of some of them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<Offer, Parameters>,

@@ -106,7 +106,8 @@ fn actions_that_cannot_be_read_cost_themselves_and_a_node_that_has_no_others_is_
 #[test]
 fn whoever_is_believed_less_gets_no_work_of_others_also_while_they_are_away_nor_declares_anything_of_it() {
     let mut registry = registry(|rules| rules.strangers = Strangers::LetIn);
-    let by_key = || Papers { proof: user("gate"), warrant: Warrant { by_key: true, ..Warrant::default() }.into() };
+    let by_key =
+        || Papers { proof: user("gate"), warrant: Warrant { by_key: true, ..Warrant::default() }.into(), near: false };
     let shared = ["x"];
     let of = |registry: &Registry, named: Option<&str>| {
         let named = named.map(id);

@@ -1,9 +1,10 @@
 //! What nodes say by HTTP, for those that speak nothing else: the same words as everywhere, at paths made of the same
 //! names with slashes. They show the user's name and password of a device, as HTTP's basic credentials.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -12,6 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use mutirao_core::Problem;
+use mutirao_probes::reach::is_loopback;
 use mutirao_surface::Rejection;
 
 use crate::preference::Protocol;
@@ -35,7 +37,9 @@ async fn say(State(board): State<Switchboard>, headers: HeaderMap, request: Requ
     let Some(kind) = board.places().kind_of(&path) else {
         return Err(Problem::not_found("nothing is said here").into());
     };
-    let voice = voice(&board, &headers).await?;
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
+    let near = peer.is_some_and(is_loopback) && !is_passed_on(&headers);
+    let voice = Voice { near, ..voice(&board, &headers).await? };
     let bytes = Bytes::from_request(request, &()).await;
     let bytes = bytes.map_err(|_| Problem::malformed("the body is too long, or ended early"))?;
     let Some(_turn) = board.turn().await else { return Err(Problem::unavailable("the manager is going down").into()) };
@@ -46,6 +50,11 @@ async fn say(State(board): State<Switchboard>, headers: HeaderMap, request: Requ
         Ok(Heard::Refused(why)) => Err(Problem::new(422, "refused", "this was refused").detail(why).into()),
         Err(problem) => Err(Problem::busy(problem.line(), AGAIN.as_secs()).into()),
     }
+}
+
+/// By a proxy, which may be on this machine for those that are not.
+fn is_passed_on(headers: &HeaderMap) -> bool {
+    ["forwarded", "x-forwarded-for", "x-real-ip", "via"].iter().any(|name| headers.contains_key(*name))
 }
 
 /// Who speaks. One that shows nothing is heard only where that is allowed, as everywhere.

@@ -153,6 +153,7 @@ impl Inner {
             not_understood: 0,
             not_allowed: 0,
             vouched: true,
+            near: true,
             parameters: Default::default(),
             labels: Default::default(),
             slots: hands.slots(),

@@ -10,6 +10,7 @@ use super::state::Claim;
 use super::{Inner, Switchboard};
 use crate::allowance::Warrant;
 use crate::device::Device;
+use crate::endpoint;
 use crate::errand::{End, Returned};
 use crate::meters;
 use crate::names::NodeId;
@@ -31,6 +32,8 @@ pub struct Voice {
     pub may_request: bool,
     pub standing: Standing,
     pub warrant: Arc<Warrant>,
+    /// It speaks from this very machine, as far as that is known.
+    pub near: bool,
 }
 
 /// What has to hold of a speaker before it is listened to.
@@ -51,6 +54,7 @@ impl Voice {
             may_request: false,
             standing: Standing::Plain,
             warrant: Arc::default(),
+            near: false,
         }
     }
 
@@ -58,7 +62,7 @@ impl Voice {
     pub fn of_device(device: &Device) -> Self {
         let Device { name, node, may_request, warrant, .. } = device;
         let (proof, node, warrant) = (Proof::User(name.clone()), Some(node.clone()), warrant.clone());
-        Self { proof, node, may_request: *may_request, standing: Standing::Plain, warrant }
+        Self { proof, node, may_request: *may_request, standing: Standing::Plain, warrant, near: false }
     }
 
     fn name(&self) -> String {
@@ -171,7 +175,14 @@ impl Inner {
         if !known && said.voice.node.is_none() && self.has_key(&node).await? {
             return Err(self.stolen(&node));
         }
-        let papers = Papers { proof: said.voice.proof.clone(), warrant: self.warrant(&said.voice).await? };
+        // Another manager would look for it on a machine of its own.
+        let near = said.voice.near && self.others.is_none();
+        if !register.endpoint.is_empty()
+            && let Err(why) = endpoint::read(&register.endpoint, self.loopback.or_near(near))
+        {
+            return Err(No::Never(Refused::BadEndpoint, why));
+        }
+        let papers = Papers { proof: said.voice.proof.clone(), warrant: self.warrant(&said.voice).await?, near };
         let offered = Offered::of(&register, &self.places.0, &papers.warrant.allowance);
         let (heard, record, unkept) = {
             let mut state = self.state.lock();

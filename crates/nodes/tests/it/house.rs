@@ -20,6 +20,7 @@ use mutirao_mqtt::{Client, Limits, Options, Qos, TopicFilter, TopicName};
 use mutirao_nodes::NodeId;
 use mutirao_nodes::allowance::Allowance;
 use mutirao_nodes::embedded::{self, Embedded};
+use mutirao_nodes::endpoint::Loopback;
 use mutirao_nodes::errand::{Errand, Returned, Taker};
 use mutirao_nodes::pulse::Pace;
 use mutirao_nodes::registry::Strangers;
@@ -98,6 +99,23 @@ impl House {
     }
 
     async fn build(database: Database, strangers: Strangers, others: Option<Shared>, guest: bool) -> Self {
+        // Their nodes are on this machine.
+        Self::looking(database, strangers, others, guest, Loopback::Allowed).await
+    }
+
+    /// One that looks for no node on its own machine.
+    pub async fn not_here(folder: &Path) -> Self {
+        let database = Database::from(Sqlite::open(&folder.join("store.db"), mutirao_nodes::MIGRATIONS).unwrap());
+        Self::looking(database, Strangers::Refused, None, false, Loopback::Refused).await
+    }
+
+    async fn looking(
+        database: Database,
+        strangers: Strangers,
+        others: Option<Shared>,
+        guest: bool,
+        loopback: Loopback,
+    ) -> Self {
         let (clock, dice) = (SystemClock::shared(), Arc::new(Dice::seeded(3)));
         let store = store::open(&database);
         let pace = Pace { first_after: Duration::from_millis(50), every: Duration::from_millis(200), force_every: 5 };
@@ -107,6 +125,7 @@ impl House {
             clock: clock.clone(),
             dice: dice.clone(),
             strangers,
+            loopback,
             routing: Rules::default(),
             pace,
             others,

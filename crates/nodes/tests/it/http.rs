@@ -79,12 +79,19 @@ async fn no_endpoint_leads_to_the_machine_s_surroundings_and_one_that_is_down_sa
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let redirect = post(async || axum::response::Redirect::temporary("http://169.254.169.254/"));
     let moved = serve(Router::new().route("/mutirao/messages", redirect)).await;
-    let endpoints = [
-        ("meta", "http://169.254.169.254".to_owned(), "address of this machine"),
-        ("mapped", "http://[::ffff:169.254.169.254]".to_owned(), "address of this machine"),
-        ("closed", format!("http://{closed}"), "refused"),
-        ("moved", format!("http://{moved}"), "307"),
-    ];
+    let endpoints = [("closed", format!("http://{closed}"), "refused"), ("moved", format!("http://{moved}"), "307")];
+    let lamp = house.device("lamp").await;
+    for (endpoint, words) in [
+        ("http://169.254.169.254", "169.254.169.254 is an address of this machine's surroundings"),
+        ("http://[::ffff:169.254.169.254]", "::ffff:169.254.169.254 is an address"),
+        ("http://gate?x=1", "gate?x=1\" is no endpoint"),
+        ("not a url", "\"not a url\" is no endpoint"),
+    ] {
+        lamp.say("mutirao.nodes.register", registration("lamp", endpoint, "x").to_string()).await;
+        let told = async || house.reasons().await.iter().any(|why| why.contains(words));
+        eventually(endpoint, LONG, told).await;
+        assert!(house.board.node(&"lamp".parse().unwrap()).is_none(), "{endpoint}");
+    }
     for (name, endpoint, words) in endpoints {
         let device = Device::passing_by(&house, name).await;
         let mut said = registration(name, &endpoint, name);
@@ -96,6 +103,46 @@ async fn no_endpoint_leads_to_the_machine_s_surroundings_and_one_that_is_down_sa
         assert!(why.to_lowercase().contains(words), "{name}: {why}");
         house.board.remove_device(name, "test").await.unwrap();
         assert!(matches!(house.board.send(errand(name, name)).await, Err(NotSent::Nobody(_))), "it was kept out");
+    }
+    house.close().await;
+}
+
+/// Else whoever has a password would have the manager ask whatever listens there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_is_on_the_manager_s_machine_only_if_it_speaks_from_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::not_here(folder.path()).await;
+    HttpWay::open(&house.board, &Trust::nobody(), SystemClock::shared()).unwrap();
+    let open = house.board.capability().open;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let manager = listener.local_addr().unwrap();
+    let known = open.clone().into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(async move { axum::serve(listener, known).await });
+    let elsewhere = serve(open).await;
+    let at_once = post(async |Json(message): Json<Message>| Json(Message { data: "1".into(), ..message }));
+    let node = serve(Router::new().route("/mutirao/messages", at_once)).await;
+    mutirao_tls::install();
+    let (http, password) = (reqwest::Client::new(), house.let_in("web").await);
+    let say = async |manager: SocketAddr, passed_on: bool, endpoint: &str| {
+        let url = format!("http://{manager}/mutirao/nodes/register");
+        let request = http.post(url).json(&registration("web", endpoint, "fetch")).basic_auth("web", Some(&password));
+        let request = if passed_on { request.header("x-forwarded-for", "192.0.2.7") } else { request };
+        request.send().await.unwrap().status().as_u16()
+    };
+    let endpoint = format!("http://{node}");
+    assert_eq!(say(elsewhere, false, &endpoint).await, 422, "nobody knows from where it spoke");
+    assert_eq!(say(manager, true, &endpoint).await, 422, "by a proxy that is here");
+    let lamp = house.device("lamp").await;
+    lamp.say("mutirao.nodes.register", registration("lamp", &endpoint, "fetch").to_string()).await;
+    let told = async || house.reasons().await.iter().any(|why| why.contains("nodes.loopback=allowed lets it be"));
+    eventually("why not", LONG, told).await;
+    assert_eq!(house.board.nodes().len(), 0);
+
+    for (request, endpoint) in [("r1", endpoint), ("r2", format!("http://localhost:{}", node.port()))] {
+        assert_eq!(say(manager, false, &endpoint).await, 200);
+        house.board.send(errand(request, "fetch")).await.unwrap();
+        let end = async || house.desk.returned.lock().iter().any(|one| one.request == request);
+        eventually("it answered", LONG, end).await;
     }
     house.close().await;
 }

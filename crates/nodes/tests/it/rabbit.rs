@@ -18,6 +18,7 @@ use mutirao_core::{Dice, SystemClock};
 use mutirao_mqtt::client::State;
 use mutirao_mqtt::{Client, Options, Qos, TopicFilter, TopicName};
 use mutirao_nodes::NodeId;
+use mutirao_nodes::endpoint::Loopback;
 use mutirao_nodes::errand::{End, Errand, Reach};
 use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::pulse::Pace;
@@ -69,6 +70,7 @@ impl Yard {
             clock: clock.clone(),
             dice: dice.clone(),
             strangers: Strangers::Refused,
+            loopback: Loopback::Refused,
             routing: Rules::default(),
             pace: Pace { first_after: Duration::from_millis(50), every: Duration::from_millis(200), force_every: 5 },
             others: None,

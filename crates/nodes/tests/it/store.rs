@@ -119,6 +119,7 @@ fn record(node: &str, at: i64, kind: &str) -> Record {
         not_understood: 1,
         not_allowed: 2,
         vouched: true,
+        near: true,
         parameters: [("urn:mutirao:Action:a@2".parse().unwrap(), Parameters { timeout: 5_000, retry: 1 })].into(),
         labels: [("zone".into(), "a\u{0}b".into())].into(),
         slots: 16,
