@@ -19,7 +19,7 @@ pub struct Message {
     pub wait_ms: f64,
     pub events_in: f64,
     pub events_out: f64,
-    /// What lies before it, unread.
+    /// Events that lie before it, unread.
     pub queue: f64,
     /// The share of the second in which it waited for those after it.
     pub held_back: f64,
@@ -67,7 +67,7 @@ impl Message {
             wait_ms: ms(measures.wait_us_mean),
             events_in: measures.events_in as f64,
             events_out: measures.events_out as f64,
-            queue: measures.queue as f64,
+            queue: queue(measures),
             held_back: measures.held_back,
             own: Own {
                 cpu: measures.cpu,
@@ -93,5 +93,27 @@ impl Message {
         let cores = self.node.cpus.iter().chain(&self.node.io_wait).copied();
         let mut all = own.into_iter().chain(node).chain(flow).chain(self.latency_ms).chain(cores);
         all.all(|figure| figure.is_finite() && figure >= 0.0)
+    }
+}
+
+/// Hosts count what lies there in records, of any number of events. Whoever waited so long at this rate had so many events before
+/// it, says Little's law.
+fn queue(measures: &Measures) -> f64 {
+    (measures.events_in as f64 * measures.wait_us_mean as f64 / 1e6).max(measures.queue as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_there_is_told_in_events_though_hosts_count_records() {
+        let message = |events_in, wait_us_mean, queue| {
+            let measures = Measures { events_in, wait_us_mean, queue, ..Measures::default() };
+            Message::of(crate::testing::part(0, 0), "a".into(), 0, &measures, &Usage::default())
+        };
+        assert_eq!(message(1_000, 5_000_000, 12).queue, 5_000.0);
+        // Nothing was read, so nothing is known of how long it waits.
+        assert_eq!(message(0, 0, 12).queue, 12.0);
     }
 }

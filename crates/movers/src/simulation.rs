@@ -7,9 +7,10 @@
 //! For the lab and for tests. What it takes for granted: a constant time on the network, no cost of moving but what is said in
 //! [`Moving`], memory that never runs out, clocks that agree.
 
+mod actors;
 pub mod chapter;
 pub mod load;
-pub mod moving;
+mod moving;
 pub mod setup;
 pub mod tally;
 mod telling;

@@ -235,8 +235,10 @@ impl HostOutlook {
     /// With a part more, or (`sign` -1) less.
     pub fn take(&mut self, part: &Outlook, sign: f64) {
         let cost = part.cost * self.slowness;
-        self.load = (self.load + sign * part.rate * cost).max(0.0);
-        self.load_ahead = (self.load_ahead + sign * part.rate_ahead * cost).max(0.0);
+        // It uses no more, however much it would need.
+        let used = |rate: f64| (rate * cost).min(part.seated.cores_max);
+        self.load = (self.load + sign * used(part.rate)).max(0.0);
+        self.load_ahead = (self.load_ahead + sign * used(part.rate_ahead)).max(0.0);
         self.backlog = (self.backlog + sign * part.queue * cost).max(0.0);
         self.memory = (self.memory + sign * part.memory_bytes).max(0.0);
         self.rate = (self.rate + sign * part.rate_ahead).max(0.0);

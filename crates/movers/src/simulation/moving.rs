@@ -1,7 +1,8 @@
 //! How a replica gets from one host to another, and what becomes of it when its host is lost.
 
+use super::actors::{Copy, Phase};
 use super::setup::Moving;
-use super::world::{Copy, Event, Phase, World};
+use super::world::{Event, World};
 use crate::round::Move;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

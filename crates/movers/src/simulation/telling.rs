@@ -1,6 +1,7 @@
 //! What parts say each second, and what a mover is shown.
 
-use super::world::{Phase, World};
+use super::actors::Phase;
+use super::world::World;
 use super::{host_name, part};
 use crate::message::{Message, Own, Use};
 use crate::scene::{Host, Scene, Seated};

@@ -1,10 +1,11 @@
 //! What happens, in its order.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap};
 
 use mutirao_core::Dice;
 
+use super::actors::{Copy, Node, Operator, Phase};
 use super::setup::{Moving, Setup};
 use super::tally::Outcome;
 use crate::message::Message;
@@ -48,58 +49,6 @@ pub(super) enum Event {
     },
 }
 
-pub(super) struct Operator {
-    /// When each event was sent.
-    pub log: Vec<Nanos>,
-    /// Whether its first copy is done.
-    first: Vec<bool>,
-    /// The copy that is each replica.
-    pub replicas: Vec<usize>,
-    pub quiet_until: Nanos,
-    arrivals: Dice,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    Serving,
-    /// Up to this row, then it stops.
-    Until(usize),
-    Stopped,
-    /// It catches up with the one whose place it is to take, and is not heard.
-    Replaying,
-    Gone,
-}
-
-/// A replica at one host.
-pub(super) struct Copy {
-    pub operator: usize,
-    pub replica: usize,
-    pub host: usize,
-    /// The row that it takes next, and the one from which on it is heard.
-    pub next: usize,
-    pub heard_from: usize,
-    pub snapshot: usize,
-    pub running: u32,
-    pub phase: Phase,
-    waiting: bool,
-    pub second: Second,
-}
-
-/// What a copy counted in this second.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Second {
-    pub busy_ns: u64,
-    pub began: u32,
-    pub ended: u32,
-    pub latency_ns: u64,
-}
-
-pub(super) struct Node {
-    pub free: u32,
-    pub alive: bool,
-    turn: VecDeque<usize>,
-}
-
 pub(super) struct World<'a> {
     pub setup: &'a Setup,
     pub mover: Mover,
@@ -133,7 +82,7 @@ impl<'a> World<'a> {
             let arrivals = Dice::seeded(seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
             operators.push(Operator { log: Vec::new(), first: Vec::new(), replicas, quiet_until: 0, arrivals });
         }
-        let node = |host: &super::HostSetup| Node { free: host.cores, alive: true, turn: VecDeque::new() };
+        let node = |host: &super::HostSetup| Node { free: host.cores, alive: true, turn: Default::default() };
         let mut world = Self {
             setup,
             mover: Mover::new(settings),
@@ -336,24 +285,6 @@ impl<'a> World<'a> {
         if self.copies[copy].phase == Phase::Stopped {
             self.copies[copy].phase = Phase::Serving;
             self.offer(copy);
-        }
-    }
-}
-
-impl Copy {
-    pub fn new(operator: usize, replica: usize, host: usize, next: usize, phase: Phase) -> Self {
-        let heard_from = if phase == Phase::Replaying { usize::MAX } else { next };
-        Self {
-            operator,
-            replica,
-            host,
-            next,
-            heard_from,
-            snapshot: next,
-            running: 0,
-            phase,
-            waiting: false,
-            second: Second::default(),
         }
     }
 }
