@@ -29,8 +29,14 @@ impl Runner {
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         if transport != "amqp" {
-            let spec =
-                DeviceSpec { name: name.into(), node: None, requests: false, publish: vec![], subscribe: vec![] };
+            let spec = DeviceSpec {
+                name: name.into(),
+                node: None,
+                requests: false,
+                publish: vec![],
+                subscribe: vec![],
+                may: Default::default(),
+            };
             let device = bench.client.add_device(&spec).await?;
             command.args(["--user", name]).env("MUTIRAO_NODE_PASSWORD", device.password);
         }

@@ -43,7 +43,14 @@ fn is_answer(n: usize, body: &[u8]) -> anyhow::Result<()> {
 /// By the manager's own listener, for a device that has the action.
 pub async fn mqtt(bench: &Bench, action: &str, times: usize) -> anyhow::Result<Vec<f64>> {
     let places = Places(Namespace::default());
-    let spec = DeviceSpec { name: "asker".into(), node: None, requests: true, publish: vec![], subscribe: vec![] };
+    let spec = DeviceSpec {
+        name: "asker".into(),
+        node: None,
+        requests: true,
+        publish: vec![],
+        subscribe: vec![],
+        may: Default::default(),
+    };
     let device = bench.client.add_device(&spec).await?;
     let mut options = MqttOptions::new(bench.mqtt.clone(), "asker", SystemClock::shared(), shared_dice());
     (options.user, options.password) = (Some("asker".into()), Some(device.password.into()));
