@@ -1,11 +1,14 @@
 //! The seam between whoever has tasks (flows) and whoever reaches nodes: what is asked of a node, where it went, and what
 //! came back. Whoever has tasks gives a [`Reach`] errands and is given, as a [`Taker`], what nodes and clients say.
 
+mod nobody;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use mutirao_core::Problem;
+pub use nobody::{Had, Nobody};
 use serde::{Deserialize, Serialize};
 
 use crate::Layer;
@@ -41,8 +44,8 @@ pub struct Gone {
 /// Nobody has it, and nobody will answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotSent {
-    #[error("no node that is there has {0}")]
-    Nobody(ActionName),
+    #[error("{0}")]
+    Nobody(Nobody),
     #[error("every node that has it is full")]
     Full,
     /// It was chosen, and could not be reached over anything it speaks. That counts against it already.
@@ -86,6 +89,11 @@ pub trait Reach: Send + Sync {
 
     /// Every action that somebody has, also somebody who is away.
     fn catalogue(&self) -> BTreeSet<ActionName>;
+
+    /// Why no node can be given such a task at the moment. None: one can, or nobody knows.
+    fn nobody(&self, _action: &ActionName, _place: &Place) -> Option<Nobody> {
+        None
+    }
 
     /// What those who have an action declare of it: how long a try may take, and how many more there are. None: nothing.
     fn parameters(&self, _action: &ActionName) -> Option<Parameters> {

@@ -6,9 +6,9 @@ use mutirao_core::{Dice, Mono, Timestamp};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Layer;
-use crate::errand::{Errand, NotSent};
+use crate::errand::{Errand, Had, Nobody, NotSent};
 use crate::meters::Standing;
-use crate::names::{NodeId, Offer};
+use crate::names::{ActionName, NodeId, Offer};
 use crate::preference::{Preferences, Protocol, Sent};
 use crate::registry::{Gone, Now, Presence, Proof, Record, Registry, Rules};
 use crate::routing::{self, Candidate, Choice, Ended, NoNode, Place, Router, Ticket, Why};
@@ -98,11 +98,13 @@ impl State {
         let candidates = self.candidates(errand, text, places)?;
         let choice =
             self.router.choose(action, place, &candidates, not.as_ref(), now, dice).map_err(|none| match none {
-                NoNode::Nobody => NotSent::Nobody(action.clone()),
+                NoNode::Nobody => {
+                    NotSent::Nobody(self.nobody(action, place).unwrap_or_else(|| Nobody::CanRead(action.clone())))
+                }
                 NoNode::Full => NotSent::Full,
             })?;
         let Some((record, _)) = self.registry.node(&choice.node) else {
-            return Err(NotSent::Nobody(action.clone()));
+            return Err(NotSent::Nobody(Nobody::HasIt(action.clone())));
         };
         let record = record.clone();
         let order = self.preferences.order(&record.node, record.layer, &record.speaks(), now);
@@ -116,6 +118,26 @@ impl State {
             self.router.ended(before.ticket, Ended::Recalled, now, dice);
         }
         Ok(Chosen { layer: choice.layer, why: why(&choice), record, order, given_up })
+    }
+
+    /// Why no node can be given such a task at the moment; none: one can, or could if there were room.
+    pub fn nobody(&self, action: &ActionName, place: &Place) -> Option<Nobody> {
+        let there: BTreeSet<&NodeId> =
+            self.registry.offering(action, place.node.as_ref()).map(|(record, _)| &record.node).collect();
+        let why = |presence| match presence {
+            Presence::Away => "it is away",
+            Presence::Unconfirmed => "it has not registered again since this manager began",
+            Presence::Registered => "others that have it are believed more",
+        };
+        let all = self.registry.all().map(|(record, presence)| Had {
+            node: &record.node,
+            layer: record.layer,
+            labels: &record.labels,
+            has_it: record.offer(action).is_some(),
+            not_now: Some(why(presence)).filter(|_| !there.contains(&record.node)),
+        });
+        let all: Vec<Had<'_>> = all.collect();
+        Nobody::of(action, place, &all)
     }
 
     /// Who is there and has the action, each in the newest version that it has. One that could never be given the text is none;
