@@ -100,21 +100,26 @@ impl House {
 
     async fn build(database: Database, strangers: Strangers, others: Option<Shared>, guest: bool) -> Self {
         // Their nodes are on this machine.
-        Self::looking(database, strangers, others, guest, Loopback::Allowed).await
+        Self::ruled(database, strangers, others, guest, (Loopback::Allowed, Rules::default())).await
     }
 
     /// One that looks for no node on its own machine.
     pub async fn not_here(folder: &Path) -> Self {
         let database = Database::from(Sqlite::open(&folder.join("store.db"), mutirao_nodes::MIGRATIONS).unwrap());
-        Self::looking(database, Strangers::Refused, None, false, Loopback::Refused).await
+        Self::ruled(database, Strangers::Refused, None, false, (Loopback::Refused, Rules::default())).await
     }
 
-    async fn looking(
+    pub async fn routed(folder: &Path, routing: Rules) -> Self {
+        let database = Database::from(Sqlite::open(&folder.join("store.db"), mutirao_nodes::MIGRATIONS).unwrap());
+        Self::ruled(database, Strangers::Refused, None, false, (Loopback::Allowed, routing)).await
+    }
+
+    async fn ruled(
         database: Database,
         strangers: Strangers,
         others: Option<Shared>,
         guest: bool,
-        loopback: Loopback,
+        (loopback, routing): (Loopback, Rules),
     ) -> Self {
         let (clock, dice) = (SystemClock::shared(), Arc::new(Dice::seeded(3)));
         let store = store::open(&database);
@@ -126,7 +131,7 @@ impl House {
             dice: dice.clone(),
             strangers,
             loopback,
-            routing: Rules::default(),
+            routing,
             pace,
             others,
         };

@@ -9,4 +9,5 @@ mod http;
 mod keyed;
 mod managers;
 mod rabbit;
+mod slow;
 mod store;
