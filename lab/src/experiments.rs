@@ -9,12 +9,14 @@ pub mod sapparchi;
 pub mod sentryweb;
 pub mod spawn;
 
-pub const ALL: [(&str, &str); 18] = [
+pub const ALL: [(&str, &str); 20] = [
     (
         "batch",
         "10,000 processes, no-op tasks and a million of them, beside xargs, GNU parallel, HyperQueue, Celery, Dramatiq",
     ),
     ("budget", "what a task costs each process in CPU, as a ratio to the committed budget"),
+    ("esp-2", "who moves where, simulated: the document's 13 scenarios beside its figures, and ours in the same worlds"),
+    ("esp-3", "who moves where, simulated: noise only, a slow host, large states, a lost host, a hundred hosts"),
     ("esp-4", "events/s and core of streams: keyed jumping windows beside timely and Bytewax, sliding ones by width"),
     (
         "esp-5",

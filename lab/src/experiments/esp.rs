@@ -4,4 +4,7 @@ pub mod bytewax;
 pub mod five;
 pub mod four;
 pub mod load;
+mod simulated;
+pub mod three;
 pub mod timely;
+pub mod two;
