@@ -5,6 +5,7 @@
 //! [`placing`]: crate::placing
 //! [`keeping`]: crate::keeping
 
+mod moves;
 mod rounds;
 mod sweeping;
 
@@ -22,7 +23,6 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::graphs::{Graphs, Read};
-use crate::moving::{self, Move, Step};
 use crate::placing::{self, Decision, Host, HostId, Life, Wanted};
 use crate::silence::Ears;
 use crate::store::{Batch, Event, Fate, Held, HostRow, PartRow, Shared as Store, StreamRow, StreamState};
@@ -114,10 +114,6 @@ async fn round(bench: &Bench, rounds: &mut Rounds) -> Result<(), StoreError> {
 /// What is told of a part that is given to a host, and of one that is nowhere.
 const PLACE: &str = "place";
 const WAIT: &str = "wait";
-/// Of a replica that moves: its copy was begun, it is there, it stays where it was.
-const MOVE: &str = "move";
-const MOVED: &str = "moved";
-const STAY: &str = "stay";
 /// What a mover found.
 const ROUND: &str = "round";
 const STOPPING: &str = "the stream that had its name before it is being stopped";
@@ -280,57 +276,14 @@ impl Sight {
         }
     }
 
-    /// The next step of each move.
-    fn moves(
-        &self,
-        me: &str,
-        hosts: &[Host],
-        wanted: &[Wanted],
-        batches: &mut BTreeMap<ShardId, Batch>,
-        shard_of: &HashMap<&StreamId, ShardId>,
-    ) {
-        for one in &self.held.moves {
-            let Some(shard) = shard_of.get(&one.part.stream) else { continue };
-            let said = |host: &str, part: &Part, epoch: u64| self.said(host, part, epoch);
-            let step = moving::step(one, hosts, wanted, &self.held.moves, said, self.now);
-            if step == Step::Stay {
-                continue;
-            }
-            let (part, shown) = (one.part.clone(), self.shown(&one.part));
-            let named = self.hosts.iter().find(|(row, _)| row.host.id == one.to);
-            let to = named.map_or(one.to.as_str(), |(row, _)| row.host.name.as_str());
-            let batch = batches.entry(*shard).or_default();
-            let (what, detail) = match step {
-                Step::Stay => continue,
-                Step::Begin(begun) => {
-                    batch.moves.push(Move { begun: Some(begun), since: self.now, ..one.clone() });
-                    (MOVE, format!("{shown} is begun on {to} too, epoch {}: {}", begun.epoch, one.why))
-                }
-                Step::Over { seat, epoch, why } => {
-                    batch.moved.push(part.clone());
-                    let detail = format!("{shown} on {to}, epoch {epoch}: {why}");
-                    batch.parts.push(PartRow { part, seat: Some(seat), epoch, why, since: self.now });
-                    (MOVED, detail)
-                }
-                Step::End(why) => {
-                    batch.moved.push(part);
-                    (STAY, format!("{shown} does not move to {to}: {why}"))
-                }
-            };
-            batch.events.push((one.part.stream.clone(), self.event(me, what, detail)));
-        }
-    }
-
-    /// What a host says of a part under an epoch.
-    fn said(&self, host: &str, part: &Part, epoch: u64) -> Option<&Report> {
-        let (row, _) = self.hosts.iter().find(|(row, _)| row.host.id == host)?;
-        row.reports.iter().find(|report| report.part == *part && report.epoch == epoch)
-    }
-
     fn snapshots(&self, batches: &mut BTreeMap<ShardId, Batch>, shard_of: &HashMap<&StreamId, ShardId>) {
         let epochs: BTreeMap<Part, u64> = self.held.parts.iter().map(|row| (row.part.clone(), row.epoch)).collect();
-        let reports: Vec<&Report> = self.hosts.iter().flat_map(|(row, _)| &row.reports).collect();
-        let changes = keeping::fold(&self.held.snapshots, &reports, &epochs, self.now);
+        let all = self.hosts.iter().flat_map(|(row, _)| row.reports.iter().map(|report| (row.host.id.as_str(), report)));
+        let reports: Vec<(&str, &Report)> = all.collect();
+        let seats = self.held.parts.iter().filter_map(|row| Some((row.seat.as_ref()?.host.as_str(), &row.part)));
+        let moves = self.held.moves.iter().map(|one| (one.to.as_str(), &one.part));
+        let given = seats.chain(moves).collect();
+        let changes = keeping::fold(&self.held.snapshots, &reports, &given, &epochs, self.now);
         let owner: HashMap<&str, ShardId> = self
             .held
             .snapshots

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use mutirao_core::Mono;
-use mutirao_movers::{Message, Mover, Round, Scene, Seated, Settings};
+use mutirao_movers::{Message, Mover, Round, Scene, Seated, Settings, Strategy};
 use mutirao_streams::wire::{StreamId, What};
 
 #[cfg(test)]
@@ -31,7 +31,8 @@ pub struct Said {
 }
 
 pub struct Rounds {
-    mover: Mover,
+    /// None where nothing moves.
+    mover: Option<Mover>,
     /// How often each host had been heard when its parts' messages were taken.
     beats: BTreeMap<HostId, u64>,
     /// What was told of each stream last: how each part fared, not the figures.
@@ -40,40 +41,20 @@ pub struct Rounds {
 
 impl Rounds {
     pub fn of(settings: Settings) -> Self {
-        Self { mover: Mover::new(settings), beats: BTreeMap::new(), told: HashMap::new() }
+        let mover = (settings.strategy != Strategy::None).then(|| Mover::new(settings));
+        Self { mover, beats: BTreeMap::new(), told: HashMap::new() }
     }
 
     /// Once more around. `now`: of this process, since clocks of hosts need not agree.
     pub(super) fn go_on(&mut self, sight: &Sight, hosts: &[Host], wanted: &[Wanted], now: Mono) -> Vec<Said> {
         let now_ms = now.0.as_millis() as u64;
-        self.hear(sight, wanted, now_ms);
+        let Some(mover) = &mut self.mover else { return Vec::new() };
+        hear(mover, &mut self.beats, sight, wanted, now_ms);
         let scene = scene(sight, hosts, wanted, now_ms);
-        let Some(round) = self.mover.round(&scene) else { return Vec::new() };
+        let Some(round) = mover.round(&scene) else { return Vec::new() };
         self.told.retain(|stream, _| scene.parts.iter().any(|one| one.part.stream == *stream));
         let streams: BTreeSet<&StreamId> = round.considered.iter().map(|one| &one.part.stream).collect();
         streams.into_iter().map(|stream| self.said(sight, stream, &round)).collect()
-    }
-
-    /// What hosts have said since it was looked at last.
-    fn hear(&mut self, sight: &Sight, wanted: &[Wanted], now_ms: u64) {
-        for (row, life) in &sight.hosts {
-            let before = self.beats.insert(row.host.id.clone(), row.beats);
-            if *life == Life::Gone || before == Some(row.beats) {
-                continue;
-            }
-            for report in &row.reports {
-                let here = wanted.iter().any(|one| {
-                    one.part == report.part
-                        && one.epoch == report.epoch
-                        && one.seat.as_ref().is_some_and(|seat| seat.host == row.host.id)
-                });
-                if here {
-                    let id = row.host.id.clone();
-                    self.mover.hear(now_ms, Message::of(report.part.clone(), id, now_ms, &report.measures, &row.node));
-                }
-            }
-        }
-        self.beats.retain(|id, _| sight.hosts.iter().any(|(row, _)| row.host.id == *id));
     }
 
     fn said(&mut self, sight: &Sight, stream: &StreamId, round: &Round) -> Said {
@@ -99,6 +80,28 @@ impl Rounds {
         self.told.insert(stream.clone(), fared);
         Said { stream: stream.clone(), moves, told }
     }
+}
+
+/// What hosts have said since it was looked at last.
+fn hear(mover: &mut Mover, beats: &mut BTreeMap<HostId, u64>, sight: &Sight, wanted: &[Wanted], now_ms: u64) {
+    for (row, life) in &sight.hosts {
+        let before = beats.insert(row.host.id.clone(), row.beats);
+        if *life == Life::Gone || before == Some(row.beats) {
+            continue;
+        }
+        for report in &row.reports {
+            let here = wanted.iter().any(|one| {
+                one.part == report.part
+                    && one.epoch == report.epoch
+                    && one.seat.as_ref().is_some_and(|seat| seat.host == row.host.id)
+            });
+            if here {
+                let id = row.host.id.clone();
+                mover.hear(now_ms, Message::of(report.part.clone(), id, now_ms, &report.measures, &row.node));
+            }
+        }
+    }
+    beats.retain(|id, _| sight.hosts.iter().any(|(row, _)| row.host.id == *id));
 }
 
 /// What became of a part, without figures: the same fate once more is no news.
