@@ -28,12 +28,25 @@ pub struct Changes {
     pub retire: Vec<(String, Timestamp)>,
 }
 
-/// What hosts have said anew: `epochs` are those of parts as they are placed.
-pub fn fold(kept: &[Kept], reports: &[&Report], epochs: &BTreeMap<Part, u64>, now: Timestamp) -> Changes {
+/// Which hosts were given which parts: while one moves, there are two.
+pub type Given<'a> = BTreeSet<(&'a str, &'a Part)>;
+
+/// What hosts have said anew, each with who said it: `epochs` are those of parts as they are placed. Nobody is believed about a part
+/// that is not his.
+pub fn fold(
+    kept: &[Kept],
+    reports: &[(&str, &Report)],
+    given: &Given<'_>,
+    epochs: &BTreeMap<Part, u64>,
+    now: Timestamp,
+) -> Changes {
     let known: BTreeSet<&str> = kept.iter().map(|kept| kept.snapshot.key.as_str()).collect();
     let mut add: BTreeMap<String, Kept> = BTreeMap::new();
-    for report in reports {
+    for (host, report) in reports {
         let Some(snapshot) = &report.snapshot else { continue };
+        if !given.contains(&(*host, &report.part)) {
+            continue;
+        }
         let Some(current) = epochs.get(&report.part) else { continue };
         // Replicas of a stage agree, whoever told them to run. Of what has one place only the newest knows.
         let counts = matches!(report.part.what, What::Stage(_)) || report.epoch == *current;
@@ -120,9 +133,10 @@ mod tests {
     }
 
     fn told(kept: &mut Vec<Kept>, reports: &[Report], current: u64) {
-        let reports: Vec<&Report> = reports.iter().collect();
-        let epochs = reports.iter().map(|report| (report.part.clone(), current)).collect();
-        let changes = fold(kept, &reports, &epochs, Timestamp(1_000));
+        let reports: Vec<(&str, &Report)> = reports.iter().map(|report| ("h", report)).collect();
+        let epochs = reports.iter().map(|(_, report)| (report.part.clone(), current)).collect();
+        let given = reports.iter().map(|(host, report)| (*host, &report.part)).collect();
+        let changes = fold(kept, &reports, &given, &epochs, Timestamp(1_000));
         apply(kept, changes);
     }
 
@@ -162,6 +176,16 @@ mod tests {
         foreign.snapshot.as_mut().unwrap().key = snapshot_key(&part(What::Stage(1), 0), 1, 10, 1);
         told(&mut kept, &[foreign], 1);
         assert_eq!(kept, []);
+    }
+
+    #[test]
+    fn a_host_is_believed_about_no_part_that_it_was_not_given() {
+        let part = part(What::Stage(0), 0);
+        let far = report(part.clone(), 1, 1 << 40);
+        let epochs = BTreeMap::from([(part.clone(), 1)]);
+        let given = BTreeSet::from([("its", &part), ("where it moves to", &part)]);
+        let add = |host: &str| fold(&[], &[(host, &far)], &given, &epochs, Timestamp(1)).add.len();
+        assert_eq!((add("another"), add("its"), add("where it moves to")), (0, 1, 1));
     }
 
     proptest! {
