@@ -2,8 +2,8 @@
 """What mutirao_node.ino does, without a microcontroller: one thread, one connection, and the limits of PubSubClient. Packets longer
 than its buffer are passed over without a word, it publishes with quality 0 only, and it forgets everything when it reconnects.
 
-usage: stand_in.py NODE HOST:PORT [USER PASSWORD]
-SPACE in the environment is the namespace, mutirao without.
+usage: DEVICE_PASSWORD=… stand_in.py NODE HOST:PORT [USER]
+SPACE in the environment is the namespace, mutirao without. The password is there too: arguments are seen by everybody.
 """
 
 import json
@@ -205,10 +205,12 @@ class Node:
 
 
 def main():
-    if len(sys.argv) not in (3, 5):
+    password = os.environ.get("DEVICE_PASSWORD")
+    if len(sys.argv) not in (3, 4) or (len(sys.argv) == 4) != bool(password):
         sys.exit(__doc__)
     host, _, port = sys.argv[2].rpartition(":")
-    node = Node(sys.argv[1], host, int(port), *sys.argv[3:])
+    credentials = (sys.argv[3], password) if password else ()
+    node = Node(sys.argv[1], host, int(port), *credentials)
     while True:
         node.loop()
 

@@ -119,9 +119,9 @@ impl Agent {
         dice: Arc<Dice>,
     ) -> Arc<Self> {
         let desk = Desk::default();
-        for (_, text) in spool.waiting() {
+        for (number, text) in spool.waiting() {
             if let Ok(message) = Message::read(text.as_bytes()) {
-                desk.remember(&key_of(&message), text.to_owned());
+                desk.kept(&key_of(&message), number);
             }
         }
         let results = Results::new(spool, line.clone(), clock.clone(), dice);
@@ -192,6 +192,15 @@ impl Agent {
                     None
                 });
             }
+            Some(Turn::Kept(key, number)) => {
+                in_hand.spawn(async move {
+                    // It may have been sent since.
+                    if let Some(text) = this.results.text(number).or_else(|| this.desk.answer(&key)) {
+                        this.results.say_again(text).await;
+                    }
+                    None
+                });
+            }
             Some(Turn::Run(key)) => {
                 in_hand.spawn(async move { this.work(message, action, key).await });
             }
@@ -200,7 +209,7 @@ impl Agent {
 
     /// To its end, and until that is safe: on disk, or with somebody else. Dropped before, its message comes again.
     async fn work(&self, message: Message, action: ActionName, key: String) -> Option<Kept> {
-        let underway = self.desk.underway(key);
+        let underway = self.desk.underway(key.clone());
         let (text, number) = {
             let _slot = self.slots.acquire().await.ok()?;
             self.results.room().await;
@@ -216,24 +225,42 @@ impl Agent {
             underway.ended(text);
             return None;
         };
-        underway.ended(text.clone());
-        Some(Kept { number, text })
+        underway.kept(number);
+        Some(Kept { key, number, text })
+    }
+
+    /// Until somebody else has it.
+    async fn send(self: Arc<Self>, kept: Kept) {
+        let Kept { key, number, text } = kept;
+        self.results.say(text.clone()).await;
+        self.desk.sent(&key, text);
+        self.results.gone(number);
     }
 
     /// What has ended goes on its way, and takes no room of what is in hand.
     fn let_go(self: Arc<Self>, ended: Result<Option<Kept>, JoinError>, leaving: &mut JoinSet<()>) {
         match ended {
-            Ok(Some(Kept { number, text })) => {
-                leaving.spawn(async move { self.results.send(number, text).await });
-            }
+            Ok(Some(kept)) => drop(leaving.spawn(self.send(kept))),
             Ok(None) => {}
             Err(error) => tracing::error!(%error, "a task broke; its message comes again"),
         }
     }
 }
 
+/// What whoever is not let in does about it.
+fn remedy(user: Option<&str>) -> String {
+    match user {
+        Some(user) => format!("look at the password of {user}; where the manager is, `mutirao device list` shows who may come in"),
+        None => "it shows no credentials; where the manager is, `mutirao node invite ID` prints a token for its MUTIRAO_ENROL_TOKEN, or \
+                 `mutirao device add ID --to FILE` a password for its --user ID --password-file FILE"
+            .into(),
+    }
+}
+
 /// A result on disk, still to be sent.
 struct Kept {
+    /// Of the message that it answers.
+    key: String,
     number: u64,
     text: String,
 }

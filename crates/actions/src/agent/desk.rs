@@ -29,13 +29,24 @@ struct Papers {
 pub enum Turn {
     /// It is new: run it under this name, and say how it ended ([`Desk::underway`]).
     Run(String),
+    /// Its answer is kept under this number; it was accepted.
+    Kept(String, u64),
     /// This was its answer; it was accepted.
     Again(String),
 }
 
 impl Desk {
-    /// It was answered before this start.
-    pub fn remember(&self, key: &str, answer: String) {
+    /// It ended before this start, and its result is still to be sent.
+    pub fn kept(&self, key: &str, number: u64) {
+        self.0.lock().answers.kept(key, number);
+    }
+
+    pub fn answer(&self, key: &str) -> Option<String> {
+        self.0.lock().answers.answer(key)
+    }
+
+    /// Its result, which was kept, was sent.
+    pub fn sent(&self, key: &str, answer: String) {
         self.0.lock().answers.answered(key, answer);
     }
 
@@ -47,6 +58,11 @@ impl Desk {
                 drop(papers);
                 accept();
                 Some(Turn::Again(text))
+            }
+            Known::Kept(number) => {
+                drop(papers);
+                accept();
+                Some(Turn::Kept(key, number))
             }
             known => {
                 let copies = papers.accepts.entry(key.clone()).or_default();
@@ -72,12 +88,21 @@ pub struct Underway<'a> {
 }
 
 impl Underway<'_> {
-    /// Its result is safe.
-    pub fn ended(mut self, answer: String) {
+    /// Its result is safe with somebody else.
+    pub fn ended(self, answer: String) {
+        self.settle(|answers, key| answers.answered(key, answer));
+    }
+
+    /// Its result is safe here, and will be sent.
+    pub fn kept(self, number: u64) {
+        self.settle(|answers, key| answers.kept(key, number));
+    }
+
+    fn settle(mut self, note: impl FnOnce(&mut Answers, &str)) {
         let Some(key) = self.key.take() else { return };
         let accepts = {
             let mut papers = self.desk.0.lock();
-            papers.answers.answered(&key, answer);
+            note(&mut papers.answers, &key);
             papers.accepts.remove(&key)
         };
         accepts.into_iter().flatten().for_each(|accept| accept());
@@ -133,6 +158,21 @@ mod tests {
         assert_eq!(accepted.seen(), 4);
         let again = desk.ask("r1".into(), accepted.accept());
         assert!(matches!(again, Some(Turn::Again(text)) if text == "7") && accepted.seen() == 5);
+    }
+
+    #[test]
+    fn one_whose_result_is_kept_is_accepted_and_not_run_however_long_ago_it_was() {
+        let (desk, accepted) = (Desk::default(), Counter::default());
+        let Some(Turn::Run(key)) = desk.ask("r1".into(), accepted.accept()) else { panic!("it is new") };
+        desk.underway(key).kept(7);
+        for n in 0..5_000 {
+            desk.sent(&n.to_string(), "x".repeat(1_000));
+        }
+        let again = desk.ask("r1".into(), accepted.accept());
+        assert!(matches!(again, Some(Turn::Kept(key, 7)) if key == "r1") && accepted.seen() == 2);
+        desk.sent("r1", "7".into());
+        let again = desk.ask("r1".into(), accepted.accept());
+        assert!(matches!(again, Some(Turn::Again(text)) if text == "7"));
     }
 
     #[test]

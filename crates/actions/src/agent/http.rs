@@ -19,10 +19,11 @@ use mutirao_nodes::Namespace;
 use mutirao_nodes::wire::places::Places;
 use mutirao_nodes::wire::{HEALTH_PATH, HEALTH_UP, Heartbeat, MESSAGE_BYTES_MAX, written};
 use mutirao_tls::Trust;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use super::{Heard, Line};
+use super::{Heard, Line, remedy};
 
 /// As the document's workers do.
 const LOOK: Duration = Duration::from_secs(3);
@@ -49,6 +50,8 @@ pub struct Http {
     user: Option<(String, String)>,
     places: Places,
     tell: mpsc::Sender<Heard>,
+    /// Why it was last, to be told once.
+    refused: Arc<Mutex<String>>,
 }
 
 /// Why it cannot begin.
@@ -89,7 +92,7 @@ impl Http {
         });
         let user = user.map(|user| (user, password.unwrap_or_default()));
         let url = url.trim_end_matches('/').to_owned();
-        let this = Self { client, url, user, places: Places(namespace), tell };
+        let this = Self { client, url, user, places: Places(namespace), tell, refused: Arc::default() };
         tokio::spawn(this.clone().look(clock));
         Ok((this, heard, address))
     }
@@ -102,14 +105,18 @@ impl Http {
             request = request.basic_auth(user, Some(password));
         }
         let away = |error: reqwest::Error| Said::Away(error.without_url().to_string());
-        let answer = request.body(text).send().await.map_err(away)?;
+        let mut answer = request.body(text).send().await.map_err(away)?;
         let status = answer.status();
-        let body = answer.bytes().await.map_err(away)?;
-        if body.len() > ANSWER_BYTES_MAX {
-            return Err(Said::Away("the answer is longer than any of a manager's".into()));
+        let mut body = Vec::new();
+        while let Some(piece) = answer.chunk().await.map_err(away)? {
+            // Whatever answers there is no manager, and may never end.
+            if body.len() + piece.len() > ANSWER_BYTES_MAX {
+                return Err(Said::Away("the answer is longer than any of a manager's: is it one?".into()));
+            }
+            body.extend_from_slice(&piece);
         }
         if status.is_success() {
-            return Ok(body);
+            return Ok(body.into());
         }
         let why: String = String::from_utf8_lossy(&body).chars().take(200).collect();
         match status.as_u16() {
@@ -173,7 +180,12 @@ impl Line for Http {
             Ok(ack) => self.tell.send(Heard::Ack(ack)).await.map_err(|_| "nobody hears any more".to_owned()),
             Err(Said::Away(why)) => Err(why),
             Err(Said::No(why)) => {
-                tracing::warn!("the manager refuses this node: {why}");
+                // It is said again and again, and told once.
+                if *self.refused.lock() != why {
+                    let remedy = if self.user.is_none() { remedy(None) } else { String::new() };
+                    tracing::warn!("the manager refuses this node: {why} {remedy}");
+                    self.refused.lock().clone_from(&why);
+                }
                 Err(why)
             }
         }

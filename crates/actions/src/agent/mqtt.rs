@@ -8,7 +8,7 @@ use mutirao_nodes::wire::places::{Kind, Places};
 use mutirao_nodes::{Namespace, NodeId};
 use tokio::sync::mpsc;
 
-use super::{Heard, Line};
+use super::{Heard, Line, remedy};
 use crate::builtin::Publish;
 
 const HEARD_MAX: usize = 16;
@@ -34,10 +34,11 @@ pub struct Mqtt {
 impl Mqtt {
     /// Connects, and goes on connecting. `options` must have [`subscriptions`].
     pub fn start(options: Options, namespace: &Namespace) -> (Self, mpsc::Receiver<Heard>) {
+        let user = options.user.clone();
         let (client, received) = Client::start(options);
         let (tell, heard) = mpsc::channel(HEARD_MAX);
         let places = Places(namespace.clone());
-        tokio::spawn(pass_on(client.clone(), received, tell, places.clone()));
+        tokio::spawn(pass_on(client.clone(), received, tell, places.clone(), user));
         (Self { client, places }, heard)
     }
 
@@ -68,11 +69,17 @@ impl Publish for Mqtt {
     }
 }
 
-async fn pass_on(client: Client, mut received: mpsc::Receiver<Received>, tell: mpsc::Sender<Heard>, places: Places) {
+async fn pass_on(
+    client: Client,
+    mut received: mpsc::Receiver<Received>,
+    tell: mpsc::Sender<Heard>,
+    places: Places,
+    user: Option<String>,
+) {
     let mut state = client.state();
     // Else it would hold itself up for ever.
     drop(client);
-    let mut connected = false;
+    let (mut connected, mut told) = (false, false);
     loop {
         let heard = tokio::select! {
             changed = state.changed() => {
@@ -80,9 +87,14 @@ async fn pass_on(client: Client, mut received: mpsc::Receiver<Received>, tell: m
                     return;
                 }
                 let now = *state.borrow_and_update();
-                if let State::Refused(answer) = now {
-                    tracing::warn!("the server does not let this node in ({answer:?}); look at its user and password");
+                if let State::Refused(answer) = now
+                    && !std::mem::replace(&mut told, true)
+                {
+                    let remedy = remedy(user.as_deref());
+                    tracing::warn!("the server does not let this node in ({answer:?}): {remedy}");
                 }
+                // One that goes on trying says it once.
+                told &= now != State::Connected;
                 let before = std::mem::replace(&mut connected, now == State::Connected);
                 match (before, connected) {
                     (false, true) => Heard::Connected,

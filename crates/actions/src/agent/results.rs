@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use mutirao_core::{Clock, Dice};
 use mutirao_nodes::errand::End;
-use mutirao_nodes::wire::{self, MESSAGE_BYTES_MAX, Message};
+use mutirao_nodes::wire::{self, MESSAGE_BYTES_MAX, Message, Word};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
 use super::spool::Spool;
-use super::{Agent, Line};
+use super::{Agent, Kept, Line, key_of};
 
 /// Results that wait for an answer from the other side at the same time. Fewer than a line has unanswered at once: a manager
 /// that takes no results for a while must still hear who is there.
@@ -81,8 +81,13 @@ impl Results {
         }
     }
 
-    pub async fn send(&self, number: u64, text: String) {
-        self.say(text).await;
+    /// Of one that is still kept.
+    pub fn text(&self, number: u64) -> Option<String> {
+        self.spool.lock().text(number).map(str::to_owned)
+    }
+
+    /// Somebody else has it.
+    pub fn gone(&self, number: u64) {
         self.spool.lock().gone(number);
         self.freed.notify_waiters();
     }
@@ -113,8 +118,8 @@ impl Agent {
         let waiting: Vec<(u64, String)> =
             self.results.spool.lock().waiting().map(|(number, text)| (number, text.to_owned())).collect();
         for (number, text) in waiting {
-            let this = self.clone();
-            tasks.spawn(async move { this.results.send(number, text).await });
+            let key = Message::read(text.as_bytes()).map(|message| key_of(&message)).unwrap_or_default();
+            tasks.spawn(self.clone().send(Kept { key, number, text }));
         }
     }
 }

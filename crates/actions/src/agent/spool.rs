@@ -1,5 +1,6 @@
 //! Results that nobody else has yet, in a file that survives a power cut: appended and synced before a result counts as kept,
-//! crossed out once it was taken. What was only half written when the power went is cut off.
+//! crossed out once it was taken. What was only half written when the power went is cut off; where whole records stand behind
+//! something broken, they are kept, and the file as it was is put aside as `spool.broken` for whoever wants to look.
 //!
 //! A record is its length and a checksum (4 bytes each, little-endian) and then a kind, a number of 8 bytes and, if it is
 //! kept, the text. Crossing out is not synced: the worst is a result that is sent twice, which counts once.
@@ -13,6 +14,8 @@ pub const RESULTS_MAX: usize = 1_000;
 pub const BYTES_MAX: usize = 4 << 20;
 /// Past this, what was crossed out is left behind in a new file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
+/// What says that it is longer is no record.
+const RECORD_BYTES_MAX: usize = 2 * BYTES_MAX;
 const HEAD: usize = 8;
 const BODY_MIN: usize = 9;
 const KEPT: u8 = b'k';
@@ -33,23 +36,40 @@ impl Spool {
         let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
         let mut all = Vec::new();
         file.read_to_end(&mut all)?;
-        let (waiting, next, good) = read_back(&all);
+        let Readback { waiting, next, good, skipped } = read_back(&all);
         if good < all.len() {
             tracing::warn!(
                 bytes = all.len() - good,
                 "the end of the spool was not whole, as after a power cut: cut off"
             );
-            file.set_len(good as u64)?;
         }
-        file.seek(SeekFrom::Start(good as u64))?;
-        sync_folder(path)?;
         let bytes = waiting.values().map(String::len).sum();
-        Ok(Self { path: path.to_owned(), file, file_bytes: good as u64, waiting, bytes, next })
+        let mut spool = Self { path: path.to_owned(), file, file_bytes: good as u64, waiting, bytes, next };
+        if skipped > 0 {
+            let aside = path.with_extension("broken");
+            tracing::error!(
+                bytes = skipped,
+                kept = spool.waiting.len(),
+                file = %aside.display(),
+                "the spool is broken in its middle, and results may be lost: those behind it are kept, the file is put aside"
+            );
+            write_whole(&aside, &all)?;
+            spool.rewrite()?;
+        } else {
+            spool.file.set_len(good as u64)?;
+            spool.file.seek(SeekFrom::Start(good as u64))?;
+        }
+        sync_folder(path)?;
+        Ok(spool)
     }
 
     /// In the order they came.
     pub fn waiting(&self) -> impl Iterator<Item = (u64, &str)> {
         self.waiting.iter().map(|(number, text)| (*number, text.as_str()))
+    }
+
+    pub fn text(&self, number: u64) -> Option<&str> {
+        self.waiting.get(&number).map(String::as_str)
     }
 
     pub fn has_room(&self) -> bool {
@@ -102,20 +122,27 @@ impl Spool {
     }
 
     fn shrink(&mut self) -> io::Result<()> {
-        if self.file_bytes < FILE_BYTES_MAX {
-            return Ok(());
-        }
+        if self.file_bytes < FILE_BYTES_MAX { Ok(()) } else { self.rewrite() }
+    }
+
+    /// What is waiting and nothing else, in a new file.
+    fn rewrite(&mut self) -> io::Result<()> {
         let aside = self.path.with_extension("new");
-        let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&aside)?;
         let all: Vec<u8> =
             self.waiting.iter().flat_map(|(number, text)| record(KEPT, *number, text.as_bytes())).collect();
-        file.write_all(&all)?;
-        file.sync_data()?;
+        let file = write_whole(&aside, &all)?;
         std::fs::rename(&aside, &self.path)?;
         sync_folder(&self.path)?;
         (self.file, self.file_bytes) = (file, all.len() as u64);
         Ok(())
     }
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_data()?;
+    Ok(file)
 }
 
 fn sync_folder(file: &Path) -> io::Result<()> {
@@ -137,25 +164,44 @@ fn record(kind: u8, number: u64, text: &[u8]) -> Vec<u8> {
     body
 }
 
-/// What is waiting, the next number, and how many bytes are good.
-fn read_back(all: &[u8]) -> (BTreeMap<u64, String>, u64, usize) {
-    let (mut waiting, mut next, mut at) = (BTreeMap::new(), 0, 0);
-    while let Some((kind, number, text, length)) = read_one(&all[at..]) {
+#[derive(Default)]
+struct Readback {
+    waiting: BTreeMap<u64, String>,
+    next: u64,
+    /// Up to the end of the last whole record.
+    good: usize,
+    /// Bytes between whole records that are none.
+    skipped: usize,
+}
+
+fn read_back(all: &[u8]) -> Readback {
+    let (mut read, mut at) = (Readback::default(), 0);
+    while at < all.len() {
+        let Some((kind, number, text, length)) = read_one(&all[at..]) else {
+            // The next may begin anywhere: how long a broken one is nobody knows.
+            at += 1;
+            continue;
+        };
+        read.skipped += at - read.good;
         at += length;
-        next = next.max(number + 1);
+        read.good = at;
+        read.next = read.next.max(number + 1);
         match kind {
-            KEPT => drop(waiting.insert(number, text)),
-            _ => drop(waiting.remove(&number)),
+            KEPT => drop(read.waiting.insert(number, text)),
+            _ => drop(read.waiting.remove(&number)),
         }
     }
-    (waiting, next, at)
+    read
 }
 
 fn read_one(all: &[u8]) -> Option<(u8, u64, String, usize)> {
     let word = |at: usize| all.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
     let (length, sum) = (word(0)? as usize, word(4)?);
-    let body = all.get(HEAD..HEAD.checked_add(length)?)?;
-    if length < BODY_MIN || crc32fast::hash(body) != sum || !matches!(body[0], KEPT | GONE) {
+    if !(BODY_MIN..=RECORD_BYTES_MAX).contains(&length) || !matches!(all.get(HEAD), Some(&(KEPT | GONE))) {
+        return None;
+    }
+    let body = all.get(HEAD..HEAD + length)?;
+    if crc32fast::hash(body) != sum {
         return None;
     }
     let number = u64::from_le_bytes(body[1..BODY_MIN].try_into().ok()?);
@@ -224,6 +270,32 @@ mod tests {
         assert_eq!((texts(&spool), spool.file_bytes), (vec!["result 1".to_owned(), "result 2".into()], good));
         assert_eq!(spool.put("next".into()).unwrap(), 3);
         assert_eq!(texts(&Spool::open(&path).unwrap()).len(), 3);
+    }
+
+    #[test]
+    fn a_broken_record_in_the_middle_costs_itself_and_the_file_is_put_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spool");
+        let mut spool = Spool::open(&path).unwrap();
+        let numbers: Vec<u64> =
+            (0..50).map(|n| spool.put(format!("result {n} {}", "x".repeat(20_000))).unwrap()).collect();
+        spool.gone(numbers[40]);
+        drop(spool);
+        let mut bytes = std::fs::read(&path).unwrap();
+        // One bit of a text, and all of what says how long another is.
+        bytes[30_000] ^= 1;
+        let third = bytes.windows(9).position(|part| part == b"result 3 ").unwrap();
+        bytes[third - 17..third - 13].copy_from_slice(&[0xff; 4]);
+        // And its end is not whole.
+        bytes.extend_from_slice(&record(KEPT, 50, b"half")[..12]);
+        std::fs::write(&path, &bytes).unwrap();
+        let mut spool = Spool::open(&path).unwrap();
+        let names = |spool: &Spool| texts(spool).iter().map(|text| text[7..9].trim().to_owned()).collect::<Vec<_>>();
+        let left: Vec<String> = (0..50).filter(|n| ![1, 3, 40].contains(n)).map(|n| n.to_string()).collect();
+        assert_eq!(names(&spool), left);
+        assert_eq!(std::fs::read(folder.path().join("spool.broken")).unwrap(), bytes, "as it was");
+        assert_eq!(spool.put("result 50".into()).unwrap(), 50);
+        assert_eq!(names(&Spool::open(&path).unwrap()).len(), left.len() + 1, "it is whole again");
     }
 
     #[test]

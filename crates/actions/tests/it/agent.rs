@@ -1,5 +1,6 @@
 //! A node over MQTT, with a real listener and somebody who does what a manager does.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -237,6 +238,44 @@ async fn what_ended_while_nobody_was_there_is_sent_after_a_power_cut_and_not_run
     }
     manager.ask("r1", "count", r#""kept""#);
     assert_eq!(manager.result().await, ("r1".into(), json!("kept")));
+    assert_eq!(count(&runs), 1);
+    node.stop().await;
+}
+
+/// However much it is: more than is remembered of what was sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_run_again_whose_result_is_still_to_be_sent() {
+    let stage = Stage::new();
+    let runs = counting(&stage);
+    let mut manager = Manager::at(0).await;
+    let node = Node::start(&stage, manager.address, 2);
+    manager.registered().await;
+    node.stop().await;
+    let large = json!("x".repeat(100 << 10)).to_string();
+    let mut spool = Spool::open(&spool_of(&stage)).unwrap();
+    for n in 0..20 {
+        spool.put(message(&format!("r{n}"), "count", &large)).unwrap();
+    }
+    drop(spool);
+    // All of them are asked for again before the first is taken.
+    (0..20).for_each(|n| manager.ask(&format!("r{n}"), "count", "1"));
+    assert_eq!(manager.port.waiting_for("anybody").messages, 20);
+    let node = Node::start(&stage, manager.address, 2);
+    eventually("all are accepted", async || manager.port.waiting_for("anybody").messages == 0).await;
+    let mut left: BTreeSet<String> = (0..20).map(|n| format!("r{n}")).collect();
+    while !left.is_empty() {
+        let (request, data) = manager.result().await;
+        assert_eq!(data.as_str().map(str::len), Some(100 << 10), "{request} was run again");
+        left.remove(&request);
+    }
+    assert_eq!(count(&runs), 0);
+    manager.ask("new", "count", "7");
+    // Whoever asked again is answered again: those come first.
+    while let (request, data) = manager.result().await
+        && request != "new"
+    {
+        assert_eq!(data.as_str().map(str::len), Some(100 << 10), "{request} was run again");
+    }
     assert_eq!(count(&runs), 1);
     node.stop().await;
 }

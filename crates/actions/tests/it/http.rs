@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use mutirao_actions::agent::http::{Http, Options};
 use mutirao_actions::agent::spool::Spool;
-use mutirao_actions::agent::{Agent, Me};
+use mutirao_actions::agent::{Agent, Line, Me};
 use mutirao_core::{Dice, SystemClock};
 use mutirao_nodes::Namespace;
 use mutirao_nodes::wire::{Ack, Register, Word};
@@ -88,4 +88,37 @@ async fn a_node_registers_takes_messages_and_posts_results_until_they_are_taken(
     assert_eq!(read_result(&heard.recv().await.unwrap()), ("r2".into(), json!(2)));
     drop(stop);
     running.await.unwrap();
+}
+
+/// A captive portal, or whatever else answers there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_never_ends_is_not_read_to_its_end() {
+    mutirao_tls::install();
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = told.clone();
+    let endless = move || {
+        let count = count.clone();
+        let pieces = futures_util::stream::repeat_with(move || {
+            count.fetch_add(4_096, Ordering::Relaxed);
+            Ok::<_, std::io::Error>(vec![b'x'; 4_096])
+        });
+        async move { axum::body::Body::from_stream(pieces) }
+    };
+    let routes = Router::new().route("/mutirao/nodes/register", post(endless));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let options = Options {
+        url: format!("http://{}", listener.local_addr().unwrap()),
+        trust: Trust::nobody(),
+        user: None,
+        password: None,
+        namespace: Namespace::default(),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        clock: SystemClock::shared(),
+    };
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    let (line, _events, _) = Http::start(options).await.unwrap();
+    let why = line.register("{}".into()).await.unwrap_err();
+    assert!(why.contains("longer than any of a manager's"), "{why}");
+    // What it had in its hands, and what was on its way.
+    assert!(told.load(Ordering::Relaxed) < 64 << 20, "{told:?} bytes were taken");
 }

@@ -1,5 +1,10 @@
 //! `mutirao device …`
 
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use mutirao_client::PageArgs;
 use mutirao_core::node::{Allowance, DeviceSpec, DeviceView};
@@ -62,6 +67,9 @@ enum Verb {
         subscribe: Vec<String>,
         #[command(flatten)]
         may: MayArgs,
+        /// Where the password is written, readable by its owner only, instead of being printed; a file that is not there yet
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
     },
     /// Show devices by name, without their passwords
     List {
@@ -80,11 +88,28 @@ pub async fn run(globals: &Globals, args: DeviceArgs) -> Result<(), Failure> {
     let out = Out::new(globals.shape());
     let client = reach::client(&globals.config(vec![])?)?;
     match args.verb {
-        Verb::Add { name, node, requests, publish, subscribe, may } => {
+        Verb::Add { name, node, requests, publish, subscribe, may, to } => {
             let spec = DeviceSpec { name, node, requests, publish, subscribe, may: may.into() };
-            let created = client.add_device(&spec).await?;
-            out.answer(&created, |created| created.password.clone())?;
+            // Before anybody is let in whose password would then be nowhere.
+            let kept = to.map(|path| Kept::make(path)).transpose()?;
+            let created = match client.add_device(&spec).await {
+                Ok(created) => created,
+                Err(error) => {
+                    kept.iter().for_each(Kept::undo);
+                    return Err(error.into());
+                }
+            };
             let (name, node) = (&created.device.name, &created.device.node);
+            if let Some(kept) = kept {
+                kept.write(&created.password, name)?;
+                out.answer(&created.device, |_| String::new())?;
+                out.note(format!(
+                    "the password is in {}, and nowhere else; user {name} speaks for node {node}",
+                    kept.path.display()
+                ));
+                return Ok(());
+            }
+            out.answer(&created, |created| created.password.clone())?;
             out.note(format!("this is the only time the password is shown; user {name} speaks for node {node}"));
             Ok(())
         }
@@ -102,6 +127,42 @@ pub async fn run(globals: &Globals, args: DeviceArgs) -> Result<(), Failure> {
             out.note(format!("the device {name} is not let in any more"));
             Ok(())
         }
+    }
+}
+
+/// A file with a password, which only its owner reads.
+struct Kept {
+    path: PathBuf,
+    file: File,
+}
+
+impl Kept {
+    fn make(path: PathBuf) -> Result<Self, Failure> {
+        let made = File::options().write(true).create_new(true).mode(0o600).open(&path);
+        let file = made.map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => Failure::usage(format!(
+                "--to {}: it is there already; give another, or remove it first",
+                path.display()
+            )),
+            ErrorKind::NotFound => {
+                Failure::usage(format!("--to {}: there is no such folder; make it first", path.display()))
+            }
+            _ => Failure::usage(format!("--to {}: {error}", path.display())),
+        })?;
+        Ok(Self { path, file })
+    }
+
+    fn undo(&self) {
+        // Empty, it would only be in the way of the next try.
+        let _ = std::fs::remove_file(&self.path);
+    }
+
+    fn write(&self, password: &str, device: &str) -> Result<(), Failure> {
+        let written = writeln!(&self.file, "{password}").and_then(|()| self.file.sync_all());
+        written.map_err(|error| {
+            let path = self.path.display();
+            Failure::failed(format!("{path}: {error}; its password is lost: mutirao device rm {device}, and again"))
+        })
     }
 }
 

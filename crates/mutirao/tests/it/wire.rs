@@ -27,7 +27,8 @@ impl Drop for Device {
 fn stand_in(mqtt: &str, password: &str) -> Device {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/esp32/stand_in.py");
     let mut command = Command::new("python3");
-    command.arg("-B").arg(path).args(["esp-1", mqtt, "esp-1", password]).env("SPACE", "sapparchi");
+    command.arg("-B").arg(path).args(["esp-1", mqtt, "esp-1"]);
+    command.env("SPACE", "sapparchi").env("DEVICE_PASSWORD", password);
     Device(command.stdin(Stdio::null()).spawn().unwrap())
 }
 

@@ -1,5 +1,6 @@
 //! The line that a node speaks over, as its arguments ask for it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -163,13 +164,27 @@ fn password(args: &NodeArgs) -> Result<Option<String>, Failure> {
     }
     if let Some(file) = &args.password_file {
         let read = std::fs::read_to_string(file);
-        let text = read.map_err(|error| Failure::usage(format!("--password-file {}: {error}", file.display())))?;
+        let text = read.map_err(|error| no_password(file, &error))?;
         return Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()));
     }
     match std::env::var("MUTIRAO_NODE_PASSWORD") {
         Ok(password) if !password.is_empty() => Ok(Some(password)),
         _ => Err(Failure::usage("--user needs a password: set MUTIRAO_NODE_PASSWORD, or give --password-file FILE")),
     }
+}
+
+fn no_password(file: &Path, error: &std::io::Error) -> Failure {
+    let why = match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            "there is no such file; where the manager is, `mutirao device add NAME --to FILE` writes one: bring it here"
+                .to_owned()
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            "it may not be read by this user; give it to who runs the node".to_owned()
+        }
+        _ => error.to_string(),
+    };
+    Failure::usage(format!("--password-file {}: {why}", file.display()))
 }
 
 #[derive(Debug, PartialEq, Eq)]
