@@ -16,6 +16,7 @@
 //! runs have grown past their memory only a few tasks are out, of the oldest runs first, so that some end.
 
 mod clockwork;
+mod dispatching;
 pub mod explaining;
 mod hearing;
 mod parked;
@@ -35,16 +36,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use clockwork::{Alarm, Clockwork, Due};
 use mutirao_core::{Mono, Timestamp, id::Attempt};
-use mutirao_expression::Stop;
 use mutirao_nodes::preference::Protocol;
 use mutirao_nodes::{ActionName, NodeId};
 use parked::Parked;
-use reckoning::{Reckonings, What};
+use reckoning::Reckonings;
 use rules::FEW;
 pub use rules::Rules;
-use run::{Advance, Phase, Run, State};
-use serde_json::Value;
-use words::{Asker, Batch, Because, Dispatch, Effect, End, Input, Noted, RunEnd, RunKey, StepKey, Stored};
+use run::{Advance, Phase, Run};
+use words::{Asker, Batch, Because, Effect, Input, RunEnd, RunKey, StepKey, Stored};
 use writing::Writing;
 
 use crate::answer::Told;
@@ -236,15 +235,6 @@ impl Foreman {
         }
     }
 
-    /// The first that came; where memory is short, of the oldest run, for what ends frees some.
-    fn next_ready(&mut self) -> Option<StepKey> {
-        if !self.is_heavy() {
-            return self.ready.pop_front();
-        }
-        let (place, _) = self.ready.iter().enumerate().min_by_key(|(_, key)| key.run)?;
-        self.ready.remove(place)
-    }
-
     /// Counts what a run has grown by.
     fn count(&mut self, key: RunKey) {
         if let Some(run) = self.runs.get_mut(&key) {
@@ -353,55 +343,5 @@ impl Foreman {
             self.clockwork.unset(note);
         }
         Some(out)
-    }
-
-    /// None if it need not go, or not yet, or cannot: then its run fails. `given`: what it is given, where that was worked out.
-    fn dispatch(&mut self, key: StepKey, given: Option<Result<Value, String>>, now: Now) -> Option<Dispatch> {
-        let pace = self.rules.pace;
-        let run = self.runs.get_mut(&key.run).filter(|run| run.phase == Phase::Going)?;
-        if !matches!(run.item(key)?.state, State::Ready) {
-            return None;
-        }
-        let plan = run.admitted.plan.clone();
-        let step = &plan.steps[key.step as usize];
-        let open = run.open[key.step as usize].as_ref()?;
-        let item = open.list.as_ref().and_then(|list| list.get(key.item as usize));
-        let item = item.map(|item| (key.item as usize, item));
-        let input = match given {
-            Some(given) => given.map_err(Stop::Failed),
-            None if open.is_costly => Err(Stop::Costly),
-            None => plan.input(key.step as usize, run.seen(), item, pace),
-        };
-        let input = match input {
-            Ok(input) => input,
-            Err(Stop::Costly) => {
-                // What took long once will again: nobody tries it on all of a list.
-                run.open[key.step as usize].as_mut()?.is_costly = true;
-                self.reckonings.want(key.run, What::Given(key));
-                return None;
-            }
-            Err(Stop::Failed(why)) => {
-                self.settle(key, End::Failed(why), None, now.wall, now);
-                return None;
-            }
-        };
-        let (resumed, mut place) = (run.resumed(key, now.mono), step.place.clone());
-        let item = run.item_mut(key)?;
-        let (attempt, began_at) = match resumed {
-            Some(Noted { attempt, node, since, .. }) => {
-                place.node = Some(node);
-                (attempt, if since.0 > 0 { since } else { now.wall })
-            }
-            None => {
-                item.sent += 1;
-                (Attempt { generation: self.generation, n: item.sent }, now.wall)
-            }
-        };
-        item.state = State::Out(attempt);
-        let not = item.failed_on.clone();
-        let overdue = self.clockwork.set(now.mono.plus(step.timeout), Due::Overdue(key, attempt));
-        self.outs.insert(key, Out { attempt, node: None, why: None, began_at, overdue, note: None });
-        let (action, timeout) = (step.action.clone(), step.timeout);
-        Some(Dispatch { key, attempt, action, input, place, timeout, not })
     }
 }

@@ -1,6 +1,7 @@
 //! Flows as a capability: what people, and clients of the wire, ask of it. Any process takes changes and runs in and
 //! answers; whoever owns a run's shard is told at once, and finds it in the store within seconds should it not hear.
 
+mod beginning;
 mod checking;
 mod clients;
 pub mod following;
@@ -29,13 +30,13 @@ use tokio_util::sync::CancellationToken;
 use crate::asking::Asking;
 use crate::definition::check::Catalogue;
 use crate::foreman::Rules;
-use crate::foreman::words::{Admitted, Asker, RunKey};
+use crate::foreman::words::RunKey;
 use crate::meters::METERS;
+use crate::plan::Step;
 use crate::plans::Plans;
-use crate::post::{Bench, Doors, Full, Queues, Word, follow, heads};
-use crate::start::RunRequest;
-use crate::store::{self, Asked, Begun, By, FLOWS_AT_ONCE, NewRun, Shared as Store};
-use crate::view::{FlowDeclared, FlowView, RunLine, RunState};
+use crate::post::{Bench, Doors, Queues, Word, follow, heads};
+use crate::store::{self, By, FLOWS_AT_ONCE, Shared as Store};
+use crate::view::{FlowDeclared, FlowView, RunLine};
 use crate::{FlowSpec, GROUP, SHARDS, meters, routes, shard_of};
 
 /// Flows and runs shown on one page.
@@ -44,6 +45,8 @@ pub const PAGE_MAX: u32 = 1_000;
 const GLANCE: Duration = Duration::from_millis(250);
 /// And one that is looked after here, should its end not be heard.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Of a flow that is declared.
+const WARNINGS_MAX: usize = 20;
 const LEAVE_WITHIN: Duration = Duration::from_secs(6);
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 const SWEEP_ROWS: u32 = 50;
@@ -173,11 +176,13 @@ impl Flows {
             return Err(Problem::malformed(format!("{} flows at once are too many", flows.len()))
                 .remedy(format!("declare at most {FLOWS_AT_ONCE} at a time")));
         }
-        let mut wrong = Vec::new();
+        let (mut wrong, mut warned) = (Vec::new(), Vec::new());
         for (n, spec) in flows.iter().enumerate() {
-            if let Err(problem) = self.check(spec).await {
-                let place = if flows.len() > 1 { format!("[{n}]") } else { String::new() };
-                wrong.push(if place.is_empty() { problem } else { problem.under(&place) });
+            let place = if flows.len() > 1 { format!("[{n}]") } else { String::new() };
+            match self.check(spec).await {
+                Ok(warnings) => warned.push(warnings),
+                Err(faults) if place.is_empty() => wrong.extend(faults),
+                Err(faults) => wrong.extend(faults.into_iter().map(|fault| fault.under(&place))),
             }
         }
         match &wrong[..] {
@@ -190,15 +195,22 @@ impl Flows {
         }
         let names: Vec<String> = flows.iter().map(|spec| spec.name.clone()).collect();
         let all = self.0.store.put(flows, self.by(caller)).await.map_err(refused)?;
-        Ok(names.into_iter().zip(all).map(|(name, became)| FlowDeclared { name, became }).collect())
+        let declared = names.into_iter().zip(all).zip(warned);
+        Ok(declared.map(|((name, became), warnings)| FlowDeclared { name, became, warnings }).collect())
     }
 
-    async fn check(&self, spec: &FlowSpec) -> Result<(), Problem> {
+    /// All that is wrong; or else what may not be meant.
+    async fn check(&self, spec: &FlowSpec) -> Result<Vec<String>, Vec<Problem>> {
         let (spec, catalogue) = (spec.clone(), self.0.bench.reach.catalogue());
         let namespace = self.0.bench.plans.namespace().clone();
-        let checked =
-            tokio::task::spawn_blocking(move || spec.plan(&namespace, Catalogue::Known(&catalogue)).map(drop));
-        checked.await.map_err(|_| Problem::internal())?
+        let checked = tokio::task::spawn_blocking(move || spec.planned(&namespace, Catalogue::Known(&catalogue)));
+        let plan = checked.await.map_err(|_| vec![Problem::internal()])??;
+        let waits = |step: &Step| {
+            let nobody = self.0.bench.reach.nobody(&step.action, &step.place)?;
+            Some(format!("step {} waits until a node can be given it: {nobody}", step.name))
+        };
+        // Nodes may yet come, or come back.
+        Ok(plan.steps.iter().filter_map(waits).take(WARNINGS_MAX).collect())
     }
 
     pub async fn flow(&self, caller: &Principal, name: &str) -> Result<FlowView, Problem> {
@@ -217,58 +229,6 @@ impl Flows {
         match self.0.store.remove(caller.namespace.clone(), name.into()).await.map_err(refused)? {
             true => Ok(()),
             false => Err(missing(name)),
-        }
-    }
-
-    /// Durable when answered. Asked again with the same key, it is the same run.
-    pub async fn run(&self, caller: &Principal, request: RunRequest) -> Result<RunLine, Problem> {
-        request.check()?;
-        let asked = request.idempotency_key.clone().map(|key| (format!("run:{key}"), request.fingerprint()));
-        let spec = match self.flow(caller, &request.flow).await {
-            Ok(view) => view.definition,
-            // Its runs are there all the same.
-            Err(missing) => return self.asked_before(&caller.namespace, &asked).await?.ok_or(missing),
-        };
-        let new = NewRun { by: self.by(caller), spec, input: request.input, asked, reply: None };
-        self.begin(new).await
-    }
-
-    async fn begin(&self, mut new: NewRun) -> Result<RunLine, Problem> {
-        if let Some(full) = self.0.bench.doors.full(&self.0.bench.rules) {
-            // One that was accepted takes no more room.
-            return self.asked_before(&new.by.namespace, &new.asked).await?.ok_or_else(|| no_room(full));
-        }
-        let bench = &self.0.bench;
-        new.spec = new.spec.with(bench.plans.namespace(), |action| bench.reach.parameters(action));
-        let plan = self.0.bench.plans.of(&new.spec).await?;
-        let begun = self.0.store.begin(new.clone()).await.map_err(refused)?;
-        let started_at = new.by.at;
-        match begun {
-            Begun::New(run) => {
-                meters::accepted();
-                let asker = if new.reply.is_some() { Asker::Client } else { Asker::Reader };
-                let admitted = Admitted { key: run, plan, input: new.input, started_at, asker };
-                self.tell(run, Word::Admit(Box::new(admitted), new.reply.map(Box::new))).await;
-                let (flow, owner) = (new.spec.name, new.by.who);
-                Ok(RunLine { run: run.0, flow, state: RunState::Running, owner, started_at, ended_at: None })
-            }
-            Begun::Again(run) => self.again(run).await,
-            Begun::Other(run) => Err(used(run)),
-        }
-    }
-
-    async fn again(&self, run: RunKey) -> Result<RunLine, Problem> {
-        let row = self.0.store.row(run).await.map_err(refused)?;
-        row.as_ref().map(RunLine::from).ok_or_else(|| unknown(run.0))
-    }
-
-    /// The run that was begun with this key, whatever has become of its flow, and however much there is to do.
-    async fn asked_before(&self, namespace: &str, asked: &Option<Asked>) -> Result<Option<RunLine>, Problem> {
-        let Some((key, print)) = asked else { return Ok(None) };
-        match self.0.store.asked(namespace.into(), key.clone(), *print).await.map_err(refused)? {
-            Some(Begun::Again(run)) => self.again(run).await.map(Some),
-            Some(Begun::Other(run)) => Err(used(run)),
-            Some(Begun::New(_)) | None => Ok(None),
         }
     }
 
@@ -322,19 +282,6 @@ async fn sweep(store: Store, clock: Arc<dyn Clock>, keep: Duration) {
             }
         }
     }
-}
-
-fn no_room(full: Full) -> Problem {
-    match full {
-        Full::Runs => Problem::busy("too many runs are under way already", 5).remedy("try again when some have ended"),
-        Full::Memory => Problem::busy("the runs under way take all the memory that flows may have", 5)
-            .remedy("try again when some have ended, or set flows.memory higher"),
-    }
-}
-
-fn used(run: RunKey) -> Problem {
-    Problem::conflict(format!("this key was used for another run, {}", run.0))
-        .remedy("give each run a key of its own; the same one only to ask for the same again")
 }
 
 fn unknown(run: u64) -> Problem {

@@ -31,6 +31,9 @@ impl From<FlowRow> for FlowView {
 pub struct FlowDeclared {
     pub name: String,
     pub became: Became,
+    /// Steps that no node can be given at the moment, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

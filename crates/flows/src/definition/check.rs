@@ -22,36 +22,67 @@ pub enum Catalogue<'a> {
     Unknown,
 }
 
+/// Of a flow, so many faults are told at once.
+const FAULTS_MAX: usize = 50;
+
+/// What is wrong so far. Who finds something goes on: nobody mends a long file fault by fault.
+#[derive(Default)]
+struct Faults(Vec<Problem>);
+
+impl Faults {
+    fn keep<T>(&mut self, came: Result<T, Problem>) -> Option<T> {
+        came.map_err(|fault| self.0.push(fault)).ok()
+    }
+}
+
 impl FlowSpec {
-    /// Refuses what could not work: each refusal names its place, and what was likely meant.
+    /// Refuses what could not work: the first that is wrong.
     pub fn plan(&self, namespace: &Namespace, catalogue: Catalogue<'_>) -> Result<Plan, Problem> {
-        name("name", &self.name)?;
+        self.planned(namespace, catalogue).map_err(|faults| faults.into_iter().next().unwrap_or_else(Problem::internal))
+    }
+
+    /// Refuses what could not work: all that is wrong, each with its place, and what was likely meant.
+    pub fn planned(&self, namespace: &Namespace, catalogue: Catalogue<'_>) -> Result<Plan, Vec<Problem>> {
+        let mut faults = Faults::default();
+        let plan = self.gathered(namespace, catalogue, &mut faults);
+        faults.0.truncate(FAULTS_MAX);
+        plan.filter(|_| faults.0.is_empty()).ok_or(faults.0)
+    }
+
+    fn gathered(&self, namespace: &Namespace, catalogue: Catalogue<'_>, faults: &mut Faults) -> Option<Plan> {
+        faults.keep(name("name", &self.name));
         if self.steps.is_empty() || self.steps.len() > STEPS_MAX {
-            return Err(Problem::invalid("steps", format!("{} are not between 1 and {STEPS_MAX}", self.steps.len())));
+            let detail = format!("{} are not between 1 and {STEPS_MAX}", self.steps.len());
+            return faults.keep(Err(Problem::invalid("steps", detail)));
         }
         if self.timeout.is_some_and(|timeout| timeout.0.is_zero()) {
-            return Err(Problem::invalid("timeout", "no run ends in no time").remedy("write a time like 10m"));
+            let none = Problem::invalid("timeout", "no run ends in no time").remedy("write a time like 10m");
+            faults.0.push(none);
         }
         let mut numbers = BTreeMap::new();
         for (n, step) in self.steps.iter().enumerate() {
-            name(&format!("steps[{n}].name"), &step.name)?;
-            if let Some(first) = numbers.insert(step.name.as_str(), n) {
+            let place = format!("steps[{n}].name");
+            faults.keep(name(&place, &step.name));
+            if let Some(first) = numbers.get(step.name.as_str()) {
                 let detail = format!("\"{}\" is the name of steps[{first}] too", step.name);
-                return Err(Problem::invalid(&format!("steps[{n}].name"), detail));
+                faults.0.push(Problem::invalid(&place, detail));
+            } else {
+                numbers.insert(step.name.as_str(), n);
             }
         }
-        let steps = self.steps.iter().enumerate();
-        let steps = steps
-            .map(|(n, step)| {
-                planned(step, &numbers, namespace, catalogue).map_err(|problem| problem.under(&format!("steps[{n}]")))
-            })
-            .collect::<Result<Vec<Step>, Problem>>()?;
-        straight(&steps)?;
-        let output = self.output.as_deref().map(|text| expression("output", text, &["input", "steps"])).transpose()?;
-        if let Some(output) = &output {
-            spoken_of("output", output, &numbers)?;
+        let mut steps = Vec::new();
+        for (n, step) in self.steps.iter().enumerate() {
+            let mut own = Faults::default();
+            steps.push(planned(step, &numbers, namespace, catalogue, &mut own));
+            faults.0.extend(own.0.into_iter().map(|fault| fault.under(&format!("steps[{n}]"))));
         }
-        Ok(Plan::new(self.name.clone(), steps, output, self.timeout.map(|timeout| timeout.0)))
+        let read = |text: &String| faults.keep(compiled("output", text, &["input", "steps"], &numbers));
+        let output = self.output.as_ref().map(read);
+        // Of those that cannot be read nobody knows what they wait for.
+        let steps = steps.into_iter().collect::<Option<Vec<Step>>>()?;
+        faults.keep(straight(&steps))?;
+        let output = output.map_or(Some(None), |output| output.map(|(output, _)| Some(output)))?;
+        Some(Plan::new(self.name.clone(), steps, output, self.timeout.map(|timeout| timeout.0)))
     }
 }
 
@@ -60,41 +91,46 @@ fn planned(
     numbers: &BTreeMap<&str, usize>,
     namespace: &Namespace,
     catalogue: Catalogue<'_>,
-) -> Result<Step, Problem> {
-    bounds(spec)?;
+    faults: &mut Faults,
+) -> Option<Step> {
+    bounds(spec, faults);
     let mut after = BTreeSet::new();
     for (n, earlier) in spec.after.iter().enumerate() {
-        after.insert(number(&format!("after[{n}]"), earlier, numbers)?);
+        after.extend(faults.keep(number(&format!("after[{n}]"), earlier, numbers)));
     }
     let within: &[&str] = if spec.each.is_some() { &["input", "steps", "item", "index"] } else { &["input", "steps"] };
-    let mut compile = |field: &str, text: &str, names: &[&str]| {
-        let compiled = expression(field, text, names)?;
-        after.extend(spoken_of(field, &compiled, numbers)?);
-        Ok(compiled)
+    let mut compile = |faults: &mut Faults, field: &str, text: &str, names: &[&str]| {
+        let (compiled, spoken_of) = faults.keep(compiled(field, text, names, numbers))?;
+        after.extend(spoken_of);
+        Some(compiled)
     };
-    let when = spec.when.as_deref().map(|text| compile("when", text, &["input", "steps"])).transpose()?;
-    let each = spec.each.as_deref().map(|text| compile("each", text, &["input", "steps"])).transpose()?;
+    let when = spec.when.as_deref().map(|text| compile(faults, "when", text, &["input", "steps"]));
+    let each = spec.each.as_deref().map(|text| compile(faults, "each", text, &["input", "steps"]));
     let input = match &spec.input {
-        None => Input::Default,
-        Some(Mapping::Whole(text)) => Input::Whole(compile("input", text, within)?),
+        None => Some(Input::Default),
+        Some(Mapping::Whole(text)) => compile(faults, "input", text, within).map(Input::Whole),
         Some(Mapping::Fields(fields)) if fields.len() > FIELDS_MAX => {
-            return Err(Problem::invalid(
-                "input",
-                format!("{} fields are too many, the most is {FIELDS_MAX}", fields.len()),
-            ));
+            let detail = format!("{} fields are too many, the most is {FIELDS_MAX}", fields.len());
+            faults.keep(Err(Problem::invalid("input", detail)))
         }
         Some(Mapping::Fields(fields)) => {
-            let field =
-                |(name, text): (&String, &String)| Ok((name.clone(), compile(&format!("input.{name}"), text, within)?));
-            Input::Fields(fields.iter().map(field).collect::<Result<_, Problem>>()?)
+            let fields: Vec<_> = fields
+                .iter()
+                .map(|(name, text)| Some((name.clone(), compile(faults, &format!("input.{name}"), text, within)?)))
+                .collect();
+            fields.into_iter().collect::<Option<_>>().map(Input::Fields)
         }
     };
+    let action = faults.keep(action(&spec.action, namespace, catalogue));
+    // What is there has to be sound.
+    let sound = |one: Option<Option<Expression>>| one.map_or(Some(None), |one| one.map(Some));
+    let (when, each) = (sound(when)?, sound(each)?);
     let usual = Parameters::default();
-    Ok(Step {
+    Some(Step {
         name: spec.name.clone(),
-        action: action(&spec.action, namespace, catalogue)?,
+        action: action?,
         after: after.into_iter().collect(),
-        input,
+        input: input?,
         when,
         each: each.map(|of| Each { of, at_most: spec.at_most as usize, at_once: spec.at_once as usize }),
         retries: spec.retries.unwrap_or(usual.retry),
@@ -103,28 +139,30 @@ fn planned(
     })
 }
 
-fn bounds(spec: &StepSpec) -> Result<(), Problem> {
+fn bounds(spec: &StepSpec, faults: &mut Faults) {
+    let mut wrong = |problem: Problem| faults.0.push(problem);
     if let Some(retries) = spec.retries.filter(|retries| *retries > RETRIES_MAX) {
-        return Err(Problem::invalid("retries", format!("{retries} are too many, the most is {RETRIES_MAX}")));
+        wrong(Problem::invalid("retries", format!("{retries} are too many, the most is {RETRIES_MAX}")));
     }
     if let Some(timeout) = spec.timeout.filter(|timeout| timeout.0.is_zero() || timeout.0 > TRY_MAX) {
-        return Err(Problem::invalid("timeout", format!("{timeout} is not between 1ms and a day")));
+        wrong(Problem::invalid("timeout", format!("{timeout} is not between 1ms and a day")));
     }
     for (field, figure, most) in [("at_most", spec.at_most, ITEMS_MAX), ("at_once", spec.at_once, AT_ONCE_MAX)] {
         if !(1..=most).contains(&figure) {
-            return Err(Problem::invalid(field, format!("{figure} is not between 1 and {most}")));
+            wrong(Problem::invalid(field, format!("{figure} is not between 1 and {most}")));
         }
     }
     if spec.each.is_none() && (spec.at_most != StepSpec::at_most() || spec.at_once != StepSpec::at_once()) {
-        return Err(Problem::invalid("each", "at_most and at_once bound a list, and there is none")
-            .remedy("give each, or leave them out"));
+        wrong(
+            Problem::invalid("each", "at_most and at_once bound a list, and there is none")
+                .remedy("give each, or leave them out"),
+        );
     }
     let long = |text: &str| text.is_empty() || text.chars().count() > NAME_CHARS_MAX;
     if spec.on.labels.len() > LABELS_MAX || spec.on.labels.iter().any(|(key, value)| long(key) || long(value)) {
         let detail = format!("at most {LABELS_MAX} labels, each and its value of 1 to {NAME_CHARS_MAX} characters");
-        return Err(Problem::invalid("on.labels", detail));
+        wrong(Problem::invalid("on.labels", detail));
     }
-    Ok(())
 }
 
 /// Names become parts of request ids, topics and keys.
@@ -162,6 +200,18 @@ fn expression(field: &str, text: &str, names: &[&str]) -> Result<Expression, Pro
         Some(name) => Err(Problem::invalid(field, format!("there is no \"{name}\" here"))
             .remedy(format!("there is {}; a text is written in quotes: \"'{name}'\"", names.join(", ")))),
     }
+}
+
+/// With the steps that it speaks of.
+fn compiled(
+    field: &str,
+    text: &str,
+    names: &[&str],
+    numbers: &BTreeMap<&str, usize>,
+) -> Result<(Expression, BTreeSet<usize>), Problem> {
+    let expression = expression(field, text, names)?;
+    let spoken_of = spoken_of(field, &expression, numbers)?;
+    Ok((expression, spoken_of))
 }
 
 /// The steps that an expression speaks of.

@@ -168,6 +168,36 @@ fn what_could_not_work_is_refused_with_its_place_and_what_was_meant() {
 }
 
 #[test]
+fn all_that_is_wrong_with_a_flow_is_told_at_once() {
+    let spec: FlowSpec = serde_json::from_value(json!({"name": "a.b", "output": "steps.zzzzzzz.output", "steps": [
+        {"name": "a", "action": "shop.wrok", "retries": 1000, "timeout": "0s", "each": "input", "at_once": 0},
+        {"name": "a", "action": "shop.wurk", "input": {"x": "steps.aa.output", "y": "1 +", "z": "input"}},
+        {"name": "b", "action": "store", "when": "hello", "after": ["c"]}
+    ]}))
+    .unwrap();
+    let known = BTreeSet::from([ActionName::within(&Namespace::default(), "store").unwrap()]);
+    let faults = spec.planned(&Namespace::default(), Catalogue::Known(&known)).unwrap_err();
+    let places: Vec<&str> = faults.iter().filter_map(|fault| fault.field.as_deref()).collect();
+    assert_eq!(
+        places,
+        [
+            "name",
+            "steps[1].name",
+            "steps[0].retries",
+            "steps[0].timeout",
+            "steps[0].at_once",
+            "steps[0].action",
+            "steps[1].input.x",
+            "steps[1].input.y",
+            "steps[1].action",
+            "steps[2].after[0]",
+            "steps[2].when",
+            "output",
+        ]
+    );
+}
+
+#[test]
 fn steps_that_wait_for_each_other_are_named() {
     let line = steps(json!([
         {"name": "free", "action": "store"},

@@ -24,7 +24,7 @@ use serde_json::Value;
 use store::Store;
 
 use super::reckoning::Reckoned;
-use super::words::Report;
+use super::words::{Dispatch, End, Report};
 use super::*;
 use crate::plan::Pace;
 

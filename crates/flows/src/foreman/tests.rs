@@ -10,7 +10,7 @@ use std::time::Duration;
 use mutirao_nodes::Namespace;
 use serde_json::{Value, json};
 
-use super::words::{Admitted, Asker, Outcome, Report, Stored, Try};
+use super::words::{Admitted, Asker, Dispatch, End, Outcome, Report, Stored, Try};
 use super::*;
 use crate::FlowSpec;
 use crate::definition::check::Catalogue;

@@ -12,7 +12,8 @@ impl Flows {
     pub async fn wrong_flows(&self, all: &[FlowSpec]) -> Vec<Wrong> {
         let (mut wrong, mut names) = (Vec::new(), BTreeSet::new());
         for (at, spec) in all.iter().enumerate() {
-            wrong.extend(self.check(spec).await.err().map(|problem| Wrong { at, problem }));
+            let faults = self.check(spec).await.err().unwrap_or_default();
+            wrong.extend(faults.into_iter().map(|problem| Wrong { at, problem }));
             if !names.insert(&spec.name) {
                 wrong.push(Wrong::twice(at));
             }

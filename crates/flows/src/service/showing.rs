@@ -27,9 +27,14 @@ impl Flows {
         before: Option<u64>,
         rows: u32,
     ) -> Result<Vec<RunLine>, Problem> {
-        let namespace = caller.namespace.clone();
+        let (namespace, named) = (caller.namespace.clone(), flow.clone());
         let which = RunsOf { namespace, flow, before: before.map(RunKey), rows: rows.min(PAGE_MAX) };
-        Ok(self.0.store.runs(which).await.map_err(refused)?.iter().map(RunLine::from).collect())
+        let runs = self.0.store.runs(which).await.map_err(refused)?;
+        if let Some(name) = named.filter(|_| runs.is_empty() && before.is_none()) {
+            // One that was removed is known by its runs; of this name there is nothing at all.
+            self.flow(caller, &name).await?;
+        }
+        Ok(runs.iter().map(RunLine::from).collect())
     }
 
     /// As it is; waits for its end for a while, if asked to.

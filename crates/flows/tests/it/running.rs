@@ -30,6 +30,7 @@ on_both!(
     runs_go_on_where_they_were_when_another_process_takes_over,
     two_managers_share_the_runs_and_pass_results_on,
     a_step_waits_for_its_node_and_explain_says_so,
+    a_flow_that_nobody_can_be_given_is_taken_with_a_warning,
     a_task_of_the_wire_is_run_once_and_answered_once,
     whoever_asks_again_gets_the_run_that_was_accepted_whatever_has_become_of_its_flow_and_of_room,
     what_cannot_work_is_refused_with_its_place,
@@ -206,6 +207,17 @@ async fn a_step_waits_for_its_node_and_explain_says_so(engine: &Engine) {
     flows.stop().await;
 }
 
+async fn a_flow_that_nobody_can_be_given_is_taken_with_a_warning(engine: &Engine) {
+    let flows = start(engine, &Workshop::new(0, 0)).await;
+    let step = |name: &str, on: Value| json!({"name": name, "action": "actions.a", "on": on});
+    let flow = json!({"name": "f", "steps": [step("a", json!({})), step("b", json!({"node": "gate-8"}))]});
+    let declared = flows.declare(&ana(), vec![spec(flow)]).await.unwrap();
+    let warning = "step b waits until a node can be given it: there is no node gate-8";
+    assert_eq!(declared[0].warnings, [warning]);
+    assert_eq!(flows.runs(&ana(), Some("f".into()), None, 10).await.unwrap(), [], "it is there, and has none");
+    flows.stop().await;
+}
+
 async fn a_task_of_the_wire_is_run_once_and_answered_once(engine: &Engine) {
     let shop = Workshop::new(0, 0);
     let flows = start(engine, &shop).await;
@@ -316,6 +328,15 @@ async fn what_cannot_work_is_refused_with_its_place(engine: &Engine) {
     let request = RunRequest { flow: "nothing".into(), input: json!(1), idempotency_key: None };
     assert_eq!(flows.run(&ana(), request).await.unwrap_err().status, 404);
     assert_eq!(flows.show(&ana(), 99, Duration::ZERO).await.unwrap_err().status, 404);
+    let several = json!({"name": "s", "steps": [{"name": "a", "action": "actions.dubble", "retries": 1000},
+                                               {"name": "b", "action": "actions.b", "input": "steps.aa.output"}]});
+    let lines = flows.declare(&ana(), vec![spec(several.clone())]).await.unwrap_err().line();
+    for place in ["steps[0].action: ", "steps[0].retries: ", "steps[1].input: "] {
+        assert!(lines.contains(place), "{place} is not in {lines}");
+    }
+    assert_eq!(flows.wrong_flows(&[spec(several)]).await.len(), 3);
+    let runs = flows.runs(&ana(), Some("nope".into()), None, 10).await.unwrap_err().line();
+    assert!(runs.starts_with("there is no flow \"nope\""), "{runs}");
     flows.stop().await;
 }
 

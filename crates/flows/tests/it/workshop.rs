@@ -9,9 +9,9 @@ use mutirao_core::clock::Clock;
 use mutirao_core::{Dice, Problem, SystemClock};
 use mutirao_flows::Flows;
 use mutirao_flows::wire::data_of;
-use mutirao_nodes::errand::{End, Errand, Gone, NotSent, Reach, Returned, Taker};
+use mutirao_nodes::errand::{End, Errand, Gone, Nobody, NotSent, Reach, Returned, Taker};
 use mutirao_nodes::preference::Protocol;
-use mutirao_nodes::routing::Ended;
+use mutirao_nodes::routing::{Ended, Place};
 use mutirao_nodes::wire::Parameters;
 use mutirao_nodes::{ActionName, Layer};
 use parking_lot::Mutex;
@@ -74,7 +74,7 @@ fn work(action: &str, input: &Value) -> End {
 impl Reach for Workshop {
     async fn send(&self, errand: Errand) -> Result<Gone, NotSent> {
         if *self.closed.lock() {
-            return Err(NotSent::Nobody(errand.action));
+            return Err(NotSent::Nobody(Nobody::HasIt(errand.action)));
         }
         let input = data_of(&errand.data);
         *self.done.lock().entry(format!("{} {}", errand.action, errand.data)).or_default() += 1;
@@ -109,6 +109,10 @@ impl Reach for Workshop {
     async fn answer(&self, text: String) -> Result<(), Problem> {
         self.answers.lock().push(text);
         Ok(())
+    }
+
+    fn nobody(&self, _: &ActionName, place: &Place) -> Option<Nobody> {
+        place.node.clone().map(|asked| Nobody::IsCalled { asked, near: None })
     }
 
     fn parameters(&self, _: &ActionName) -> Option<Parameters> {

@@ -44,8 +44,14 @@ enum Made {
     Queue(Box<QueueView>),
     Monitor(Box<MonitorView>),
     Channel(Box<ChannelView>),
-    Flow { name: String },
-    Stream { name: String },
+    Flow {
+        name: String,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        warnings: Vec<String>,
+    },
+    Stream {
+        name: String,
+    },
 }
 
 impl Made {
@@ -54,7 +60,7 @@ impl Made {
             Made::Queue(queue) => format!("queue {}", queue.definition.name),
             Made::Monitor(monitor) => format!("monitor {}", monitor.definition.name),
             Made::Channel(channel) => format!("channel {}", channel.definition.name),
-            Made::Flow { name } => format!("flow {name}"),
+            Made::Flow { name, .. } => format!("flow {name}"),
             Made::Stream { name } => format!("stream {name}"),
         }
     }
@@ -92,6 +98,10 @@ fn line(client: &Client, Applied { became, thing }: &Applied) -> String {
     match thing {
         Made::Monitor(view) => {
             [Some(said), call_line(client, view)].into_iter().flatten().collect::<Vec<_>>().join(": ")
+        }
+        Made::Flow { warnings, .. } => {
+            let warned = warnings.iter().map(|warning| format!("  warning: {warning}"));
+            std::iter::once(said).chain(warned).collect::<Vec<_>>().join("\n")
         }
         _ => said,
     }

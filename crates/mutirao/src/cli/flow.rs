@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use mutirao_client::Client;
-use mutirao_core::{Clock, Dice, SystemClock};
+use mutirao_core::{Clock, Dice, Problem, SystemClock};
+use mutirao_flows::start::RunRequest;
 use mutirao_flows::view::{FlowView, RunExplained, RunLine, RunState, RunView};
 use serde_json::{Value, json};
 
@@ -82,10 +83,12 @@ pub async fn run(globals: &Globals, args: FlowArgs) -> Result<u8, Failure> {
             out.answer(&json!({ "removed": name }), |_| format!("flow {name} is gone; its runs go on"))?;
         }
         Verb::Run { name, input, input_file, key, watch } => {
-            let (body, dice) = (json!({ "input": read(input, input_file)? }), Dice::from_os());
+            let (input, dice) = (read(input, input_file)?, Dice::from_os());
             // So that a question whose answer was lost may be asked again.
             let key = key.unwrap_or_else(|| format!("cli-{:016x}{:016x}", dice.u64(), dice.u64()));
-            let line: RunLine = client.run_flow(&name, &body, Some(&key)).await?;
+            let request = RunRequest { flow: name, input, idempotency_key: Some(key.clone()) };
+            request.check().map_err(in_own_flags)?;
+            let line: RunLine = client.run_flow(&request.flow, &json!({ "input": request.input }), Some(&key)).await?;
             if !watch {
                 out.answer(&line, |line| {
                     format!("run {} of {} has begun; `mutirao flow show {}` shows it", line.run, line.flow, line.run)
@@ -120,6 +123,16 @@ pub async fn run(globals: &Globals, args: FlowArgs) -> Result<u8, Failure> {
         }
     }
     Ok(0)
+}
+
+/// What is wrong with a request, as it was typed.
+fn in_own_flags(problem: Problem) -> Failure {
+    let flag = match problem.field.as_deref() {
+        Some("idempotency_key") => Some("--key".to_owned()),
+        Some("input") => Some("--input".to_owned()),
+        _ => problem.field.clone(),
+    };
+    Failure::usage(Problem { field: flag, ..problem }.line())
 }
 
 fn read(input: Option<String>, file: Option<PathBuf>) -> Result<Value, Failure> {

@@ -2,11 +2,14 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::time::Duration;
 
-use mutirao_testkit::Installation;
+use mutirao_testkit::{Installation, wait};
 use serde_json::{Value, json};
 
 use crate::said::Said;
+
+const SOON: Duration = Duration::from_secs(60);
 
 fn read(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -43,6 +46,32 @@ fn steps_of_a_flow_keep_and_read_keys_and_events_tell_how_they_end() {
     assert!(events.contains("event: run") && events.contains("\"state\":\"done\""), "{events}");
     let none = Said::from(up.cli(&["flow", "show", "999999"]));
     assert!(none.code != Some(0) && none.err.contains("there is no run 999999"), "{none:?}");
+}
+
+#[test]
+fn what_a_user_mistypes_is_told_in_the_words_that_were_typed() {
+    let up = Installation::setup().workers(0).start();
+    let file = up.data().join("flow.json");
+    let mut flow = json!({"kind": "Flow", "name": "calc", "steps": [
+        {"name": "a", "action": "builtin.sel", "retries": 1000}, {"name": "b", "action": "builtin.cel", "input": "steps.aa.output"}]});
+    std::fs::write(&file, flow.to_string()).unwrap();
+    let wrong = Said::from(up.cli(&["flow", "apply", "-f", &file.display().to_string()]));
+    for part in ["builtin.cel", "retries", "did you mean \"a\"?"] {
+        assert!(wrong.code != Some(0) && wrong.err.contains(part), "{part}: {wrong:?}");
+    }
+    flow["steps"] =
+        json!([{"name": "a", "action": "builtin.cel", "input": {"expression": "'1'"}, "on": {"node": "manger"}}]);
+    std::fs::write(&file, flow.to_string()).unwrap();
+    let made = up.ok(&["flow", "apply", "-f", &file.display().to_string()]);
+    let warning = "warning: step a waits until a node can be given it: there is no node manger; did you mean manager?";
+    assert!(made.contains("flow calc was made") && made.contains(warning), "{made}");
+    let number = read(&up.ok(&["--json", "flow", "run", "calc"]))["run"].to_string();
+    let explained = || up.ok(&["flow", "explain", &number]);
+    wait::until("explain says why it waits", SOON, || explained().contains("did you mean manager?"));
+    let key = Said::from(up.cli(&["flow", "run", "calc", "--key", "a b"]));
+    assert!(key.code != Some(0) && key.err.contains("--key: a key has 1 to 200"), "{key:?}");
+    let runs = Said::from(up.cli(&["flow", "runs", "nope"]));
+    assert!(runs.code != Some(0) && runs.err.contains("there is no flow \"nope\""), "{runs:?}");
 }
 
 /// Answers every request with a text, until it is dropped with the test.

@@ -64,7 +64,8 @@ async fn monitors_made_so(client: &Client, monitors: &[Declared], all: &mut Vec<
 async fn flows_made_so(client: &Client, flows: &[FlowSpec], all: &mut Vec<Applied>) -> Result<(), Failure> {
     if !flows.is_empty() {
         let told: Vec<FlowDeclared> = client.declare_flows(&flows).await?;
-        let applied = |FlowDeclared { name, became }| Applied { became, thing: Made::Flow { name } };
+        let applied =
+            |FlowDeclared { name, became, warnings }| Applied { became, thing: Made::Flow { name, warnings } };
         all.extend(told.into_iter().map(applied));
     }
     Ok(())
