@@ -30,7 +30,7 @@ pub use inbox::{Facts, Gap, Heard, Latency, Trimmed};
 pub use outbox::{RECORD_BYTES, RECORD_ROWS, Said};
 pub use sink::{SinkCore, SinkRow};
 pub use source::{Position, SourceCore, Taken};
-pub use ticker::Ticker;
+pub use ticker::{Ticker, not_silent};
 
 use crate::graph::{Graph, Port, plan};
 use crate::mark::{Numbering, Origin, Place, Who};
@@ -178,6 +178,9 @@ impl PartCore {
         if let Some(facts) = &heard.facts {
             self.ticker.heard(facts.port, self.inbox.time(facts.port), taken_us);
         }
+        if let Some(port) = heard.not_silent {
+            self.ticker.heard(port, self.inbox.time(port), taken_us);
+        }
         self.go_on(taken_us)?;
         Ok(heard)
     }
@@ -263,6 +266,18 @@ impl PartCore {
     pub fn ticks(&mut self, now_us: i64, at_end: bool) -> Vec<Vec<u8>> {
         let inbox = &self.inbox;
         self.ticker.ticks(now_us, at_end, |port| inbox.time(port))
+    }
+
+    /// Whether there would be such records, were everything in the log read.
+    pub fn is_tick_due(&mut self, now_us: i64) -> bool {
+        let inbox = &self.inbox;
+        self.ticker.is_due(now_us, |port| inbox.time(port))
+    }
+
+    /// Nobody could tell whether sources are silent, since the log could not be read or the stream is paused.
+    pub fn hold_time(&mut self, now_us: i64) {
+        let inbox = &self.inbox;
+        self.ticker.hold(now_us, |port| inbox.time(port));
     }
 
     /// Whether all that it reads has ended, and it has said so.

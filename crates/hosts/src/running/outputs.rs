@@ -70,6 +70,11 @@ impl Outputs {
         }
     }
 
+    /// By whom they are read.
+    pub fn writers(&self) -> impl Iterator<Item = (What, &Writer)> {
+        self.writers.iter().map(|(what, writer)| (*what, writer))
+    }
+
     pub fn has_room(&self) -> bool {
         self.writers.iter().all(|(_, writer)| writer.has_room())
     }

@@ -19,8 +19,10 @@ use crate::sources::{self, Came, Taken};
 
 mod feeding;
 mod looking;
+mod signs;
 
 use feeding::{Fed, Feeding};
+use signs::Signs;
 
 const GATHER_MAX: Duration = Duration::from_millis(1);
 const LOOK: Duration = Duration::from_millis(100);
@@ -74,7 +76,9 @@ pub async fn run(job: Job, source: usize) {
         ticket: 0,
         gathered: None,
         due: None,
-        paused: None,
+        paused: false,
+        resuming: None,
+        signs: Signs::of(&job, source, &outputs, now),
         looked: now,
     };
     let fresh = known.is_none();
@@ -136,8 +140,17 @@ struct Work<'a> {
     gathered: Option<Mono>,
     /// When a generator is due next.
     due: Option<i64>,
-    paused: Option<i64>,
+    paused: bool,
+    /// A generator that was paused, until its manager knows how long.
+    resuming: Option<Resuming>,
+    signs: Signs,
     looked: Mono,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Resuming {
+    /// The offset of the snapshot that says so.
+    offered: Option<u64>,
 }
 
 impl Work<'_> {
@@ -162,7 +175,7 @@ impl Work<'_> {
         let clock = self.job.means.clock.clone();
         self.look();
         loop {
-            let running = self.paused.is_none() && !self.core.has_ended();
+            let running = !self.paused && self.resuming.is_none() && !self.core.has_ended();
             let has_room = self.outputs.has_room();
             let mut until = self.looked.plus(LOOK);
             if let Some(since) = self.gathered {

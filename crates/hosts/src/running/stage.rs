@@ -108,6 +108,8 @@ struct Work<'a> {
     end: u64,
     gathered: Option<Mono>,
     records: Records<'a>,
+    /// Since when a source counts as silent, until it is certain that all of the log was read.
+    silent: Option<Mono>,
     looked: Mono,
 }
 
@@ -137,6 +139,7 @@ impl<'a> Work<'a> {
             end,
             gathered: None,
             records: Records::of(log, now),
+            silent: None,
             looked: now,
         }
     }

@@ -86,3 +86,39 @@ async fn a_definition_that_cannot_be_read_is_said_and_hurts_no_other_part() {
         })
         .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_generator_that_was_paused_says_the_same_again_after_a_crash() {
+    let mut world = World::of(
+        "\
+kind: Stream
+name: paused
+sources:
+  - name: made
+    generator: { rate: [ { for: 12s, rate: 200 } ], fields: { n: n, at: at } }
+sinks:
+  - { name: out, from: made, file: { path: out.jsonl } }
+",
+    );
+    world.start("a");
+    world.chief.place_all(&["a"]);
+    world.until_lines("out.jsonl", 400, 30).await;
+    world.chief.pause(true);
+    pause(5_000).await;
+    let lines = |world: &World| world.read("out.jsonl").iter().filter(|byte| **byte == b'\n').count();
+    let before = lines(&world);
+    world.chief.pause(false);
+    world.until_lines("out.jsonl", before + 1, 30).await;
+    world.kill("a");
+    world.start("b");
+    world.chief.place_all(&["b"]);
+    world.until_ended(60).await;
+    let text = String::from_utf8(world.read("out.jsonl")).unwrap();
+    let rows: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let at = |row: &serde_json::Value| mutirao_streams::time::parse(row["at"].as_str().unwrap()).unwrap();
+    assert_eq!(rows.len(), 2_400);
+    let gaps: Vec<i64> = rows.windows(2).map(|pair| at(&pair[1]) - at(&pair[0])).collect();
+    // The pause is one gap at most: after it each comes 5 ms after the one before.
+    let others: Vec<&i64> = gaps.iter().filter(|gap| **gap != 5_000).collect();
+    assert!(others.len() <= 1 && others.iter().all(|gap| **gap >= 5_000), "{others:?}");
+}

@@ -13,7 +13,7 @@ use crate::mark::{Fresh, Marks, Place, Untaken};
 use crate::record::{self, Record, Times};
 use crate::schema::Schema;
 use crate::state::{Reader, Unreadable, Writer};
-use crate::window::watermark::END;
+use crate::window::watermark::{BEGINNING, END};
 use crate::wire::What;
 
 /// The most records that are held behind a gap, and their bytes.
@@ -41,6 +41,8 @@ pub struct Heard {
     pub lost: u64,
     /// Why the record was passed over.
     pub passed_over: Option<String>,
+    /// A source that has something to say, and says only that.
+    pub not_silent: Option<Port>,
 }
 
 /// What is held waits for these events of a port: another copy may have them.
@@ -186,6 +188,7 @@ impl Inbox {
             Ok(Record::Tick(tick)) => match self.upstreams.get(&tick.upstream) {
                 None => heard.passed_over = Some(unknown(tick.upstream)),
                 Some(upstream) => {
+                    heard.not_silent = (tick.time == BEGINNING).then_some(upstream.port);
                     if self.marks.tick(tick.upstream, tick.time) {
                         let sent = tick.sent_us;
                         let times = Times { sent_us: sent, arrived_us: sent, caused_us: sent, taken_us: sent };

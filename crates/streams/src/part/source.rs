@@ -29,6 +29,10 @@ const LINES_UNFIT: usize = 256;
 /// A line of more bytes is read by itself.
 const LINE_BYTES: usize = 64 << 10;
 
+/// What is said of a source in one byte of its snapshot.
+const ENDED: u8 = 1;
+const PAUSED: u8 = 2;
+
 /// How far a source is, in words of its own: an offset in a file, say. Opaque here.
 pub type Position = Vec<u8>;
 
@@ -54,6 +58,8 @@ pub struct SourceCore {
     generator: Option<Generator>,
     /// When the table of a generator began.
     began_us: Option<i64>,
+    /// Since when nothing of it is due.
+    paused_us: Option<i64>,
     ended: bool,
     scratch: Scratch,
 }
@@ -93,6 +99,7 @@ impl SourceCore {
             unfit_schema: Arc::new(unfit_schema()),
             generator,
             began_us: None,
+            paused_us: None,
             ended: false,
             scratch: Scratch::default(),
         }
@@ -111,7 +118,9 @@ impl SourceCore {
         let (main, unfit) = (Numbering::load(&mut from)?, Numbering::load(&mut from)?);
         core.pacer.load(&mut from)?;
         core.began_us = Some(from.i64()?).filter(|began| *began != BEGINNING);
-        core.ended = from.u8()? == 1;
+        let flags = from.u8()?;
+        core.ended = flags & ENDED != 0;
+        core.paused_us = if flags & PAUSED != 0 { Some(from.i64()?) } else { None };
         from.end()?;
         if core.fixed {
             core.main.begin_at(main);
@@ -129,7 +138,14 @@ impl SourceCore {
         self.unfit.numbering().store(&mut to);
         self.pacer.store(&mut to);
         to.i64(self.began_us.unwrap_or(BEGINNING));
-        to.u8(u8::from(self.ended));
+        let ended = if self.ended { ENDED } else { 0 };
+        match self.paused_us {
+            Some(paused_us) => {
+                to.u8(ended | PAUSED);
+                to.i64(paused_us);
+            }
+            None => to.u8(ended),
+        }
         state::seal(self.fingerprint, to.into_bytes())
     }
 
@@ -248,9 +264,18 @@ impl SourceCore {
         *self.began_us.get_or_insert(now_us)
     }
 
-    /// Nothing was due for so long: what is not yet made is due later by that.
-    pub fn postpone(&mut self, by_us: i64) {
-        self.began_us = self.began_us.map(|began| began.saturating_add(by_us));
+    /// Nothing is due from now on, unless it is paused already.
+    pub fn pause(&mut self, now_us: i64) {
+        self.paused_us.get_or_insert(now_us);
+    }
+
+    /// What a table would have had due meanwhile comes later, and not all at once. Whether it was paused: then a snapshot has to be
+    /// kept before anything is cut, so that the same events never have other times.
+    pub fn resume(&mut self, now_us: i64) -> bool {
+        let Some(paused_us) = self.paused_us.take() else { return false };
+        let passed = now_us.saturating_sub(paused_us).max(0);
+        self.began_us = self.began_us.map(|began| began.saturating_add(passed));
+        true
     }
 
     /// Makes what a generator's table has due by now, a piece of it. When the next is due; now, if more is.

@@ -5,6 +5,9 @@
 //! of the log is read, its time goes on at the speed of the clock, `idle` behind where an event of now would be. That is said in
 //! the log ([`Tick`]), so all replicas hear it between the same two records, whoever noticed first. Of a source that has said
 //! nothing yet, and whose events come when they happen, time is `idle` behind the clock.
+//!
+//! A source that has something and cannot get rid of it, since one of its readers is behind or the broker is away, is not silent:
+//! it says so ([`not_silent`]), and whoever could not read for a while begins to count anew ([`Ticker::hold`]).
 
 use crate::graph::{From, Graph, Port};
 use crate::record::{self, Tick};
@@ -52,6 +55,19 @@ impl Ticker {
         }
     }
 
+    /// Whoever reads could not tell whether sources are silent: their silence counts from now on.
+    pub fn hold(&mut self, now_us: i64, time: impl Fn(Port) -> i64) {
+        for source in &mut self.sources {
+            source.since = Some((now_us, time(source.port)));
+        }
+    }
+
+    /// Whether there would be something to say, were the log read to its end.
+    pub fn is_due(&mut self, now_us: i64, time: impl Fn(Port) -> i64) -> bool {
+        let replica = self.replica;
+        self.sources.iter_mut().any(|source| source.goes_on(replica, now_us, time(source.port)).is_some())
+    }
+
     /// Records for the log that is read. `time` is how far time is at a port.
     pub fn ticks(&mut self, now_us: i64, at_end: bool, time: impl Fn(Port) -> i64) -> Vec<Vec<u8>> {
         if !at_end {
@@ -59,24 +75,33 @@ impl Ticker {
         }
         let mut records = Vec::new();
         for source in &mut self.sources {
-            let known = time(source.port);
-            let (since, then) = *source.since.get_or_insert((now_us, known));
-            let silent = now_us.saturating_sub(since).saturating_sub(i64::from(self.replica) * TURN_US);
-            if known == END || silent < source.idle_us {
-                continue;
-            }
-            let goes_on = match then {
-                BEGINNING if source.live => now_us.saturating_sub(source.idle_us),
-                BEGINNING => continue,
-                then => then.saturating_add(now_us.saturating_sub(since).saturating_sub(source.idle_us)).min(END - 1),
-            };
-            if goes_on < known.max(source.told).saturating_add(STEP_US) {
-                continue;
-            }
+            let Some(goes_on) = source.goes_on(self.replica, now_us, time(source.port)) else { continue };
             source.told = goes_on;
             let (upstream, replica) = (source.port.number(), self.replica);
             records.push(record::tick(&Tick { upstream, replica, time: goes_on, sent_us: now_us }));
         }
         records
     }
+}
+
+impl Silence {
+    /// How far its time has gone by the clock, if that is to be said.
+    fn goes_on(&mut self, replica: u32, now_us: i64, known: i64) -> Option<i64> {
+        let (since, then) = *self.since.get_or_insert((now_us, known));
+        let passed = now_us.saturating_sub(since);
+        if known == END || passed.saturating_sub(i64::from(replica) * TURN_US) < self.idle_us {
+            return None;
+        }
+        let goes_on = match then {
+            BEGINNING if self.live => now_us.saturating_sub(self.idle_us),
+            BEGINNING => return None,
+            then => then.saturating_add(passed.saturating_sub(self.idle_us)).min(END - 1),
+        };
+        (goes_on >= known.max(self.told).saturating_add(STEP_US)).then_some(goes_on)
+    }
+}
+
+/// The word of a source that is not silent, though nothing of what it has gets into this log at the moment.
+pub fn not_silent(source: usize, sent_us: i64) -> Vec<u8> {
+    record::tick(&Tick { upstream: Port::Source(source).number(), replica: 0, time: BEGINNING, sent_us })
 }

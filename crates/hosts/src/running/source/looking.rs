@@ -2,7 +2,7 @@
 
 use mutirao_streams::wire::{Mode, Snapshot, State};
 
-use super::{SNAPSHOT, Work};
+use super::{Resuming, SNAPSHOT, Work};
 use crate::running::Stop;
 
 impl Work<'_> {
@@ -17,6 +17,7 @@ impl Work<'_> {
         let order = job.order();
         self.outputs.ordered(&order.needed);
         self.heed(order.mode);
+        self.signs.look(job, self.outputs, now);
         let trouble = self.outputs.trouble();
         if trouble.is_some() || !self.feeding.is_troubled() {
             status.trouble_is(trouble);
@@ -26,20 +27,48 @@ impl Work<'_> {
 
     fn heed(&mut self, mode: Mode) {
         let now_us = self.job.means.now_us();
-        match (mode, self.paused) {
-            (Mode::Pause, None) => self.paused = Some(now_us),
-            (Mode::Run, Some(since)) => {
-                // What a table would have had due meanwhile comes later, and not all at once.
-                if self.makes {
-                    self.core.postpone(now_us.saturating_sub(since));
+        match mode {
+            Mode::Pause => {
+                if !std::mem::replace(&mut self.paused, true) && self.makes {
+                    self.core.pause(now_us);
+                    self.changed = true;
                 }
-                (self.paused, self.due) = (None, None);
+                self.resuming = None;
             }
-            _ => {}
+            Mode::Run => {
+                if self.core.resume(now_us) {
+                    self.resuming = Some(Resuming::default());
+                }
+                if std::mem::replace(&mut self.paused, false) {
+                    self.due = None;
+                }
+                self.resume();
+            }
         }
     }
 
-    pub(super) fn offer(&mut self) {
+    /// How far the table of a generator was shifted is known to the manager before anything comes of it: or after a crash the same
+    /// events would have other times.
+    fn resume(&mut self) {
+        let Some(Resuming { offered }) = self.resuming else { return };
+        let own = self.job.status.snapshot();
+        let kept = own.filter(|own| offered.is_some_and(|offered| own.offset >= offered));
+        match kept {
+            Some(own) => {
+                if self.job.order().snapshots.iter().any(|known| known.key == own.key) {
+                    self.resuming = None;
+                }
+            }
+            None if self.saving.is_free() => {
+                let offered = self.offer();
+                self.resuming = Some(Resuming { offered: Some(offered) });
+            }
+            None => {}
+        }
+    }
+
+    /// By which offset it is known.
+    pub(super) fn offer(&mut self) -> u64 {
         if self.core.has_something_to_say() {
             self.cut();
         }
@@ -50,6 +79,7 @@ impl Work<'_> {
         let offset = u64::try_from(now.0).unwrap_or(0).max(newest + 1);
         self.saving.offer(offset, bytes, self.outputs.mark());
         (self.saved, self.changed) = (self.job.means.clock.monotonic(), false);
+        offset
     }
 
     pub(super) async fn leave(&mut self, stop: Stop) {

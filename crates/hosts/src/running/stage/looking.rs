@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mutirao_core::Mono;
 use mutirao_streams::wire::{Mode, State};
 
 use super::{End, KEYS, Work};
@@ -11,6 +12,8 @@ use crate::running::Stop;
 const KEYS_IDLE: usize = 16_384;
 /// Silence after which the log counts as read to its end.
 const AT_END: Duration = Duration::from_millis(150);
+/// What lies in a log is read by then, if the log can be read.
+const UNREAD: Duration = Duration::from_secs(3);
 
 impl Work<'_> {
     pub(super) fn advance_snapshot(&mut self, keys: usize) {
@@ -44,9 +47,10 @@ impl Work<'_> {
         self.telling.tell(self.saving.offset.unwrap_or(self.from), next);
         let order = job.order();
         self.outputs.ordered(&order.needed);
-        let at_end = self.reader.is_empty() && self.records.is_quiet(now, AT_END);
-        if at_end && order.mode == Mode::Run {
-            self.tick();
+        if order.mode == Mode::Run {
+            self.mind_silence(now);
+        } else {
+            self.hold_time();
         }
         status.next_is(next);
         let stuck = || self.records.stuck(job, self.core.gap(), now);
@@ -58,6 +62,32 @@ impl Work<'_> {
             () if next < self.end => State::CatchingUp,
             () => State::Running,
         });
+    }
+
+    /// Silence counts only while the log can be read, and only once it is certain that nothing lies in it unread.
+    fn mind_silence(&mut self, now: Mono) {
+        if self.reader.trouble().is_some() || self.behind.is_away(now) {
+            return self.hold_time();
+        }
+        let at_end = self.reader.is_empty() && self.records.is_quiet(now, AT_END);
+        if !at_end || !self.core.is_tick_due(self.job.means.now_us()) {
+            self.silent = None;
+            return;
+        }
+        let since = *self.silent.get_or_insert(now);
+        if let Some(end) = self.behind.end_after(since) {
+            // Numbers that RabbitMQ spent on itself at the end of a log are never read.
+            let is_read = end <= self.core.next_offset() || now.since(since) >= UNREAD;
+            if is_read {
+                self.silent = None;
+                self.tick();
+            }
+        }
+    }
+
+    fn hold_time(&mut self) {
+        self.silent = None;
+        self.core.hold_time(self.job.means.now_us());
     }
 
     /// The time of sources that are silent goes on; that stands in the log, for other replicas to hear it where we do.

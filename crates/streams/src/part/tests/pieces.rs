@@ -3,7 +3,7 @@
 use crate::batch::{Batch, Value};
 use crate::graph::{Graph, Port};
 use crate::mark::{Header, Origin, Place};
-use crate::part::{PartCore, PartError, SinkCore, SourceCore, Taken, Ticker};
+use crate::part::{PartCore, PartError, SinkCore, SourceCore, Taken, Ticker, not_silent};
 use crate::record::{self, Record, Tick, Times};
 use crate::window::watermark::BEGINNING;
 use crate::wire::What;
@@ -187,6 +187,22 @@ fn the_time_of_a_silent_source_goes_on_with_the_clock() {
     assert_eq!(ticker.ticks(100 * SECOND, true, |_| BEGINNING), Vec::<Vec<u8>>::new());
 }
 
+#[test]
+fn a_source_that_says_it_is_not_silent_is_not_and_silence_nobody_could_hear_does_not_count() {
+    let graph = graph("http: {}\n    time: at\n    idle: 5s");
+    let mut part = PartCore::of(&graph, 0, 0).unwrap();
+    let mut source = SourceCore::of(&graph, 0, Origin::Free(1));
+    source.message(b"{\"n\":1,\"at\":1500000}", 3_000_000);
+    part.hear(0, &source.cut(3_000_000).remove(0).bytes, 10 * SECOND).unwrap();
+    assert!(!part.is_tick_due(14 * SECOND) && part.is_tick_due(20 * SECOND));
+    part.hear(1, &not_silent(0, 0), 18 * SECOND).unwrap();
+    assert!(!part.is_tick_due(22 * SECOND) && part.ticks(22 * SECOND, true).is_empty());
+    part.hold_time(40 * SECOND);
+    assert!(!part.is_tick_due(44 * SECOND) && part.is_tick_due(50 * SECOND));
+    assert_eq!(part.ticks(50 * SECOND, true).len(), 1);
+    assert_eq!(part.time(Port::Source(0)), 1_500_000, "none of this moved time");
+}
+
 /// What a source cut: numbers of rows, watermarks, and what does not fit.
 fn cut(graph: &Graph, core: &mut SourceCore) -> (Vec<i64>, Vec<(u64, i64)>, Vec<String>) {
     let (mut values, mut marks, mut unfit) = (Vec::new(), Vec::new(), Vec::new());
@@ -258,7 +274,11 @@ fn a_generator_goes_on_where_it_was() {
     let saved = core.snapshot(b"here");
     let (mut again, position) = SourceCore::restore(&graph, 0, Origin::Fixed, &saved).unwrap();
     assert_eq!(position, b"here");
-    again.postpone(1_000_000);
+    again.pause(5_600_000);
+    again.pause(6_000_000);
+    // It goes elsewhere while it is paused.
+    let (mut again, _) = SourceCore::restore(&graph, 0, Origin::Fixed, &again.snapshot(b"here")).unwrap();
+    assert!(again.resume(6_600_000) && !again.resume(7_000_000), "once");
     assert_eq!(again.generate(6_600_000), Some(6_700_000));
     assert_eq!(cut(&graph, &mut again).0, [5]);
     assert_eq!(again.generate(60_000_000), None);
