@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use mutirao_core::WorkerId;
+use mutirao_core::quantity::Span;
 use serde::{Deserialize, Serialize};
 
 pub use amounts::Amounts;
@@ -80,8 +81,29 @@ pub struct Kind {
     /// Millionths of whatever money is counted in.
     #[serde(default)]
     pub price_micros_per_hour: u64,
+    #[serde(default)]
+    pub market: Market,
+    /// From asking for one until it answers.
+    #[serde(default)]
+    pub boot: Span,
+    /// How long one of [`Market::Spot`] is there before it is taken back, in the mean. None: as nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupted_every: Option<Span>,
     /// How many more of this kind may be had.
     pub available: u32,
+}
+
+/// On which terms a node is had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Market {
+    /// Paid while it is there.
+    #[default]
+    OnDemand,
+    /// Paid for a long time, there or not: to use it costs nothing more. [`Kind::available`] is what is left of them.
+    Reserved,
+    /// Paid while it is there, for less, and taken back by its owner at any time.
+    Spot,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -197,6 +197,9 @@ pub struct Offer {
 pub struct OfferedNode {
     pub name: NodeName,
     pub provider: String,
+    /// The [`Kind`] that it was made as, by name: what it costs. None of those that are there anyway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
     pub capacity: Amounts,
     #[serde(default)]
     pub labels: Labels,

@@ -49,7 +49,7 @@ impl Rooms {
             let usable = match seen.origin {
                 Origin::Standing => seen.node.answers,
                 Origin::Made => true,
-                Origin::Leaving => false,
+                Origin::Leaving | Origin::Taken => false,
             };
             Node {
                 name: seen.node.name.clone(),

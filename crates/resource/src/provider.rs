@@ -54,6 +54,9 @@ pub enum Origin {
     Made,
     /// It is not wanted any more, takes nobody, and goes when its workers have gone.
     Leaving,
+    /// Its owner said that it is about to be taken back (a spot notice): its workers drain and are replaced elsewhere, and
+    /// what they do not finish in time is begun again.
+    Taken,
 }
 
 /// One worker to start.

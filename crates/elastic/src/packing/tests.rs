@@ -29,6 +29,9 @@ fn kind(name: &str, capacity: Amounts, price: u64, available: u32) -> Kind {
         labels: Labels::new(),
         layer: Layer::Cloud,
         price_micros_per_hour: price,
+        market: Default::default(),
+        boot: Default::default(),
+        interrupted_every: None,
         available,
     }
 }

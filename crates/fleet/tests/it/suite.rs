@@ -70,6 +70,7 @@ fn node(name: &str) -> OfferedNode {
     OfferedNode {
         name: NodeName(name.into()),
         provider: "local".into(),
+        kind: None,
         capacity: Amounts::default().and("cpu_milli", 2_000),
         labels: [("disk".into(), "ssd".into())].into(),
         layer: Layer::Cloud,
@@ -84,6 +85,9 @@ fn offer(generation: u64, nodes: &[&str]) -> Offer {
         labels: Default::default(),
         layer: Layer::Cloud,
         price_micros_per_hour: 3,
+        market: Default::default(),
+        boot: Default::default(),
+        interrupted_every: None,
         available: 4,
     };
     Offer { generation, nodes: nodes.iter().map(|name| node(name)).collect(), kinds: vec![kind] }

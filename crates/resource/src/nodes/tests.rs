@@ -16,6 +16,7 @@ fn seen(name: &str, milli: u32, origin: Origin) -> NodeSeen {
     let node = OfferedNode {
         name: NodeName(name.into()),
         provider: "test".into(),
+        kind: None,
         capacity: cpus(milli),
         labels: Default::default(),
         layer: Layer::Cloud,
@@ -49,6 +50,9 @@ fn small() -> Kind {
         labels: Default::default(),
         layer: Layer::Cloud,
         price_micros_per_hour: 1,
+        market: Default::default(),
+        boot: Default::default(),
+        interrupted_every: None,
         available: 1,
     }
 }

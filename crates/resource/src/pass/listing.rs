@@ -37,7 +37,7 @@ impl Listed {
             match (seen.node.answers, seen.origin) {
                 (false, _) => drop(listed.silent.insert(name())),
                 // Nobody is to be launched there any more.
-                (true, Origin::Leaving) => {}
+                (true, Origin::Leaving | Origin::Taken) => {}
                 (true, Origin::Standing | Origin::Made) => drop(listed.answering.insert(name())),
             }
             listed.ended.extend(seen.ended.iter().cloned());

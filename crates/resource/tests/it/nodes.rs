@@ -66,6 +66,9 @@ async fn nodes_are_made_for_those_without_a_place_and_given_back_when_empty() {
         labels: Default::default(),
         layer: Layer::Cloud,
         price_micros_per_hour: 10,
+        market: Default::default(),
+        boot: Default::default(),
+        interrupted_every: None,
         available: 2,
     };
     world.0.lock().kinds.push(kind);

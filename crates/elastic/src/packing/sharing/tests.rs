@@ -136,6 +136,9 @@ fn nobody_goes_where_a_node_can_be_made_or_where_it_would_not_help() {
         labels: Labels::new(),
         layer: Layer::Cloud,
         price_micros_per_hour: 1,
+        market: Default::default(),
+        boot: Default::default(),
+        interrupted_every: None,
         available: 1,
     };
     let parties = [resting("kept", 0, 1, 60), hungry("work", 1, 9)];

@@ -63,6 +63,7 @@ impl Inner {
             node: OfferedNode {
                 name: name.clone(),
                 provider: "world".into(),
+                kind: None,
                 capacity: there.capacity.clone(),
                 labels: Default::default(),
                 layer: mutirao_elastic::packing::Layer::Cloud,

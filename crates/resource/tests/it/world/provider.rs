@@ -100,6 +100,7 @@ impl Provider for World {
             node: OfferedNode {
                 name: name.clone(),
                 provider: "world".into(),
+                kind: None,
                 capacity: there.capacity.clone(),
                 labels: Default::default(),
                 layer: Layer::Cloud,
