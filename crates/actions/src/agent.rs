@@ -1,8 +1,9 @@
 //! A node on a machine or a device's neighbour: registers, takes messages, runs their actions, and sends what came of them
 //! until somebody has it. What it speaks, a [`Line`] knows; here is everything that is the same over all of them.
 //!
-//! A message is acknowledged once its result is on disk ([`spool`]), so a power cut loses neither: what was not finished comes
-//! again, what was finished is sent after the start. A message that comes twice is run once, and each of its copies is
+//! A message is acknowledged once its result is on disk ([`spool`]) or with somebody else, so a power cut loses neither: what
+//! was not finished comes again, what was finished is sent after the start. A result is sent while it is written down, since
+//! whoever asked should not wait for this disk as well. A message that comes twice is run once, and each of its copies is
 //! acknowledged when that run is safe, not before ([`desk`]).
 //!
 //! In hand is what runs or waits for a slot; what has ended is the spool's, within the spool's bounds, and takes no room of
@@ -27,6 +28,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, Dice};
 use mutirao_nodes::enrolment::Event;
@@ -195,7 +197,8 @@ impl Agent {
             Some(Turn::Kept(key, number)) => {
                 in_hand.spawn(async move {
                     // It may have been sent since.
-                    if let Some(text) = this.results.text(number).or_else(|| this.desk.answer(&key)) {
+                    let kept = this.results.text(number).await;
+                    if let Some(text) = kept.or_else(|| this.desk.answer(&key)) {
                         this.results.say_again(text).await;
                     }
                     None
@@ -207,34 +210,55 @@ impl Agent {
         }
     }
 
-    /// To its end, and until that is safe: on disk, or with somebody else. Dropped before, its message comes again.
-    async fn work(&self, message: Message, action: ActionName, key: String) -> Option<Kept> {
+    /// To its end, and until that is safe: on disk, or with somebody else, whichever is sooner. Dropped before, its message
+    /// comes again.
+    async fn work(self: Arc<Self>, message: Message, action: ActionName, key: String) -> Option<Kept> {
         let underway = self.desk.underway(key.clone());
-        let (text, number) = {
+        let (text, mut saying, number) = {
             let _slot = self.slots.acquire().await.ok()?;
             self.results.room().await;
             // One that breaks has failed, and says so: left alone it would break whoever has it next as well.
             let run = AssertUnwindSafe(self.table.run(&action, &message.data)).catch_unwind().await;
             let end = run.unwrap_or_else(|_| End::Failed("the action broke down; the node's log says where".into()));
             let text = results::written(&message, end);
-            (text.clone(), self.results.keep(text).await)
+            // Whoever asked waits for it, and not for our disk.
+            let mut saying = self.clone().saying(text.clone());
+            let keeping = self.results.keep(text.clone());
+            tokio::pin!(keeping);
+            let number = tokio::select! {
+                biased;
+                number = &mut keeping => number,
+                () = &mut saying => {
+                    underway.ended(text);
+                    // What was begun is ended, or it would be said again after the next start.
+                    if let Some(number) = keeping.await {
+                        self.results.gone(number).await;
+                    }
+                    return None;
+                }
+            };
+            (text, saying, number)
         };
         let Some(number) = number else {
             // The disk does not take it: it is safe only once somebody else has it.
-            self.results.say(text.clone()).await;
+            saying.as_mut().await;
             underway.ended(text);
             return None;
         };
         underway.kept(number);
-        Some(Kept { key, number, text })
+        Some(Kept { key, number, text, saying })
+    }
+
+    fn saying(self: Arc<Self>, text: String) -> Saying {
+        Box::pin(async move { self.results.say(text).await })
     }
 
     /// Until somebody else has it.
     async fn send(self: Arc<Self>, kept: Kept) {
-        let Kept { key, number, text } = kept;
-        self.results.say(text.clone()).await;
+        let Kept { key, number, text, saying } = kept;
+        saying.await;
         self.desk.sent(&key, text);
-        self.results.gone(number);
+        self.results.gone(number).await;
     }
 
     /// What has ended goes on its way, and takes no room of what is in hand.
@@ -257,12 +281,16 @@ fn remedy(user: Option<&str>) -> String {
     }
 }
 
+/// A result on its way to somebody else; done once it is there.
+type Saying = BoxFuture<'static, ()>;
+
 /// A result on disk, still to be sent.
 struct Kept {
     /// Of the message that it answers.
     key: String,
     number: u64,
     text: String,
+    saying: Saying,
 }
 
 /// A request may go through several actions of one node.

@@ -12,6 +12,7 @@
 //! memory: 64MiB                  # of address space, for each process; of memory, for all of them together
 //! cpus: 0.5                      # for all of them together
 //! output_max: 64KiB
+//! output: json                   # what is none has failed; without, it is a text
 //! env: { UNIT: volt }
 //! ```
 
@@ -45,6 +46,17 @@ pub enum Mode {
     Lines,
 }
 
+/// What the output of a program of one task is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Output {
+    /// JSON, or else a text.
+    #[default]
+    Any,
+    /// JSON, or it has failed: what is broken does not pass for a text.
+    Json,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Definition {
     pub offer: Offer,
@@ -58,6 +70,7 @@ pub struct Definition {
     pub memory: Option<Bytes>,
     pub cpus: Option<Cpus>,
     pub output_bytes_max: usize,
+    pub output: Output,
     pub env: BTreeMap<String, String>,
 }
 
@@ -83,6 +96,8 @@ struct Written {
     cpus: Option<Cpus>,
     #[serde(default)]
     output_max: Option<Bytes>,
+    #[serde(default)]
+    output: Option<Output>,
     #[serde(default)]
     env: BTreeMap<String, String>,
 }
@@ -141,6 +156,9 @@ impl Definition {
         if written.at_once.is_some() && written.mode == Mode::Once {
             return Err("at_once: it is for mode: lines; with once each task has a process of its own".into());
         }
+        if written.output.is_some() && written.mode == Mode::Lines {
+            return Err("output: it is for mode: once; what a program of mode: lines says is JSON anyway".into());
+        }
         Ok(Self {
             offer: Offer { action, version: written.version },
             command: written.command,
@@ -151,6 +169,7 @@ impl Definition {
             memory: written.memory.filter(|memory| memory.0 > 0),
             cpus: written.cpus,
             output_bytes_max: output as usize,
+            output: written.output.unwrap_or_default(),
             env: written.env,
         })
     }
@@ -188,6 +207,8 @@ mod tests {
             ("timeout", json!("0s"), "timeout: "),
             ("retries", json!(101), "retries: "),
             ("output_max", json!("1GiB"), "output_max: "),
+            ("output", json!("json"), "output: it is for mode: once"),
+            ("output", json!("yaml"), "unknown variant `yaml`"),
             ("cpus", json!("0"), "cpus"),
             ("at_once", json!(0), "at_once: "),
             ("mode", json!("once"), "at_once: it is for mode: lines"),

@@ -35,7 +35,7 @@ pub struct Surroundings {
 pub fn entry(definition: &Definition, around: &Surroundings) -> Entry {
     let program = process::Program::new(definition, around);
     let action: Arc<dyn Action> = match definition.mode {
-        Mode::Once => Arc::new(once::Once(program)),
+        Mode::Once => Arc::new(once::Once { program, output: definition.output }),
         Mode::Lines => Arc::new(lines::Lines::new(program, definition.at_once, around)),
     };
     Entry {

@@ -1,6 +1,8 @@
-//! Results on their way: kept on disk until somebody else has them.
+//! Results on their way: kept on disk until somebody else has them. Whoever works with the spool waits for the disk on a thread
+//! for that: the node has one thread for everything else, and what it hears must not wait with it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mutirao_core::{Clock, Dice};
@@ -23,6 +25,8 @@ const ENVELOPE_BYTES: usize = 1 << 10;
 
 pub struct Results {
     spool: Arc<Mutex<Spool>>,
+    /// Whether one more can be kept; whoever has the spool says so.
+    has_room: Arc<AtomicBool>,
     freed: Notify,
     line: Arc<dyn Line>,
     under_way: Semaphore,
@@ -51,45 +55,55 @@ pub fn written(message: &Message, end: End) -> String {
 
 impl Results {
     pub fn new(spool: Spool, line: Arc<dyn Line>, clock: Arc<dyn Clock>, dice: Arc<Dice>) -> Self {
+        let has_room = Arc::new(AtomicBool::new(spool.has_room()));
         let spool = Arc::new(Mutex::new(spool));
-        Self { spool, freed: Notify::new(), line, under_way: Semaphore::new(UNDER_WAY_MAX), clock, dice }
+        Self { spool, has_room, freed: Notify::new(), line, under_way: Semaphore::new(UNDER_WAY_MAX), clock, dice }
     }
 
     /// Until one more result can be kept: nothing is run whose result has nowhere to go.
     pub async fn room(&self) {
         loop {
             let freed = self.freed.notified();
-            if self.spool.lock().has_room() {
+            if self.has_room.load(Ordering::Acquire) {
                 return;
             }
             freed.await;
         }
     }
 
+    /// What is done with the spool. None: it broke.
+    async fn with_spool<T: Send + 'static>(&self, work: impl FnOnce(&mut Spool) -> T + Send + 'static) -> Option<T> {
+        let (spool, has_room) = (self.spool.clone(), self.has_room.clone());
+        let worked = tokio::task::spawn_blocking(move || {
+            let mut spool = spool.lock();
+            let came_of_it = work(&mut spool);
+            has_room.store(spool.has_room(), Ordering::Release);
+            came_of_it
+        });
+        let came_of_it = worked.await.ok();
+        self.freed.notify_waiters();
+        came_of_it
+    }
+
     /// Its number, once it is on disk.
     pub async fn keep(&self, text: String) -> Option<u64> {
-        let spool = self.spool.clone();
-        // It waits for the disk.
-        let kept = tokio::task::spawn_blocking(move || spool.lock().put(text)).await;
-        match kept {
-            Ok(Ok(number)) => Some(number),
-            Ok(Err(error)) => {
+        match self.with_spool(move |spool| spool.put(text)).await? {
+            Ok(number) => Some(number),
+            Err(error) => {
                 tracing::warn!("a result cannot be kept on disk until it is sent: {error}");
                 None
             }
-            Err(_) => None,
         }
     }
 
     /// Of one that is still kept.
-    pub fn text(&self, number: u64) -> Option<String> {
-        self.spool.lock().text(number).map(str::to_owned)
+    pub async fn text(&self, number: u64) -> Option<String> {
+        self.with_spool(move |spool| spool.text(number).map(str::to_owned)).await?
     }
 
     /// Somebody else has it.
-    pub fn gone(&self, number: u64) {
-        self.spool.lock().gone(number);
-        self.freed.notify_waiters();
+    pub async fn gone(&self, number: u64) {
+        self.with_spool(move |spool| spool.gone(number)).await;
     }
 
     /// Until it is said.
@@ -119,7 +133,123 @@ impl Agent {
             self.results.spool.lock().waiting().map(|(number, text)| (number, text.to_owned())).collect();
         for (number, text) in waiting {
             let key = Message::read(text.as_bytes()).map(|message| key_of(&message)).unwrap_or_default();
-            tasks.spawn(self.clone().send(Kept { key, number, text }));
+            let saying = self.clone().saying(text.clone());
+            tasks.spawn(self.clone().send(Kept { key, number, text, saying }));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use async_trait::async_trait;
+    use mutirao_core::SystemClock;
+    use mutirao_nodes::{Layer, Offer};
+    use tokio::sync::{mpsc, oneshot};
+
+    use super::*;
+    use crate::agent::{Heard, Me};
+    use crate::table::Entry;
+    use crate::{Action, Table};
+
+    struct Echo;
+
+    #[async_trait]
+    impl Action for Echo {
+        async fn run(&self, data: &str) -> Result<String, String> {
+            Ok(data.to_owned())
+        }
+    }
+
+    /// Whoever takes results, and counts them; or takes none.
+    struct Taker {
+        taken: AtomicUsize,
+        takes: bool,
+    }
+
+    #[async_trait]
+    impl Line for Taker {
+        async fn register(&self, _: String) -> Result<(), String> {
+            Ok(())
+        }
+
+        async fn result(&self, _: String) -> Result<(), String> {
+            if !self.takes {
+                return Err("away".into());
+            }
+            self.taken.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+    }
+
+    fn message(request: &str) -> Message {
+        let action = "urn:mutirao:Action:echo".into();
+        Message { action, request: request.into(), data: "7".into() }
+    }
+
+    fn agent(spool: Spool, line: Arc<Taker>) -> Arc<Agent> {
+        let table = Arc::new(Table::new(SystemClock::shared()));
+        let action = "urn:mutirao:Action:echo".parse().unwrap();
+        table.put(Entry::new(Offer { action, version: 0 }, Arc::new(Echo))).unwrap();
+        let me = Me {
+            node: "n".parse().unwrap(),
+            layer: Layer::Edge,
+            namespace: Default::default(),
+            endpoint: String::new(),
+            labels: Default::default(),
+            slots: 1,
+        };
+        Agent::new(me, table, line, spool, SystemClock::shared(), Arc::new(Dice::seeded(1)))
+    }
+
+    async fn accepted(hear: &mpsc::Sender<Heard>, request: &str) {
+        let (tell, told) = oneshot::channel();
+        let accept = Box::new(move || {
+            let _ = tell.send(());
+        });
+        hear.send(Heard::Message(wire::written(&message(request)).into(), accept)).await.ok().unwrap();
+        told.await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn whoever_asked_waits_for_no_disk_and_what_was_taken_is_not_said_again_after_a_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spool");
+        let line = Arc::new(Taker { taken: AtomicUsize::new(0), takes: true });
+        let agent = agent(Spool::open(&path).unwrap(), line.clone());
+        let spool = agent.results.spool.clone();
+        let (hear, heard) = mpsc::channel(4);
+        let running = tokio::spawn(agent.run(heard, std::future::pending()));
+        // A disk that takes its time.
+        let (let_go, held) = std::sync::mpsc::channel::<()>();
+        let (is_held, holds) = oneshot::channel();
+        let holder = std::thread::spawn(move || {
+            let _held = spool.lock();
+            let _ = is_held.send(());
+            let _ = held.recv();
+        });
+        holds.await.unwrap();
+        accepted(&hear, "r1").await;
+        assert_eq!(line.taken.load(Ordering::SeqCst), 1, "it was taken, and so its message is done with");
+        let_go.send(()).unwrap();
+        holder.join().unwrap();
+        drop(hear);
+        running.await.unwrap();
+        assert_eq!(Spool::open(&path).unwrap().waiting().count(), 0, "nothing is left to be said");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_message_is_done_with_once_its_result_is_on_disk_though_nobody_takes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spool");
+        let line = Arc::new(Taker { taken: AtomicUsize::new(0), takes: false });
+        let agent = agent(Spool::open(&path).unwrap(), line);
+        let (hear, heard) = mpsc::channel(4);
+        let running = tokio::spawn(agent.run(heard, std::future::pending()));
+        accepted(&hear, "r1").await;
+        running.abort();
+        let kept = Spool::open(&path).unwrap();
+        assert_eq!(kept.waiting().filter(|(_, text)| text.contains("r1")).count(), 1);
     }
 }

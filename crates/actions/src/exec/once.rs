@@ -6,13 +6,17 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::process::{Program, Running, last_line};
 use crate::Action;
+use crate::definition::Output;
 
-pub struct Once(pub Program);
+pub struct Once {
+    pub program: Program,
+    pub output: Output,
+}
 
 #[async_trait]
 impl Action for Once {
     async fn run(&self, data: &str) -> Result<String, String> {
-        let Running { mut child, held } = self.0.start()?;
+        let Running { mut child, held } = self.program.start()?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let feed = async {
             if let Some(mut stdin) = stdin {
@@ -30,7 +34,7 @@ impl Action for Once {
         };
         let output = async {
             match stdout {
-                Some(stdout) => bounded(stdout, self.0.output_bytes_max).await,
+                Some(stdout) => bounded(stdout, self.program.output_bytes_max).await,
                 None => Ok(Vec::new()),
             }
         };
@@ -58,6 +62,11 @@ impl Action for Once {
         }
         let text = String::from_utf8(output).map_err(|_| "what it gave back is not UTF-8".to_owned())?;
         let text = text.trim();
+        if self.output == Output::Json
+            && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text)
+        {
+            return Err(format!("what it gave back is no JSON: {error}"));
+        }
         Ok(if text.is_empty() { "null".into() } else { text.to_owned() })
     }
 }

@@ -42,6 +42,22 @@ async fn nothing_of_the_node_s_environment_is_seen_but_what_was_given() {
     assert_eq!(stage.run("env", "{}").await, ok("PATH=/usr/local/bin:/usr/bin:/bin UNIT=volt"));
 }
 
+#[tokio::test]
+async fn json_that_was_cut_off_is_a_failure_where_json_is_declared_and_a_text_elsewhere() {
+    let stage = Stage::new();
+    for (name, said) in [("whole", r#"{"rows": [1, 2]}"#), ("cut", r#"{"rows": [1,"#), ("silent", "")] {
+        let command = ["printf", "%s", said];
+        stage.define(json!({"kind": "Action", "name": name, "command": command, "output": "json"}));
+        stage.define(json!({"kind": "Action", "name": format!("{name}.any"), "command": command}));
+    }
+    assert_eq!(stage.run("whole", "{}").await, ok(r#"{"rows": [1, 2]}"#));
+    let line = why(stage.run("cut", "{}").await);
+    assert!(line.starts_with("what it gave back is no JSON: EOF while parsing"), "{line}");
+    assert!(why(stage.run("silent", "{}").await).starts_with("what it gave back is no JSON"));
+    assert_eq!(stage.run("cut.any", "{}").await, ok(r#"{"rows": [1,"#));
+    assert_eq!(stage.run("silent.any", "{}").await, ok("null"));
+}
+
 /// With all that it started, in sessions of their own too, however it is held here.
 fn both_ways() -> Vec<Stage> {
     let session = mutirao_core::SessionId::random();

@@ -228,4 +228,27 @@ fn what_a_node_cannot_be_is_said_in_a_line() {
     refused(&said(&["--transport", "amqp", "--server", "mqtt://x"]), 2, &["--server", "amqp://user:password@host"]);
     refused(&said(&["--transport", "mqtt", "--id", "a.b"]), 2, &["a node's id"]);
     refused(&said(&["--transport", "mqtt", "--actions", "/no/such"]), 2, &["there is no folder /no/such"]);
+    let no_file = said(&["--transport", "mqtt", "--user", "a", "--password-file", "/no/such"]);
+    refused(&no_file, 2, &["--password-file /no/such: there is no such file", "mutirao device add NAME --to FILE"]);
+}
+
+#[test]
+fn a_node_that_shows_nothing_is_told_once_how_it_is_let_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let [port] = mutirao_testkit::ports::free(&Dice::from_os()).unwrap();
+    let listen = format!("127.0.0.1:{port}");
+    let up = Installation::setup().workers(0).arg("--mqtt-listen").arg(&listen).start();
+    for (transport, server) in [("mqtt", format!("mqtt://{listen}")), ("http", up.url())] {
+        let (dir, log) = (folder.path().join(transport), folder.path().join(format!("{transport}.log")));
+        let dir = dir.display().to_string();
+        let args = ["role", "node", "--id", "gate-7", "--transport", transport, "--server", &server, "--dir", &dir];
+        let mut command = mutirao(&[&args[..], &["--listen", "127.0.0.1:0"]].concat());
+        command.stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
+        let _node = Node(command.spawn().unwrap());
+        let told = || std::fs::read_to_string(&log).unwrap_or_default();
+        wait::until("it to be told", SOON, || {
+            told().contains("mutirao node invite ID") && told().contains("device add ID --to")
+        });
+        assert_eq!(told().matches("shows no credentials;").count(), 1, "{}", told());
+    }
 }

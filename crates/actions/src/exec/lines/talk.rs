@@ -64,17 +64,7 @@ impl Talk {
             tokio::spawn(async move { last_line(stderr, |line| *kept.lock() = line.to_owned()).await });
         }
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().map(BufReader::new));
-        Self {
-            child,
-            held,
-            stdin,
-            stdout,
-            complaint,
-            output_bytes_max,
-            waiting,
-            given: 0,
-            unwritten: Vec::new(),
-        }
+        Self { child, held, stdin, stdout, complaint, output_bytes_max, waiting, given: 0, unwritten: Vec::new() }
     }
 
     pub async fn run(mut self, first: Order, orders: &mut mpsc::Receiver<Order>, clock: &dyn Clock) -> Parted {
