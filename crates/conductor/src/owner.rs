@@ -278,7 +278,8 @@ impl Sight {
 
     fn snapshots(&self, batches: &mut BTreeMap<ShardId, Batch>, shard_of: &HashMap<&StreamId, ShardId>) {
         let epochs: BTreeMap<Part, u64> = self.held.parts.iter().map(|row| (row.part.clone(), row.epoch)).collect();
-        let all = self.hosts.iter().flat_map(|(row, _)| row.reports.iter().map(|report| (row.host.id.as_str(), report)));
+        let all =
+            self.hosts.iter().flat_map(|(row, _)| row.reports.iter().map(|report| (row.host.id.as_str(), report)));
         let reports: Vec<(&str, &Report)> = all.collect();
         let seats = self.held.parts.iter().filter_map(|row| Some((row.seat.as_ref()?.host.as_str(), &row.part)));
         let moves = self.held.moves.iter().map(|one| (one.to.as_str(), &one.part));

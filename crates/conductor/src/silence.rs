@@ -51,6 +51,11 @@ impl Ears {
         self.heard.get(id).is_some_and(|heard| heard.boot == boot)
     }
 
+    /// Whether somebody who began later speaks for this host, and is heard.
+    pub fn is_followed(&self, id: &str, boot: u64, now: Mono) -> bool {
+        self.heard.get(id).is_some_and(|heard| heard.boot > boot && now.since(heard.at) < LEASE)
+    }
+
     pub fn life(&self, id: &str, now: Mono) -> Life {
         match self.heard.get(id) {
             Some(heard) if now.since(heard.at) < LEASE => Life::Alive,
@@ -79,6 +84,17 @@ mod tests {
         ears.look(at(6_000), [("a", 1, 6), ("b", 1, 8)]);
         assert_eq!(ears.life("b", at(6_000)), Life::Alive);
         assert_eq!(ears.life("nobody", at(6_000)), Life::Gone);
+    }
+
+    #[test]
+    fn who_began_later_follows_whoever_speaks_for_the_same_host_for_as_long_as_it_is_heard() {
+        let mut ears = Ears::default();
+        ears.look(at(0), [("a", 7, 1)]);
+        assert!(ears.is_followed("a", 6, at(1_000)));
+        assert!(!ears.is_followed("a", 7, at(1_000)), "that is itself");
+        assert!(!ears.is_followed("a", 8, at(1_000)), "it began later");
+        assert!(!ears.is_followed("a", 6, at(5_000)), "the other is silent: a clock may have been set back");
+        assert!(!ears.is_followed("b", 1, at(1_000)));
     }
 
     #[test]

@@ -35,8 +35,8 @@ pub struct HostParts {
 /// Dropped, it ends at once, as if killed.
 pub struct Host {
     stop: CancellationToken,
-    /// Why the manager does not let it in, if so.
-    refused: watch::Receiver<Option<String>>,
+    /// By whom it was followed, if so.
+    followed: watch::Receiver<Option<String>>,
     beating: Option<std::thread::JoinHandle<()>>,
     killed: CancellationToken,
 }
@@ -50,7 +50,7 @@ impl Host {
             .enable_all()
             .build()?;
         let (stop, killed) = (CancellationToken::new(), CancellationToken::new());
-        let (told, refused) = watch::channel(None);
+        let (told, followed) = watch::channel(None);
         let (stopped, dead) = (stop.clone(), killed.clone());
         // The runtime is dropped where it may block: whoever drops a host may stand in another runtime.
         let beating = std::thread::Builder::new().name("host".into()).spawn(move || {
@@ -59,7 +59,7 @@ impl Host {
             });
             runtime.shutdown_timeout(Duration::from_millis(100));
         })?;
-        Ok(Self { stop, refused, beating: Some(beating), killed })
+        Ok(Self { stop, followed, beating: Some(beating), killed })
     }
 
     /// Writes down what its parts remember, says so, and goes.
@@ -73,9 +73,14 @@ impl Host {
         }
     }
 
-    /// Why the manager refuses to hear it, while it does.
-    pub fn refused(&self) -> watch::Receiver<Option<String>> {
-        self.refused.clone()
+    /// Waits until another process speaks for this host, and says so; for ever, if none does.
+    pub async fn followed(&self) -> String {
+        let mut followed = self.followed.clone();
+        let why = followed.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+        match why {
+            Some(why) => why,
+            None => std::future::pending().await,
+        }
     }
 }
 

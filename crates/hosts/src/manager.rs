@@ -14,6 +14,9 @@ pub enum ManagerError {
     /// Will not work however often it is tried.
     #[error("the manager refuses: {0}")]
     Refused(String),
+    /// Another process speaks for this host, and began after this one.
+    #[error("{0}")]
+    Followed(String),
 }
 
 #[async_trait]
@@ -24,13 +27,19 @@ pub trait Manager: Send + Sync + 'static {
     async fn deliver(&self, delivery: Delivery) -> Result<Delivered, ManagerError>;
 }
 
+/// What a beat is answered with whose host has been followed by another process.
+const FOLLOWED: u16 = 409;
+
 /// A manager over HTTP.
 pub struct Remote(pub Client);
 
 #[async_trait]
 impl Manager for Remote {
     async fn beat(&self, beat: Beat) -> Result<Orders, ManagerError> {
-        self.0.beat_host(&beat).await.map_err(told)
+        self.0.beat_host(&beat).await.map_err(|error| match error.status() {
+            Some(FOLLOWED) => ManagerError::Followed(error.to_string()),
+            _ => told(error),
+        })
     }
 
     async fn deliver(&self, delivery: Delivery) -> Result<Delivered, ManagerError> {

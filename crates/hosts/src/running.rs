@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use mutirao_broker::Shared;
 use mutirao_core::blobs::Blobs;
-use mutirao_core::{Clock, Dice};
+use mutirao_core::{Clock, Dice, Timestamp};
 use mutirao_streams::graph::{Graph, Plan, plan};
 use mutirao_streams::wire::{Order, Part, Report, What};
 use tokio::sync::watch;
@@ -56,7 +56,7 @@ pub struct Means {
     pub dice: Arc<Dice>,
     /// What a log keeps at most, as the manager says with its orders.
     pub log_bytes: u64,
-    /// Another one each time that the host starts.
+    /// Another one each time that the host starts, and a greater one.
     pub boot: u64,
     wall: Arc<Wall>,
 }
@@ -72,7 +72,7 @@ impl Means {
             clock: clock.clone(),
             dice: dice.clone(),
             log_bytes: 0,
-            boot: dice.u64() >> 1,
+            boot: boot(clock.now(), dice.u64()),
             wall: Arc::new(Wall::of(clock.clone())),
         }
     }
@@ -81,6 +81,13 @@ impl Means {
     pub fn now_us(&self) -> i64 {
         self.wall.now_us()
     }
+}
+
+/// Of two that began at different times the later one's is greater; below that it is chance.
+fn boot(now: Timestamp, chance: u64) -> u64 {
+    const CHANCE_BITS: u32 = 20;
+    let since = u64::try_from(now.0).unwrap_or(0) & (u64::MAX >> (CHANCE_BITS + 1));
+    since << CHANCE_BITS | chance >> (u64::BITS - CHANCE_BITS)
 }
 
 /// How a part is told to stop.

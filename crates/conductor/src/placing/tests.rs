@@ -150,7 +150,9 @@ fn a_wish_is_held_against_the_same_rules() {
     let mut source = on(wanted(What::Source(0), 0), &hosts[3]);
     source.needs.inside = Some("the installation's own AMQP");
     let parts = [on(wanted(What::Stage(0), 0), &hosts[0]), on(wanted(What::Stage(0), 1), &hosts[1]), source];
-    let ask = |part: Part, to: &str| wish(&hosts, &parts, &Wish { part, to: to.into(), why: "for the test".into(), bytes: 0 });
+    let ask = |part: Part, to: &str| {
+        wish(&hosts, &parts, &Wish { part, to: to.into(), why: "for the test".into(), bytes: 0 })
+    };
     let stage = part(What::Stage(0), 0);
     assert_eq!(ask(stage.clone(), "b"), Err(Refused::HasReplica("b-name".into())));
     assert_eq!(ask(stage.clone(), "a"), Err(Refused::Already("a-name".into())));

@@ -43,7 +43,17 @@ impl Streams {
             shorten(&mut report.state);
         }
         let seat = Seat { host: host.id.clone(), boot };
-        let known = self.0.bench.ears.lock().knows(&host.id, boot);
+        let (known, followed) = {
+            let (ears, now) = (self.0.bench.ears.lock(), self.0.clock.monotonic());
+            (ears.knows(&host.id, boot), ears.is_followed(&host.id, boot, now))
+        };
+        if followed {
+            return Err(Problem::conflict(format!(
+                "another process was started as the host {} ({}), and has taken its place; each needs a folder and an identity of \
+                 its own: enrol it anew with a token of `mutirao worker invite --streams`",
+                host.name, host.id
+            )));
+        }
         let row = HostRow { host, boot, beats: 0, heard_at: self.0.clock.now(), node, reports };
         self.0.store.beat(row).await.map_err(refused)?;
         if !known {

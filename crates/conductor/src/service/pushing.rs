@@ -14,6 +14,7 @@ use mutirao_core::auth::Principal;
 use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, Problem, dice};
 use mutirao_streams::Graph;
+use mutirao_streams::batch::json::is_cut_off;
 use mutirao_streams::graph::From;
 use mutirao_streams::mark::Origin;
 use mutirao_streams::part::SourceCore;
@@ -119,6 +120,19 @@ async fn listen(broker: Broker, clock: Arc<dyn Clock>, topic: String, progress: 
     }
 }
 
+/// Whoever was cut off while it pushed hears of it, and nothing of what it pushed is taken.
+fn is_whole(events: &[u8]) -> Result<(), Problem> {
+    if events.iter().all(u8::is_ascii_whitespace) {
+        return Err(Problem::malformed("there is nothing in what was pushed")
+            .remedy("push JSON objects: one, a list of them, or one a line"));
+    }
+    if is_cut_off(events) {
+        return Err(Problem::malformed("the list of events does not end; nothing of it was taken")
+            .remedy("push it again, with its \"]\""));
+    }
+    Ok(())
+}
+
 impl Streams {
     /// Durable in the log when answered.
     pub async fn push(
@@ -130,6 +144,7 @@ impl Streams {
         events: Bytes,
     ) -> Result<Pushed, Problem> {
         let row = self.row(caller, name).await?;
+        is_whole(&events)?;
         if row.state == StreamState::Paused {
             return Err(Problem::conflict(format!("the stream {name} is paused, and takes nothing"))
                 .remedy(format!("mutirao stream resume {name}")));
@@ -223,5 +238,20 @@ impl Pusher {
         }
         // A log that takes what is pushed has all of it: events, and what did not fit.
         Ok(Pushed { taken: taken.events, unfit: taken.unfit })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_whole;
+
+    #[test]
+    fn what_was_cut_off_or_is_nothing_is_refused_and_pieces_of_a_list_of_lines_are_not() {
+        for cut in ["", " \n", "[", "[{\"n\":1},{\"n\":2}"] {
+            assert_eq!(is_whole(cut.as_bytes()).map_err(|problem| problem.status), Err(400), "{cut}");
+        }
+        for whole in ["{\"n\":1}", "[{\"n\":1}]", "[]", "[\n{\"n\":1},\n", "{\"n\":2}\n]\n", "hello"] {
+            assert_eq!(is_whole(whole.as_bytes()).map_err(|problem| problem.status), Ok(()), "{whole}");
+        }
     }
 }

@@ -12,8 +12,8 @@ use mutirao_streams::wire::{Part, Report, State, StreamId};
 
 use super::{PAGE_MAX, Streams};
 use crate::graphs::Read;
-use crate::placing::Life;
 use crate::moving::Move;
+use crate::placing::Life;
 use crate::store::{HostRow, Kept, PartRow, StreamRow, StreamState};
 use crate::view::{Explained, Health, HostLine, MoveView, PartView, StreamLine, StreamView};
 use crate::{keeping, needs};

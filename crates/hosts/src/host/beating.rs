@@ -21,9 +21,9 @@ const BEAT: Duration = Duration::from_millis(BEAT_MS);
 /// An answer that takes longer is not waited for: the next beat says it all again.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
-pub async fn run(parts: HostParts, stop: CancellationToken, refused: watch::Sender<Option<String>>) {
+pub async fn run(parts: HostParts, stop: CancellationToken, followed: watch::Sender<Option<String>>) {
     let clock = parts.clock.clone();
-    let mut host = Beating::of(parts, refused);
+    let mut host = Beating::of(parts, followed);
     loop {
         let begun = clock.monotonic();
         let orders = tokio::select! {
@@ -58,19 +58,19 @@ struct Beating {
     running: BTreeMap<Part, Running>,
     /// As they were ordered last, so that what waits for its former self is started at once.
     orders: Option<Orders>,
-    refused: watch::Sender<Option<String>>,
+    followed: watch::Sender<Option<String>>,
     unheard: bool,
 }
 
 impl Beating {
-    fn of(parts: HostParts, refused: watch::Sender<Option<String>>) -> Self {
+    fn of(parts: HostParts, followed: watch::Sender<Option<String>>) -> Self {
         let means = Means::of(&parts);
         let looked = parts.clock.monotonic();
         let mut machine = Machine::default();
         machine.look(1.0);
         let boot = means.boot;
         let (graphs, running) = (HashMap::new(), BTreeMap::new());
-        Self { parts, means, boot, machine, looked, graphs, running, orders: None, refused, unheard: false }
+        Self { parts, means, boot, machine, looked, graphs, running, orders: None, followed, unheard: false }
     }
 
     async fn beat(&mut self) -> Option<Orders> {
@@ -82,14 +82,16 @@ impl Beating {
                 if std::mem::take(&mut self.unheard) && !self.is_inside() {
                     tracing::info!("the manager hears this host of streams again");
                 }
-                self.refused.send_if_modified(|why| why.take().is_some());
+            }
+            // What it runs is the other's now.
+            Err(ManagerError::Followed(why)) => {
+                self.running.values_mut().for_each(|running| running.stop(Stop::Leave));
+                self.orders = None;
+                self.followed.send_replace(Some(why.clone()));
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.unheard, true) && !self.is_inside() {
                     tracing::warn!("{error}; streams go on with what they have");
-                }
-                if let ManagerError::Refused(why) = error {
-                    self.refused.send_if_modified(|told| told.replace(why.clone()).as_ref() != Some(why));
                 }
             }
         }

@@ -1,10 +1,11 @@
-//! How much may be appended to a log: never so much that it would lose what a reader still needs. A rule without I/O.
+//! How much may be appended to a log: never so much that it would lose what its readers still need. A rule without I/O.
 //!
-//! Readers announce how far they are ([`Progress`]); a writer stops before more than a bound lies behind the slowest of them.
-//! The bound is a quarter of what the log keeps at most, since sizes of records are known on average only. A writer learns of
+//! Readers of a log are replicas of one stage, or a sink. They announce how far they are ([`Progress`]); a writer stops before more
+//! than a bound lies behind the quickest of them. A slow replica holds nobody back: should it need what the log no longer has, it
+//! begins again from a snapshot of the quicker one, which lies within the bound. The bound is a quarter of what the log keeps at most, since sizes of records are known on average only. A writer learns of
 //! the others' records when a reader tells how far it is; while all readers stand still each writer knows its own only, so that
-//! where there are many the bound is a part for each of them of half of what is kept. A reader that is silent holds
-//! everybody back at the place that it announced, until the manager says that nobody needs that any more.
+//! where there are many the bound is a part for each of them of half of what is kept. Readers that are all silent hold everybody
+//! back at the furthest place that one of them announced, until the manager says that nobody needs that any more.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use mutirao_core::Mono;
 use mutirao_streams::wire::{LEASE_MS, Part, Progress};
 
-/// Of what a log keeps, this share may lie behind its slowest reader, at most.
+/// Of what a log keeps, this share may lie behind its quickest reader, at most.
 const SHARE: u64 = 4;
 /// And that of half of it which is one writer's.
 const HALF: u64 = 2;
@@ -71,16 +72,16 @@ impl Pressure {
         }
     }
 
-    /// What must stay: nothing before it is read again by anybody.
+    /// What must stay: before it nothing is read again by the quickest of them, nor by whoever begins from its snapshot.
     pub fn needed(&self, now: Mono) -> u64 {
         let of = |reader: &Reader| match reader.heard {
             Some(heard) if now.since(heard) < SILENCE => reader.needed,
             _ => reader.needed.max(self.floor),
         };
-        self.readers.values().map(of).min().unwrap_or(self.end)
+        self.readers.values().map(of).max().unwrap_or(self.end)
     }
 
-    /// What lies behind the slowest reader, about.
+    /// What lies behind the quickest reader, about.
     pub fn held_bytes(&self, now: Mono) -> u64 {
         let records = self.end.saturating_sub(self.needed(now));
         (records as f64 * self.own_bytes.max(self.told_bytes)) as u64

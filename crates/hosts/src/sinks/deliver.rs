@@ -55,7 +55,9 @@ impl Outlet for Deliver {
                     }
                 }
                 // The manager refuses to hear this part: it may have gone to another host, which the next orders say.
-                Ok(Err(ManagerError::Refused(why) | ManagerError::Away(why))) => return Err(Away { done, given, why }),
+                Ok(Err(ManagerError::Refused(why) | ManagerError::Away(why) | ManagerError::Followed(why))) => {
+                    return Err(Away { done, given, why });
+                }
                 Err(_) => return Err(Away { done, given, why: "the manager does not answer".into() }),
             }
             done = until;

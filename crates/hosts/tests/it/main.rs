@@ -10,4 +10,6 @@ mod plain;
 mod rabbit;
 mod reference;
 mod remembering;
+mod silence;
+mod slow;
 mod world;

@@ -120,6 +120,7 @@ pub async fn run(globals: &Globals, args: HostArgs) -> Result<(), Failure> {
     tracing::info!(host = identity.worker.0, threads, "runs parts of streams");
     let ended = tokio::select! {
         why = reach.refused(&*clock) => Err(turned_away(&dir, &why)),
+        why = host.followed() => Err(Failure::failed(why)),
         () = asked.next() => Ok(()),
         () = gone(&mut parent) => {
             tracing::info!("the parent is gone: writing down what is remembered, then going");

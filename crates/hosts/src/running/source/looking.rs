@@ -53,12 +53,10 @@ impl Work<'_> {
         let Some(Resuming { offered }) = self.resuming else { return };
         let own = self.job.status.snapshot();
         let kept = own.filter(|own| offered.is_some_and(|offered| own.offset >= offered));
+        let is_known = |own: &Snapshot| self.job.order().snapshots.iter().any(|known| known.key == own.key);
         match kept {
-            Some(own) => {
-                if self.job.order().snapshots.iter().any(|known| known.key == own.key) {
-                    self.resuming = None;
-                }
-            }
+            Some(own) if is_known(&own) => self.resuming = None,
+            Some(_) => {}
             None if self.saving.is_free() => {
                 let offered = self.offer();
                 self.resuming = Some(Resuming { offered: Some(offered) });
