@@ -17,7 +17,8 @@ mod object;
 use std::io::Write;
 use std::sync::Arc;
 
-use self::events::Events;
+pub use self::events::is_cut_off;
+use self::events::{Events, Place};
 use super::{Batch, Column, ROWS_MAX, TEXT_BYTES_MAX, cut};
 use crate::schema::Schema;
 use crate::time;
@@ -54,6 +55,8 @@ pub struct Rows {
     /// No more than so many are kept, of this message and those before it.
     misfits_room: usize,
     misfits_total: u64,
+    /// In the message of which a rest was left.
+    place: Place,
 }
 
 /// What was read since it was last asked for.
@@ -67,7 +70,8 @@ pub struct Read {
 
 impl Rows {
     pub fn new(schema: Arc<Schema>) -> Self {
-        Self { batch: Batch::new(schema), misfits: Vec::new(), misfits_room: 0, misfits_total: 0 }
+        let (batch, place) = (Batch::new(schema), Place::default());
+        Self { batch, misfits: Vec::new(), misfits_room: 0, misfits_total: 0, place }
     }
 
     pub fn rows(&self) -> usize {
@@ -83,8 +87,9 @@ impl Rows {
     /// taken before the rest is read.
     pub fn read<'a>(&mut self, message: &'a [u8]) -> &'a [u8] {
         self.misfits_room = self.misfits.len() + MISFITS_MAX;
-        let mut events = Events::new(message);
-        while self.batch.rows() < ROWS_MAX {
+        let mut events = Events::at(message, std::mem::take(&mut self.place));
+        // That a list did not end is said once nothing is left.
+        while self.batch.rows() < ROWS_MAX || events.rest().is_empty() {
             match events.next() {
                 None => return &[],
                 Some(Ok(event)) => {
@@ -92,9 +97,10 @@ impl Rows {
                         self.misfit(event, why);
                     }
                 }
-                Some(Err(rubbish)) => self.misfit(rubbish, "it is no JSON object".into()),
+                Some(Err((rubbish, why))) => self.misfit(rubbish, why.into()),
             }
         }
+        self.place = events.place();
         events.rest()
     }
 

@@ -79,6 +79,53 @@ fn a_broken_line_costs_the_others_nothing() {
 }
 
 #[test]
+fn a_list_that_does_not_end_and_a_list_in_a_list_are_told() {
+    let fine = r#"{"meter":"b","volts":1,"at":1}"#;
+    let (cut, none) =
+        ("the list that begins here does not end; it may have been cut off on its way", "it is no JSON object");
+    for (message, rows, told) in [
+        ("[".to_owned(), 0, vec![("[", cut)]),
+        ("[[".to_owned(), 0, vec![("[[", none)]),
+        ("[1,2]".to_owned(), 0, vec![("[1,2]", none)]),
+        (format!("[{fine},{fine}"), 2, vec![("[", cut)]),
+        (format!("[{fine},{fine}\n"), 2, vec![("[", cut)]),
+        (format!("[{fine},\n[{fine}]]"), 1, vec![(r#"[{"meter":"b","volts":1,"at":1}]]"#, none), ("[", cut)]),
+        // Pieces of whole lines of one list, and lists one after the other.
+        (format!("[\n{fine},\n{fine},\n"), 2, vec![]),
+        (format!("{fine},\n{fine}\n]\n"), 2, vec![]),
+        (format!("[{fine}]\n[{fine}]"), 2, vec![]),
+    ] {
+        let mut reader = meters();
+        assert!(reader.read(message.as_bytes()).is_empty());
+        let read = reader.take();
+        let given: Vec<_> = read.misfits.iter().map(|one| (one.event.as_str(), one.why.as_str())).collect();
+        assert_eq!((read.batch.rows(), given), (rows, told.clone()), "{message}");
+        assert_eq!(is_cut_off(message.as_bytes()), told.iter().any(|(_, why)| *why == cut), "{message}");
+    }
+    let mut reader = meters();
+    reader.read("[".repeat(5_000).as_bytes());
+    assert_eq!(reader.take().misfits_total, 1);
+}
+
+#[test]
+fn that_a_list_is_cut_off_is_told_also_where_it_is_read_in_pieces() {
+    for events in [ROWS_MAX - 1, ROWS_MAX, ROWS_MAX + 5] {
+        let mut reader = Rows::new(Arc::new(Schema::of([("n", Kind::Int)])));
+        let message = format!("[{}", vec!["{\"n\":1}"; events].join(","));
+        let (mut rest, mut rows, mut misfits) = (message.as_bytes(), 0, 0);
+        loop {
+            rest = reader.read(rest);
+            let read = reader.take();
+            (rows, misfits) = (rows + read.batch.rows(), misfits + read.misfits_total);
+            if rest.is_empty() {
+                break;
+            }
+        }
+        assert_eq!((rows, misfits), (events, 1));
+    }
+}
+
+#[test]
 fn what_is_given_back_is_bounded_and_all_of_it_counted() {
     let mut reader = meters();
     reader.read("x\n".repeat(MISFITS_MAX + 10).as_bytes());
