@@ -91,7 +91,7 @@ pub async fn run(globals: &Globals, args: DeviceArgs) -> Result<(), Failure> {
         Verb::Add { name, node, requests, publish, subscribe, may, to } => {
             let spec = DeviceSpec { name, node, requests, publish, subscribe, may: may.into() };
             // Before anybody is let in whose password would then be nowhere.
-            let kept = to.map(|path| Kept::make(path)).transpose()?;
+            let kept = to.map(Kept::make).transpose()?;
             let created = match client.add_device(&spec).await {
                 Ok(created) => created,
                 Err(error) => {

@@ -1,5 +1,7 @@
 //! The walk of docs/nodes.md with a real installation and the clients that everybody has.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use mutirao_testkit::{Installation, wait};
@@ -24,6 +26,41 @@ fn mosquitto(program: &str, port: &str, user: &str, password: &str, rest: &[&str
     command.args(["-h", "localhost", "-p", port, "-u", user, "-P", password, "-q", "1"]).args(rest);
     command.stdin(Stdio::null());
     command
+}
+
+#[test]
+fn a_password_goes_to_a_file_that_only_its_owner_reads_and_nobody_is_let_in_without_one() {
+    let up = Installation::setup().workers(0).start();
+    let file = |name: &str| up.data().join(name);
+    let add = |name: &str, to: &Path| Said::from(up.cli(&["device", "add", name, "--to", to.to_str().unwrap()]));
+    let said = add("lamp", &file("lamp.password"));
+    assert!(said.code == Some(0) && said.err.contains("lamp.password, and nowhere else"), "{said:?}");
+    let mode = std::fs::metadata(file("lamp.password")).unwrap().permissions().mode();
+    let password = std::fs::read_to_string(file("lamp.password")).unwrap();
+    assert_eq!((mode & 0o777, password.trim().len()), (0o600, 40));
+    assert!(!said.out.contains(password.trim()) && !said.err.contains(password.trim()), "{said:?}");
+    let said = add("other", &file("lamp.password"));
+    assert!(said.code == Some(2) && said.err.contains("it is there already"), "{said:?}");
+    assert_eq!(std::fs::read_to_string(file("lamp.password")).unwrap(), password);
+    let said = add("lamp", &file("again.password"));
+    assert!(said.code != Some(0) && !file("again.password").exists(), "{said:?}");
+    assert_eq!(json_of(&up, &["device", "list"])["items"].as_array().unwrap().len(), 1, "the other was not let in");
+}
+
+#[test]
+fn what_a_device_may_offer_is_said_when_it_is_let_in() {
+    let up = Installation::setup().workers(0).start();
+    let may = ["--action", "blink", "--action", "meter.*", "--layer", "edge", "--label", "zone=north", "--slots", "2"];
+    let created = json_of(&up, &[&["device", "add", "lamp"], &may[..]].concat());
+    let expected = serde_json::json!({
+        "actions": ["blink", "meter.*"], "layer": "edge", "labels": {"zone": "north"}, "slots": 2,
+    });
+    assert_eq!(created["may"], expected);
+    assert!(up.ok(&["device", "list"]).contains("blink, meter.*"));
+    let said = Said::from(up.cli(&["device", "add", "x", "--action", "a b"]));
+    assert!(said.code == Some(2) && said.err.contains("write blink, meter.*, or blink@2"), "{said:?}");
+    let invited = json_of(&up, &[&["node", "invite", "gate-7"], &may[..]].concat());
+    assert_eq!(invited["node"], "gate-7");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,12 @@
 //! Definitions of streams: what is wrong is said with file, line and a suggestion, all of it at once. And streams as they run
-//! ([`running`]), whatever fails ([`faults`]).
+//! ([`running`]), whatever fails ([`faults`]); on hosts of their own ([`apart`]), to receivers that fail ([`ends`]), and as the
+//! examples use them ([`applications`]).
 
+mod apart;
+mod applications;
+mod ends;
 mod faults;
+mod moving;
 mod running;
 
 use std::io::Write;

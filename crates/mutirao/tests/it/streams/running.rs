@@ -146,7 +146,7 @@ fn what_is_paused_takes_nothing_and_goes_on_where_it_was() {
 }
 
 /// Files below a folder, by their paths.
-fn below(folder: &Path) -> Vec<PathBuf> {
+pub fn below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.path() {
