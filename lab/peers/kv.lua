@@ -1,4 +1,4 @@
--- What wrk asks. KIND is put, hit or miss; TOKEN is set for ours, whose values are bodies and whose keys are in the path.
+-- What wrk asks. KIND is put, hit or miss; PUTS, after how many it says that it is enough; TOKEN is set for ours, whose values are bodies and whose keys are in the path.
 -- Keys are never repeated within a put run, so that every answer can be looked up afterwards: the value is the key after a "v".
 local threads = 0
 function setup(thread)
@@ -8,6 +8,7 @@ function setup(thread)
 end
 
 local kind, token, keys = os.getenv("KIND"), os.getenv("TOKEN"), tonumber(os.getenv("KEYS") or "1000")
+local enough = tonumber(os.getenv("PUTS"))
 n = -1 -- wrk asks once before it begins, to verify the script, and does not send that
 marks = {} -- how many were asked by each second of the clock: global, so that they can be looked at in the end
 
@@ -18,6 +19,11 @@ end
 function request()
   n = n + 1
   marks[os.time()] = n
+  if n == enough then
+    -- It goes on until it is told to end: a thread that stops by itself is waited for all the same.
+    io.write("enough\n")
+    io.flush()
+  end
   if kind == "put" then
     local key = string.format("k%d-%d", id, n)
     if token then return ours("PUT", key, "v" .. key) end
@@ -42,7 +48,7 @@ end
 function done(summary, latency)
   local errors = summary.errors
   io.write(string.format(
-    '\n{"requests":%d,"us":%d,"refused":%d,"broken":%d,"p50_us":%d,"p99_us":%d,"max_us":%d,"settled":%d}\n',
+    '\n{"requests":%d,"us":%d,"refused":%d,"broken":%d,"p50_us":%d,"p99_us":%d,"p999_us":%d,"max_us":%d,"settled":%d}\n',
     summary.requests, summary.duration, errors.status, errors.connect + errors.read + errors.write + errors.timeout,
-    latency:percentile(50), latency:percentile(99), latency.max, settled(first, latency.max)))
+    latency:percentile(50), latency:percentile(99), latency:percentile(99.9), latency.max, settled(first, latency.max)))
 end

@@ -9,14 +9,18 @@ pub mod sapparchi;
 pub mod sentryweb;
 pub mod spawn;
 
-pub const ALL: [(&str, &str); 20] = [
+pub const ALL: [(&str, &str); 22] = [
     (
         "batch",
         "10,000 processes, no-op tasks and a million of them, beside xargs, GNU parallel, HyperQueue, Celery, Dramatiq",
     ),
     ("budget", "what a task costs each process in CPU, as a ratio to the committed budget"),
-    ("esp-2", "who moves where, simulated: the document's 13 scenarios beside its figures, and ours in the same worlds"),
+    (
+        "esp-2",
+        "who moves where, simulated: the document's 13 scenarios beside its figures, and ours in the same worlds",
+    ),
     ("esp-3", "who moves where, simulated: noise only, a slow host, large states, a lost host, a hundred hosts"),
+    ("esp-1", "what an overload of CPU, memory, its bandwidth, the network or the disk does to an operator's latency"),
     ("esp-4", "events/s and core of streams: keyed jumping windows beside timely and Bytewax, sliding ones by width"),
     (
         "esp-5",
@@ -25,6 +29,7 @@ pub const ALL: [(&str, &str); 20] = [
     ("kv-1", "PUTs from 255 clients, how fast they are applied, every key read back; beside the original"),
     ("kv-2", "GETs that the cache has and has not, beside the original"),
     ("kv-3", "how fast what was accepted is applied, beside the original and PostgreSQL alone"),
+    ("moving", "a stage with much state goes to another host, live: the longest time without an event, beside before"),
     ("overhead", "no-op tasks end to end: tasks/s, CPU ledger, memory with a million waiting, cost of logging"),
     ("sapparchi-1", "the round trip of one action, beside the raw one through the same listener"),
     ("sapparchi-2", "a manager killed with 200 nodes registered and 2,000 runs under way"),

@@ -13,6 +13,7 @@ mod proc;
 mod raw;
 mod report;
 mod services;
+mod span;
 
 use std::path::PathBuf;
 
@@ -36,12 +37,17 @@ enum What {
     Batch(experiments::batch::Options),
     /// What a task costs each process in CPU, as a ratio to the committed budget.
     Budget(experiments::budget::Options),
+    /// What is seen of a live move: a stage that remembers much goes to and fro between two hosts.
+    Moving(experiments::esp::moving::Options),
     /// Who moves where, simulated: the document's 13 scenarios beside its figures, and ours in the same worlds.
     #[command(name = "esp-2")]
     Esp2(experiments::esp::two::Options),
     /// Who moves where, simulated: noise only, a slow host, large states, a lost host, a hundred hosts.
     #[command(name = "esp-3")]
     Esp3(experiments::esp::three::Options),
+    /// What an overload of CPU, memory, its bandwidth, the network or the disk does to an operator's latency.
+    #[command(name = "esp-1")]
+    Esp1(experiments::esp::one::Options),
     /// Events/s and core of filter, map and keyed windows, beside timely and Bytewax; sliding windows by width.
     #[command(name = "esp-4")]
     Esp4(experiments::esp::four::Options),
@@ -121,8 +127,10 @@ fn main() -> anyhow::Result<()> {
         }
         What::Batch(options) => experiments::batch::run(options)?,
         What::Budget(options) => experiments::budget::run(options)?,
+        What::Moving(options) => experiments::esp::moving::run(options)?,
         What::Esp2(options) => experiments::esp::two::run(options)?,
         What::Esp3(options) => experiments::esp::three::run(options)?,
+        What::Esp1(options) => experiments::esp::one::run(options)?,
         What::Esp4(options) => experiments::esp::four::run(options)?,
         What::Esp5(options) => experiments::esp::five::run(options)?,
         What::Kv1(options) => experiments::kv::one::run(options)?,

@@ -8,6 +8,8 @@ use std::time::Duration;
 use anyhow::Context;
 use mutirao_core::{Clock, SystemClock};
 
+use crate::span::pause;
+
 const PACKAGES: [&str; 10] = [
     "bytewax==0.21.1",
     "celery==5.7.0",
@@ -157,8 +159,7 @@ fn wait_for(effects: &Path, bytes: u64) -> anyhow::Result<()> {
     let begin = SystemClock.monotonic();
     while std::fs::metadata(effects).map_or(0, |data| data.len()) < bytes {
         anyhow::ensure!(SystemClock.monotonic().since(begin) < PATIENCE, "a peer did not get its tasks done");
-        #[allow(clippy::disallowed_methods, reason = "waits for another program's effects")]
-        std::thread::sleep(LOOK_EVERY);
+        pause(LOOK_EVERY);
     }
     Ok(())
 }

@@ -4,6 +4,8 @@ pub mod bytewax;
 pub mod five;
 pub mod four;
 pub mod load;
+pub mod moving;
+pub mod one;
 mod simulated;
 pub mod three;
 pub mod timely;

@@ -19,8 +19,11 @@ use crate::services::{Backend, Backing};
 
 /// Writes that the original has applied.
 const ORIGINAL_ROWS: &str = "SELECT count(*) FROM kv_store";
+/// PUTs of the document's run.
+const DOCUMENT_PUTS: u64 = 1_632_000;
 /// Every write takes the next revision of its shard.
 const OUR_WRITES: &str = "SELECT coalesce(sum(revision), 0)::bigint FROM kv_shards";
+const OUR_HISTORY: &str = "SELECT count(*) FROM kv_history";
 
 #[derive(Args)]
 pub struct Options {
@@ -30,12 +33,35 @@ pub struct Options {
     /// How long each system is asked.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// PUTs by each client in the document's own command; 6400 are its 1,632,000.
+    /// PUTs by each client in the document's own command.
     #[arg(long, default_value_t = 200)]
     siege_repetitions: u32,
+    /// kv-1: ours is asked for as many PUTs as the document's run had, 1,632,000, by wrk and again by siege.
+    #[arg(long)]
+    whole: bool,
     /// What ours runs on.
     #[arg(long, value_enum, default_value_t = Backend::Distributed)]
     backend: Backend,
+}
+
+impl Options {
+    /// How long the original is asked; and ours, unless it is asked for the whole.
+    fn span(&self) -> load::Length {
+        load::Length::Seconds(self.seconds)
+    }
+
+    fn our_length(&self) -> load::Length {
+        if self.whole { load::Length::Puts(DOCUMENT_PUTS) } else { self.span() }
+    }
+
+    fn our_siege(&self) -> siege::Siege {
+        let repetitions = DOCUMENT_PUTS.div_ceil(u64::from(self.clients.max(1))) as u32;
+        siege::Siege { repetitions: if self.whole { repetitions } else { self.siege_repetitions }, ..self.siege() }
+    }
+
+    fn siege(&self) -> siege::Siege {
+        siege::Siege { clients: self.clients, repetitions: self.siege_repetitions }
+    }
 }
 
 /// Ours, with what it runs on.

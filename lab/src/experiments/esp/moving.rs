@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -13,6 +13,7 @@ use mutirao_testkit::Installation;
 use serde_json::Value;
 
 use crate::report::{Goal, Report};
+use crate::span::{Since, pause};
 
 /// What is looked at before the first move, and at each move.
 const WINDOW: Duration = Duration::from_secs(8);
@@ -47,10 +48,10 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     let mut reader = Arrivals::of(up.data().join("files/out.jsonl"));
     reader.until_some()?;
     // Until it has a snapshot of what it remembers by now.
-    let filled = Instant::now();
+    let filled = Since::now();
     while part(&up)?["snapshot"].as_u64().unwrap_or(0) == 0 || filled.elapsed() < Duration::from_secs(35) {
         ensure!(filled.elapsed() < PATIENCE, "the stage took no snapshot");
-        std::thread::sleep(Duration::from_millis(200));
+        pause(Duration::from_millis(200));
     }
     let remembers = part(&up)?["measures"]["memory_bytes"].as_f64().unwrap_or(0.0);
     reader.skip();
@@ -59,7 +60,7 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     for _ in 0..options.moves {
         let to = if part(&up)?["host"] == "one" { "two" } else { "one" };
         reader.skip();
-        let begun = Instant::now();
+        let begun = Since::now();
         let mut command = up.command(&["stream", "migrate", "moved", "means", "--to", to, "--wait", "2m"]);
         let mut child = command.stdout(Stdio::null()).spawn()?;
         let mut ended = None;
@@ -167,10 +168,10 @@ impl Arrivals {
     }
 
     fn until_some(&mut self) -> anyhow::Result<()> {
-        let since = Instant::now();
+        let since = Since::now();
         while !self.look() {
             ensure!(since.elapsed() < PATIENCE, "nothing comes out of the stream");
-            std::thread::sleep(Duration::from_millis(100));
+            pause(Duration::from_millis(100));
         }
         Ok(())
     }
@@ -181,20 +182,20 @@ impl Arrivals {
 
     /// Looks until the moment that `until` tells anew each time.
     fn gaps(&mut self, mut until: impl FnMut(Duration) -> Duration) -> anyhow::Result<Gaps> {
-        let begun = Instant::now();
+        let begun = Since::now();
         let (mut last, mut longest, mut asked) = (begun, Duration::ZERO, begun);
         let mut end = until(Duration::ZERO);
         while begun.elapsed() < end {
             ensure!(begun.elapsed() < PATIENCE, "it takes too long");
             if self.look() {
                 longest = longest.max(last.elapsed());
-                last = Instant::now();
+                last = Since::now();
             }
             if asked.elapsed() > Duration::from_millis(50) {
-                asked = Instant::now();
+                asked = Since::now();
                 end = until(begun.elapsed());
             }
-            std::thread::sleep(LOOK);
+            pause(LOOK);
         }
         Ok(Gaps { longest: longest.max(last.elapsed()) })
     }
@@ -226,7 +227,7 @@ impl Apart {
         let mut command = up.command(&args);
         command.env("MUTIRAO_ENROL_TOKEN", token.trim()).stdout(Stdio::null()).stderr(Stdio::null());
         let apart = Self { process: command.spawn()?, _folder: folder };
-        let since = Instant::now();
+        let since = Since::now();
         loop {
             let hosts: Value = serde_json::from_str(&up.ok(&["--json", "stream", "hosts"]))?;
             let there = |host: &Value| host["name"] == name && host["alive"] == true;
@@ -234,7 +235,7 @@ impl Apart {
                 return Ok(apart);
             }
             ensure!(since.elapsed() < PATIENCE, "the host {name} does not come");
-            std::thread::sleep(Duration::from_millis(200));
+            pause(Duration::from_millis(200));
         }
     }
 }

@@ -15,7 +15,10 @@ pub struct Options {
     runs: u64,
 }
 
-const TROUBLES: [(&str, fn(u64) -> Setup); 5] = [
+/// A setup by its seed.
+type Setting = fn(u64) -> Setup;
+
+const TROUBLES: [(&str, Setting); 5] = [
     ("noise only", |_| troubles::noise_only()),
     ("slow host", |_| troubles::slow_host()),
     ("large states", |_| troubles::large_states()),

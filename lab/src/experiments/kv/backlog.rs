@@ -9,9 +9,9 @@ use std::time::Duration;
 use mutirao_core::{Clock, SystemClock};
 use mutirao_testkit::{Installation, http};
 
-use super::load;
 use crate::plot::Line;
 use crate::report::Report;
+use crate::span::pause;
 
 const GAUGE: &str = "mutirao_kv_backlog_writes ";
 const LOOK: Duration = Duration::from_millis(250);
@@ -31,7 +31,7 @@ impl Backlog {
             while !until.load(Ordering::Relaxed) {
                 let waiting = look(address, &bearer);
                 points.extend(waiting.map(|writes| (SystemClock.monotonic().since(begun).as_secs_f64(), writes)));
-                load::pause(LOOK);
+                pause(LOOK);
             }
             points
         });

@@ -1,5 +1,6 @@
 //! `wrk` as the client, and what it saw; and what is in a table afterwards, by `psql`.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use mutirao_core::{Clock, SystemClock};
 use serde::Deserialize;
 
 use crate::proc;
+use crate::span::pause;
 
 /// Enough to ask far more than either system answers; the other cores are theirs.
 const THREADS: u32 = 1;
@@ -25,6 +27,18 @@ pub enum Kind {
     /// Keys that nobody has written.
     Miss,
 }
+
+/// How long to ask.
+#[derive(Clone, Copy)]
+pub enum Length {
+    Seconds(u64),
+    /// Until at least so many were answered.
+    Puts(u64),
+}
+
+/// Longer than any number of PUTs takes; then it is told by what it did.
+const SECONDS_MAX: u64 = 1_800;
+const ENOUGH: &str = "enough";
 
 /// Whom to ask.
 pub struct Address {
@@ -45,6 +59,7 @@ pub struct Seen {
     pub broken: u64,
     pub p50_us: f64,
     pub p99_us: f64,
+    pub p999_us: f64,
     pub max_us: f64,
     /// Of the keys of a PUT run, numbered from 1: those up to here were answered, or never will be.
     pub settled: u64,
@@ -63,16 +78,20 @@ impl Seen {
         self.requests - self.refused
     }
 
+    pub fn seconds(&self) -> f64 {
+        self.us as f64 / 1e6
+    }
+
     pub fn good_per_s(&self) -> f64 {
-        self.good() as f64 / (self.us as f64 / 1e6)
+        self.good() as f64 / self.seconds()
     }
 
     pub fn per_s(&self) -> f64 {
-        self.requests as f64 / (self.us as f64 / 1e6)
+        self.requests as f64 / self.seconds()
     }
 }
 
-pub fn run(address: &Address, kind: Kind, clients: u32, seconds: u64) -> anyhow::Result<Seen> {
+pub fn run(address: &Address, kind: Kind, clients: u32, length: Length) -> anyhow::Result<Seen> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/kv.lua");
     let word = match kind {
         Kind::Put => "put",
@@ -81,6 +100,14 @@ pub fn run(address: &Address, kind: Kind, clients: u32, seconds: u64) -> anyhow:
     };
     let mut command = Command::new("wrk");
     command.args(["--threads", &THREADS.to_string(), "--connections", &clients.to_string()]);
+    let seconds = match length {
+        Length::Seconds(seconds) => seconds,
+        Length::Puts(puts) => {
+            // Each client waits for one answer, so when so many more were asked for, these were answered.
+            command.env("PUTS", (puts + u64::from(clients)).to_string());
+            SECONDS_MAX
+        }
+    };
     command.args(["--duration", &format!("{seconds}s"), "--timeout", "10s", "--latency", "--script"]);
     command.arg(script).arg(&address.url).env("KIND", word).env("KEYS", HOT.to_string()).stdin(Stdio::null());
     match &address.token {
@@ -89,12 +116,26 @@ pub fn run(address: &Address, kind: Kind, clients: u32, seconds: u64) -> anyhow:
     };
     let spent = || address.pids.iter().map(|pid| proc::cpu_of_family(*pid)).sum::<Duration>();
     let before = spent();
-    let out = command.output().context("cannot run wrk (Debian: apt-get install wrk)")?;
+    let said = until_enough(command)?;
     let cpu = spent().saturating_sub(before);
-    let said = String::from_utf8_lossy(&out.stdout);
-    let last = said.lines().rev().find(|line| line.starts_with('{'));
-    let last = last.with_context(|| format!("wrk failed: {said}{}", String::from_utf8_lossy(&out.stderr)))?;
+    let last = said.iter().rev().find(|line| line.starts_with('{'));
+    let last = last.with_context(|| format!("wrk failed: {}", said.join("\n")))?;
     Ok(Seen { cpu, ..serde_json::from_str(last)? })
+}
+
+/// What it says; ended as by Ctrl-C when it says that it is enough.
+fn until_enough(mut command: Command) -> anyhow::Result<Vec<String>> {
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot run wrk (Debian: apt-get install wrk)")?;
+    let mut said = Vec::new();
+    for line in BufReader::new(child.stdout.take().context("it has an output")?).lines() {
+        let line = line?;
+        if line == ENOUGH {
+            rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)?;
+        }
+        said.push(line);
+    }
+    child.wait()?;
+    Ok(said)
 }
 
 /// One number of a query.
@@ -133,11 +174,6 @@ pub fn until(postgres: &str, query: &str, least: u64) -> anyhow::Result<Duration
 }
 
 const LOOK: Duration = Duration::from_millis(300);
-
-pub fn pause(span: Duration) {
-    #[allow(clippy::disallowed_methods, reason = "waits for another program's effects")]
-    std::thread::sleep(span);
-}
 
 /// Until something listens there.
 pub fn until_there(address: std::net::SocketAddr) -> anyhow::Result<()> {

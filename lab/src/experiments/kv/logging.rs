@@ -1,7 +1,7 @@
 //! What logging costs: the same PUTs with the default level and with none, in turns, so that a machine that warms up or slows down
 //! does so for both.
 
-use super::load::{self, Kind};
+use super::load::{self, Kind, Length};
 use super::{Options, Ours};
 use crate::report::{Goal, Report};
 
@@ -25,13 +25,14 @@ impl Level {
 }
 
 pub fn compare(report: &mut Report, options: &Options) -> anyhow::Result<()> {
+    let span = Length::Seconds((options.seconds / 2).max(SECONDS_MIN));
     let mut turns = Vec::new();
     for level in TURNS {
         let ours = Ours::start_logging(options.backend, level.name())?;
         let address = ours.address();
         // What is first done once is not what is compared.
-        load::run(&address, Kind::Put, options.clients, 1)?;
-        let seen = load::run(&address, Kind::Put, options.clients, (options.seconds / 2).max(SECONDS_MIN))?;
+        load::run(&address, Kind::Put, options.clients, Length::Seconds(1))?;
+        let seen = load::run(&address, Kind::Put, options.clients, span)?;
         turns.push((level, seen.good_per_s(), seen.cpu_us()));
     }
     let mean = |of: Level, what: fn(&(Level, f64, f64)) -> f64| {

@@ -6,12 +6,13 @@ use std::time::Duration;
 use anyhow::Context;
 use mutirao_core::{Clock, SystemClock};
 
-use super::load::{self, Kind};
+use super::load::{self, Kind, Length};
 use super::original::Original;
-use super::{ORIGINAL_ROWS, OUR_WRITES, Options, Ours};
+use super::{ORIGINAL_ROWS, OUR_HISTORY, OUR_WRITES, Options, Ours};
 use crate::raw;
 use crate::report::{Goal, Report};
 use crate::services::{Backend, Servers};
+use crate::span::pause;
 
 /// Whoever has not drained by then is told by what it did.
 const DRAIN_FOR: Duration = Duration::from_secs(75);
@@ -36,7 +37,7 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     // Its consumer makes the table when it starts.
     load::until_answered(original.servers.postgres.url(), ORIGINAL_ROWS)?;
     original.hold_consumer();
-    let seen = load::run(&original.address(), Kind::Put, options.clients, options.seconds)?;
+    let seen = load::run(&original.address(), Kind::Put, options.clients, options.span())?;
     let postgres = original.servers.postgres.url().to_owned();
     let before = load::number(&postgres, ORIGINAL_ROWS)?;
     original.let_consumer_go();
@@ -46,16 +47,19 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     let mut ours = Ours::start(options.backend)?;
     let address = ours.address();
     // So that the token is known, and the shards have their owner.
-    load::run(&address, Kind::Put, options.clients, 1)?;
+    load::run(&address, Kind::Put, options.clients, Length::Seconds(1))?;
     let postgres = ours.backing.postgres_url().context("it runs on PostgreSQL")?.to_owned();
     let before = load::until(&postgres, OUR_WRITES, 1).and_then(|_| load::number(&postgres, OUR_WRITES))?;
     let server = ours.backing.postgres_mut().context("it runs on PostgreSQL")?;
     server.stop();
-    let seen = load::run(&address, Kind::Put, options.clients, options.seconds)?;
+    let seen = load::run(&address, Kind::Put, options.clients, options.span())?;
     server.restart()?;
     report.row("mutirao, accepted while PostgreSQL was away", seen.good_per_s(), "PUT/s");
     let did = drained(&mut report, "mutirao", &postgres, OUR_WRITES, before, seen.good())?;
     report.goal("mutirao, drained, as a multiple", did / theirs, "×", Goal::AtLeast(25.0));
+    let beside = did / seen.good_per_s();
+    report.goal("mutirao, drained, as a multiple of what it accepted", beside, "×", Goal::AtLeast(1.0));
+    report.row("mutirao, rows of history", load::number(&postgres, OUR_HISTORY)? as f64, "rows");
     Ok(report)
 }
 
@@ -87,7 +91,7 @@ fn drained(
         }
         let gone = there.saturating_sub(before);
         anyhow::ensure!(now.since(begun) < 2 * DRAIN_FOR, "{who}: {gone} of {accepted} were applied");
-        load::pause(LOOK);
+        pause(LOOK);
     };
     let rate = writes as f64 / took.max(LOOK).as_secs_f64();
     report.row(format!("{who}, waiting to be applied"), accepted as f64, "PUTs");

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 use mutirao_testkit::services::Service;
 
-use super::load::{self, Address, Kind};
+use super::load::{self, Address, Kind, Length};
 use super::original::Original;
 use super::{ORIGINAL_ROWS, OUR_WRITES, Options, Ours};
 use crate::report::{Goal, Report};
@@ -50,17 +50,17 @@ fn one(
     rows: Option<(&str, &str)>,
 ) -> anyhow::Result<f64> {
     // Brings the keys that are read. Nobody is to be asked while it still applies them.
-    let put = load::run(address, Kind::Put, options.clients, 1)?;
+    let put = load::run(address, Kind::Put, options.clients, Length::Seconds(1))?;
     if let Some((postgres, query)) = rows {
         load::until(postgres, query, put.good())?;
     }
-    load::run(address, Kind::Hit, options.clients, 5)?;
-    let hit = load::run(address, Kind::Hit, options.clients, options.seconds)?;
+    load::run(address, Kind::Hit, options.clients, Length::Seconds(5))?;
+    let hit = load::run(address, Kind::Hit, options.clients, options.span())?;
     anyhow::ensure!(hit.good() == hit.requests, "{who} did not know {} keys that were written", hit.refused);
     report.row(format!("{who}, keys that are read over and over"), hit.good_per_s(), "GET/s");
     report.row(format!("  {who}: CPU of its own processes"), hit.cpu_us(), "µs/GET");
     report.row(format!("  {who}: 99 % are answered within"), hit.p99_us / 1_000.0, "ms");
-    let miss = load::run(address, Kind::Miss, options.clients, options.seconds)?;
+    let miss = load::run(address, Kind::Miss, options.clients, options.span())?;
     report.row(format!("{who}, keys that are not there"), miss.per_s(), "GET/s");
     report.row(format!("  {who}, not there: CPU of its own processes"), miss.cpu_us(), "µs/GET");
     report.row(format!("  {who}, not there: 99 % are answered within"), miss.p99_us / 1_000.0, "ms");

@@ -14,6 +14,7 @@ use super::endpoint;
 use crate::plot::Line;
 use crate::report::{Goal, Report};
 use crate::services::{Backend, Servers};
+use crate::span::pause;
 
 #[derive(Args)]
 pub struct Options {
@@ -106,7 +107,7 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
         let until = clock.monotonic().0 + if lets_down { lasts.max(LET_DOWN) } else { lasts };
         while clock.monotonic().0 < until {
             seen.push(look(&up, f64::from(*rate), begin)?);
-            wait(Duration::from_secs(1));
+            pause(Duration::from_secs(1));
         }
         steps.push((*rate, from..seen.len()));
     }
@@ -184,9 +185,4 @@ fn metric(up: &Installation, name: &str) -> anyhow::Result<f64> {
     let of_it = |line: &&str| line.starts_with(&format!("{name} ")) || line.starts_with(&format!("{name}{{"));
     let figures = page.lines().filter(of_it).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
     Ok(figures.sum())
-}
-
-fn wait(span: Duration) {
-    #[allow(clippy::disallowed_methods, reason = "lets other processes do their work")]
-    std::thread::sleep(span);
 }

@@ -16,6 +16,7 @@ use super::{Running, scheduler};
 use crate::experiments::kv::load;
 use crate::report::{Goal, Report};
 use crate::services::Servers;
+use crate::span::pause;
 
 #[derive(Args)]
 pub struct Options {
@@ -56,33 +57,33 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
     })?;
     let phase = Duration::from_secs(options.seconds);
     // Until the change is seen, and every monitor was checked once.
-    wait(phase + Duration::from_secs(15));
+    pause(phase + Duration::from_secs(15));
     let begin = SystemClock.now();
     let mut watch = Watch { port, before: endpoint::counted(port)? };
     anyhow::ensure!(watch.before.probes > 0, "nothing is checked: the checker was not let in, or is gone");
 
-    wait(phase);
+    pause(phase);
     watch.row(&mut report, "one scheduler", Goal::AtMost(0.0))?;
     let mut second = manager()?;
-    wait(phase);
+    pause(phase);
     watch.row(&mut report, "a second one joins", Goal::AtMost(0.0))?;
     second.terminate();
-    wait(phase);
+    pause(phase);
     watch.row(&mut report, "it leaves", Goal::AtMost(0.0))?;
     let mut third = manager()?;
-    wait(phase);
+    pause(phase);
     third.kill9();
-    wait(phase);
+    pause(phase);
     watch.row(&mut report, "another joins and is killed", Goal::AtMost(0.0))?;
     let mut fourth = manager()?;
-    wait(phase);
+    pause(phase);
     freeze(fourth.pid(), Signal::STOP)?;
-    wait(FROZEN);
+    pause(FROZEN);
     freeze(fourth.pid(), Signal::CONT)?;
-    wait(phase);
+    pause(phase);
     watch.row(&mut report, "another joins, and stands still past its lease", Goal::AtMost(f64::INFINITY))?;
     fourth.terminate();
-    wait(Duration::from_secs(10));
+    pause(Duration::from_secs(10));
 
     // What was due in the last seconds may not be written yet.
     let outcomes = Outcomes { begin: begin.0, until: SystemClock.now().0 - 10_000, url: servers.postgres.url() };
@@ -171,9 +172,4 @@ fn checker(manager: &Installation, folder: &std::path::Path) -> anyhow::Result<R
 fn freeze(pid: u32, signal: Signal) -> anyhow::Result<()> {
     let pid = rustix::process::Pid::from_raw(pid as i32).context("a process without an id")?;
     Ok(rustix::process::kill_process(pid, signal)?)
-}
-
-fn wait(span: Duration) {
-    #[allow(clippy::disallowed_methods, reason = "lets other processes do their work")]
-    std::thread::sleep(span);
 }
