@@ -64,7 +64,11 @@ impl Client {
     }
 
     /// It is asked for once: who asks again is told that it is on its way.
-    pub async fn migrate_stream<T: DeserializeOwned>(&self, name: &str, ask: &impl Serialize) -> Result<T, ClientError> {
+    pub async fn migrate_stream<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        ask: &impl Serialize,
+    ) -> Result<T, ClientError> {
         self.fetch(Call::post(stream(name).part("migrate"), Repeat::Never).json(ask)?).await
     }
 

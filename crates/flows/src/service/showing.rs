@@ -41,17 +41,20 @@ impl Flows {
     pub async fn show(&self, caller: &Principal, run: u64, wait: Duration) -> Result<RunView, Problem> {
         let until = self.0.clock.monotonic().plus(wait.min(WAIT_MAX));
         let mut ended = self.0.bench.ended.subscribe();
+        let mut is_over = false;
         loop {
             let left = until.since(self.0.clock.monotonic());
+            is_over |= left.is_zero() || self.0.shutdown.is_cancelled();
             // All of it is read once, for it may be large.
-            if left.is_zero() || self.0.shutdown.is_cancelled() || self.row(caller, run).await?.end.is_some() {
+            if is_over || self.row(caller, run).await?.end.is_some() {
                 return Ok(self.look(caller, run).await?.0);
             }
             let here = async { while !matches!(ended.recv().await, Ok(key) if key.0 == run) {} };
             let known_here = self.0.bench.doors.of(shard_of(RunKey(run))).is_some();
             let glance = left.min(if known_here { LOOK_AGAIN } else { GLANCE });
             tokio::select! {
-                () = here => {}
+                // Its end is durable by then.
+                () = here => is_over = true,
                 () = self.0.shutdown.cancelled() => {}
                 () = self.0.clock.sleep(glance) => {}
             }

@@ -9,6 +9,8 @@ use crate::trend::Trend;
 const SURE: f64 = 2.3;
 /// After so long half of a peak is forgotten.
 const HALF_LIFE_MS: f64 = 600_000.0;
+/// Up to this many times the peak, what there is is what there was.
+const AS_BEFORE: f64 = 1.15;
 /// Of a rise to where it never was, as much is foreseen as if it went on for this share of the time.
 const UNHEARD_OF: f64 = 0.5;
 
@@ -26,9 +28,11 @@ impl Peaks {
         });
         self.stages.insert(stage.clone(), (before.max(trend.level), now_ms));
         let slope = if trend.sureness >= SURE { trend.slope } else { 0.0 };
-        let so_far = (trend.level + slope * ahead_s).min(before);
-        let beyond = trend.level + slope * ahead_s * UNHEARD_OF;
-        if slope > 0.0 { so_far.max(beyond) } else { (trend.level + slope * ahead_s).max(0.0) }
+        match slope {
+            ..=0.0 => (trend.level + slope * ahead_s).max(0.0),
+            _ if trend.level <= before * AS_BEFORE => (trend.level + slope * ahead_s).min(before).max(trend.level),
+            _ => trend.level + slope * ahead_s * UNHEARD_OF,
+        }
     }
 
     pub fn tidy(&mut self, scene: &Scene) {
@@ -51,7 +55,8 @@ mod tests {
         assert_eq!(peaks.ahead(&stage, &rising(100.0), 0, 10.0), 225.0);
         peaks.ahead(&stage, &Trend { slope: 0.0, level: 600.0, sureness: 0.0 }, 1, 10.0);
         assert!((peaks.ahead(&stage, &rising(300.0), 2, 10.0) - 550.0).abs() < 1.0);
-        assert!((peaks.ahead(&stage, &rising(590.0), 3, 10.0) - 715.0).abs() < 1.0);
+        assert!((peaks.ahead(&stage, &rising(590.0), 3, 10.0) - 600.0).abs() < 1.0);
+        assert!((peaks.ahead(&stage, &rising(800.0), 3, 10.0) - 925.0).abs() < 1.0);
         let unsure = Trend { slope: 25.0, level: 300.0, sureness: 1.0 };
         assert_eq!(peaks.ahead(&stage, &unsure, 4, 10.0), 300.0);
     }
