@@ -222,7 +222,7 @@ mod tests {
         let (hear, heard) = mpsc::channel(4);
         let running = tokio::spawn(agent.run(heard, std::future::pending()));
         // A disk that takes its time.
-        let (let_go, held) = std::sync::mpsc::channel::<()>();
+        let (let_go, held) = std::sync::mpsc::sync_channel::<()>(1);
         let (is_held, holds) = oneshot::channel();
         let holder = std::thread::spawn(move || {
             let _held = spool.lock();
