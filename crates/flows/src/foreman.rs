@@ -172,8 +172,10 @@ impl Foreman {
                     let note = (over != Protocol::Here).then(|| now.mono.plus(noted_after));
                     out.note = note.map(|at| self.clockwork.set(at, Due::Noted(key, attempt)));
                     (out.node, out.why) = (Some(node), Some(why));
+                    let given = (attempt, out.began_at);
                     if let Some(item) = self.runs.get_mut(&key.run).and_then(|run| run.item_mut(key)) {
                         (item.waits, item.waits_for, item.resume) = (0, None, None);
+                        item.given = Some(given);
                     }
                 }
             }

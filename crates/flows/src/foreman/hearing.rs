@@ -55,7 +55,8 @@ impl Foreman {
                 }
             }
             (_, End::Ok(value)) => {
-                let began_at = out.as_ref().map_or(now.wall, |out| out.began_at);
+                let given = item.given.filter(|(given, _)| *given == attempt).map(|(_, at)| at);
+                let began_at = given.or(out.as_ref().map(|out| out.began_at)).unwrap_or(now.wall);
                 if out.as_ref().is_some_and(|out| out.attempt == attempt) {
                     self.took(key, now.wall.since(began_at));
                 }

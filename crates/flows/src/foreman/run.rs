@@ -57,6 +57,8 @@ pub struct Item {
     pub failed_on: Option<NodeId>,
     /// Where it is, as the owner before wrote down.
     pub(super) resume: Option<Noted>,
+    /// What a node was last known to be given, and when, also while nobody waits for it.
+    pub(super) given: Option<(Attempt, Timestamp)>,
     /// How it ended; only counts once it is durable.
     pub outcome: Option<Outcome>,
     /// About what that takes as a text, and in memory.
@@ -187,6 +189,7 @@ impl Run {
             let (tries, last_reason) = self.stored_tries.remove(&at).map(|(n, why)| (n, Some(why))).unwrap_or_default();
             let state = if outcome.is_some() { State::Done } else { State::Unsent };
             let resume = self.stored_noted.remove(&at);
+            let given = resume.as_ref().filter(|noted| noted.since.0 > 0).map(|noted| (noted.attempt, noted.since));
             let (bytes, held) = outcome.as_ref().map_or((0, 0), |one| (size(&one.end), held_by(&one.end)));
             Item {
                 state,
@@ -198,6 +201,7 @@ impl Run {
                 last_reason,
                 failed_on: None,
                 resume,
+                given,
                 outcome,
                 bytes,
                 held,

@@ -159,3 +159,23 @@ fn a_step_took_as_long_as_its_node_had_it_whoever_owned_the_run() {
         assert_eq!(batch.outcomes[0].ended_at.since(batch.outcomes[0].began_at), Duration::from_millis(took as u64));
     }
 }
+
+#[test]
+fn a_step_took_as_long_as_its_node_had_it_also_where_nobody_waited_for_that_answer_any_more() {
+    // The node says what it did before it says that it is there: nothing is out.
+    for waited_ms in [6_000, 40_000] {
+        let mut foreman = Foreman::new(2, Rules::default(), vec![], at(5_000));
+        let admitted = admitted(1, flow(), json!({}));
+        let stored = Stored { admitted, outcomes: vec![], tries: vec![], noted: vec![noted()], end: None };
+        foreman.handle(Input::Found(Box::new(stored)), at(5_000));
+        for ms in (5_000..waited_ms).step_by(1_000) {
+            foreman.handle(Input::Tick, at(ms));
+            let out = dispatched(&mut foreman, at(ms));
+            foreman.handle(Input::NoRoom { key: key(), attempt: out.attempt, why: "it is not there".into() }, at(ms));
+        }
+        let report = Report { key: key(), attempt: noted().attempt, end: ok(json!(1)), node: None, mark: 1 };
+        foreman.handle(Input::Report(report), at(waited_ms));
+        let Some(Effect::Write(batch)) = foreman.poll(at(waited_ms)) else { panic!("it is written") };
+        assert_eq!((batch.outcomes[0].began_at, batch.outcomes[0].ended_at), (Timestamp(2_000), at(waited_ms).wall));
+    }
+}
