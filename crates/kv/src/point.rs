@@ -39,8 +39,12 @@ impl Point {
         paging::encode(self)
     }
 
+    /// Of whoever goes on with a watch.
     pub fn decode(cursor: &str) -> Result<Self, Problem> {
-        paging::decode::<Self>(cursor)?.checked()
+        paging::decode::<Self>(cursor).and_then(Self::checked).map_err(|_| {
+            Problem::invalid("cursor", "it is not one to watch from")
+                .remedy("give the id of an event or `watch` of a list, or none to watch from now on")
+        })
     }
 
     /// One that came from outside.
@@ -61,7 +65,12 @@ mod tests {
         point.reach(ShardId(99), 5);
         assert_eq!((point.at(ShardId(3)), point.at(ShardId(0)), point.at(ShardId(99))), (7, 0, 0));
         assert_eq!(Point::decode(&point.encode()).unwrap(), point);
-        assert!(Point::decode(&paging::encode(&vec![1, 2])).is_err());
+        let problem = Point::decode(&paging::encode(&vec![1, 2])).unwrap_err();
+        assert!(
+            problem.status == 422 && problem.line().contains("`watch` of a list"),
+            "not of a page: {}",
+            problem.line()
+        );
         assert!(Point::decode(&paging::encode(&vec![u64::MAX; SHARDS as usize])).is_err());
     }
 }

@@ -24,7 +24,7 @@ use crate::service::{AtLeast, BATCH_MAX, Kv, WriteState, WriteView};
 use crate::view::{EntriesView, EntryView, Operated, Operation, Values, ttl};
 use crate::watch::Watch;
 use crate::write::{Change, Key, Named, Value};
-use said::{condition, flag, text, until, value, wait};
+use said::{condition, flag, min_rev, text, until, value, wait};
 
 /// How long a read waits for what it must have seen, unless it says so.
 pub(crate) const WAIT: Duration = Duration::from_secs(5);
@@ -106,7 +106,8 @@ async fn delete(
 #[serde(deny_unknown_fields)]
 struct ReadArgs {
     /// A revision of this key that the answer must not be older than.
-    min_rev: Option<u64>,
+    #[param(value_type = Option<u64>)]
+    min_rev: Option<String>,
     /// A write that must have been applied: to read one's own.
     write: Option<String>,
     /// How long to wait for that, at most a minute.
@@ -130,7 +131,8 @@ async fn read(
 async fn found(kv: &Kv, caller: &Principal, key: Key, args: ReadArgs) -> Result<Response, Rejection> {
     let write = args.write.as_deref().map(str::parse::<Named>).transpose()?;
     let wait = args.wait.as_deref().map(wait).transpose()?.unwrap_or(WAIT);
-    let at_least = AtLeast { revision: args.min_rev, write };
+    let revision = args.min_rev.as_deref().map(min_rev).transpose()?;
+    let at_least = AtLeast { revision, write };
     let (value, entry) = kv.read(caller, key, at_least, wait).await?;
     Ok(shown(value, &entry))
 }
@@ -157,7 +159,7 @@ pub(crate) fn shown(value: Value, entry: &Entry) -> Response {
 #[serde(deny_unknown_fields)]
 struct KeyedReadArgs {
     key: String,
-    min_rev: Option<u64>,
+    min_rev: Option<String>,
     write: Option<String>,
     wait: Option<String>,
 }
@@ -219,6 +221,10 @@ async fn list(
         }
     };
     if flag("watch", args.watch.as_deref())? {
+        if args.limit.is_some() {
+            let endless = Problem::invalid("limit", "a watch tells everything, for as long as it is open");
+            return Err(endless.remedy("leave it out, or watch=1").into());
+        }
         let resumed = text(&headers, &HeaderName::from_static("last-event-id"))?;
         let point = match resumed.or(args.cursor.as_deref()) {
             Some(cursor) => Point::decode(cursor)?,

@@ -71,6 +71,15 @@ pub(super) fn until(sync: Option<&str>) -> Result<Until, Problem> {
     Ok(if flag("sync", sync)? { Until::Applied } else { Until::Durable })
 }
 
+/// A revision that an answer must not be older than.
+pub(super) fn min_rev(text: &str) -> Result<u64, Problem> {
+    text.parse().map_err(|_| {
+        let shown: String = text.chars().take(40).collect();
+        Problem::invalid("min_rev", format!("\"{shown}\" is not a revision"))
+            .remedy("give the revision of an answer to a write or a read of this key")
+    })
+}
+
 pub(super) fn wait(text: &str) -> Result<Duration, Problem> {
     let read = humantime::parse_duration(text).map_err(|_| Problem::invalid("wait", "it is not a time like 5s"))?;
     if read > WAIT_MAX {
@@ -104,6 +113,16 @@ mod tests {
         let whole =
             value(Request::new(Body::from_stream(stream::iter([Ok::<_, std::io::Error>(large.clone())])))).await;
         assert_eq!(whole.unwrap().bytes, large, "as much as may be");
+    }
+
+    #[test]
+    fn what_is_no_revision_is_named_with_what_would_be() {
+        assert_eq!(min_rev("7").unwrap(), 7);
+        for bad in ["", "x", "-1", "18446744073709551616"] {
+            let problem = min_rev(bad).unwrap_err();
+            assert_eq!((problem.status, problem.field.as_deref()), (422, Some("min_rev")));
+            assert!(problem.line().contains(&format!("\"{bad}\" is not a revision")), "{}", problem.line());
+        }
     }
 
     #[test]
