@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Means;
-use super::pressure::Pressure;
+use super::pressure::{May, Pressure};
 use crate::measure::Meter;
 
 /// Of what goes in one append, unless one record alone is larger.
@@ -31,6 +31,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// What was not confirmed by then is trouble to be told of.
 const SLOW: Duration = Duration::from_secs(2);
+/// Of the time that it waits, this share goes into looking where the log ends, at most.
+const LOOKING: u32 = 4;
 
 #[derive(Default)]
 struct Line {
@@ -157,11 +159,12 @@ impl Appending {
     }
 
     fn next(&self) -> Option<(u64, Vec<Bytes>)> {
+        let most = APPEND_BYTES_MAX.min(self.writer.pressure.lock().append_bytes());
         let mut line = self.writer.line.lock();
         let (mut bytes, mut last, mut batch) = (0, None, Vec::new());
         while let Some((number, record)) = line.waiting.front() {
             bytes += record.len();
-            if batch.len() == APPEND_RECORDS_MAX || (bytes > APPEND_BYTES_MAX && !batch.is_empty()) {
+            if batch.len() == APPEND_RECORDS_MAX || (bytes > most && !batch.is_empty()) {
                 break;
             }
             last = Some(*number);
@@ -172,18 +175,43 @@ impl Appending {
 
     async fn wait_for_room(&self, bytes: u64) {
         let clock = &*self.means.clock;
-        if self.writer.pressure.lock().admits(bytes, clock.monotonic()) {
-            return;
-        }
         let since = clock.monotonic();
-        while !self.writer.pressure.lock().admits(bytes, clock.monotonic()) {
-            let _ = clock.timeout(LOOK_AGAIN, self.writer.eased.notified()).await;
-            if clock.monotonic().since(since) > SLOW && self.trouble.borrow().is_none() {
-                let why = format!("the log {} is as full as it may be: whoever reads it is slow", self.writer.log);
-                self.trouble.send_replace(Some(why));
+        loop {
+            let now = clock.monotonic();
+            let may = self.writer.pressure.lock().may(bytes, now);
+            let mut pause = Duration::ZERO;
+            match may {
+                May::Append => break,
+                May::Look => match self.means.broker.extent(&self.writer.log).await {
+                    Ok((_, end)) => {
+                        let looked = clock.monotonic();
+                        pause = looked.since(now) * LOOKING;
+                        let mut pressure = self.writer.pressure.lock();
+                        pressure.looked(end, looked);
+                        if pressure.may(bytes, looked) == May::Append {
+                            break;
+                        }
+                    }
+                    Err(error) => self.say(error.to_string()),
+                },
+                May::Wait => {}
             }
+            let _ = clock.timeout(LOOK_AGAIN, self.writer.eased.notified()).await;
+            if clock.monotonic().since(since) > SLOW {
+                self.say(format!("the log {} is as full as it may be: whoever reads it is slow", self.writer.log));
+            }
+            clock.sleep(pause).await;
         }
-        self.trouble.send_replace(None);
+        if self.trouble.borrow().is_some() {
+            self.trouble.send_replace(None);
+        }
+    }
+
+    /// Unless something was said already.
+    fn say(&self, why: String) {
+        if self.trouble.borrow().is_none() {
+            self.trouble.send_replace(Some(why));
+        }
     }
 
     async fn append(&self, batch: &[Bytes]) {

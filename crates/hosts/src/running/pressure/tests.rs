@@ -15,28 +15,73 @@ fn told(replica: u32, needed: u64, next: u64) -> Progress {
     Progress { reader: part(replica), needed, next, record_bytes: 100, latencies: vec![] }
 }
 
+/// What a writer does before it appends; whether it may.
+fn may(pressure: &mut Pressure, bytes: u64, end: u64, now: Mono) -> bool {
+    if pressure.may(bytes, now) == May::Look {
+        pressure.looked(end, now);
+    }
+    pressure.may(bytes, now) == May::Append
+}
+
 #[test]
 fn a_reader_that_stands_still_holds_the_writer_and_one_that_goes_on_lets_it_go() {
     let mut pressure = Pressure::of(4_000, 1, [part(0)], 0, 0);
-    assert!(pressure.admits(900, at(0)));
+    assert!(may(&mut pressure, 900, 0, at(0)));
     pressure.appends(9, 900);
-    assert!(pressure.admits(100, at(0)) && !pressure.admits(101, at(0)));
+    assert!(!may(&mut pressure, 101, 9, at(0)) && may(&mut pressure, 100, 9, at(0)));
     pressure.heard(&told(0, 5, 9), at(0));
-    assert!(pressure.admits(600, at(0)) && !pressure.admits(601, at(0)));
+    assert!(!may(&mut pressure, 601, 9, at(0)) && may(&mut pressure, 600, 9, at(0)));
 }
 
 #[test]
 fn a_slow_replica_never_holds_the_quick_one_back() {
     let mut pressure = Pressure::of(4_000, 1, [part(0), part(1)], 0, 0);
     pressure.appends(9, 900);
-    assert!(!pressure.admits(101, at(0)));
+    assert!(!may(&mut pressure, 101, 9, at(0)));
     pressure.heard(&told(0, 9, 9), at(0));
-    assert!(pressure.admits(1_000, at(0)), "the other has said nothing, and may be dead");
+    assert!(may(&mut pressure, 1_000, 9, at(0)), "the other has said nothing, and may be dead");
     pressure.heard(&told(1, 2, 3), at(0));
-    assert!(pressure.admits(1_000, at(0)) && !pressure.admits(1_001, at(0)), "it is slow");
     pressure.appends(10, 1_000);
+    assert!(!may(&mut pressure, 1, 19, at(0)), "it is slow, and now the quick one has something to do too");
     pressure.heard(&told(1, 19, 19), at(0));
-    assert!(pressure.admits(1_000, at(60_000)), "now the other is the quicker one");
+    assert!(may(&mut pressure, 1_000, 19, at(60_000)), "now the other is the quicker one");
+}
+
+#[test]
+fn a_writer_that_its_reader_keeps_up_with_looks_at_the_log_once_for_many_appends() {
+    let mut pressure = Pressure::of(400_000, 2, [part(0)], 0, 0);
+    let (mut end, mut looks) = (0, 0);
+    for ms in 0..1_000 {
+        if pressure.may(1_000, at(ms)) == May::Look {
+            looks += 1;
+            pressure.looked(end, at(ms));
+        }
+        assert_eq!(pressure.may(1_000, at(ms)), May::Append);
+        pressure.appends(10, 1_000);
+        end += 10;
+        pressure.heard(&told(0, end, end), at(ms));
+    }
+    assert!(looks <= 25, "{looks} looks for a megabyte");
+}
+
+#[test]
+fn two_writers_together_append_no_quicker_than_their_reader_reads() {
+    const KEPT: u64 = 40_000;
+    let mut writers: Vec<Pressure> = (0..2).map(|_| Pressure::of(KEPT, 2, [part(0)], 0, 0)).collect();
+    let (mut end, mut read) = (0u64, 0u64);
+    for step in 0..10_000 {
+        let writer = &mut writers[step % 2];
+        if may(writer, 500, end, at(0)) {
+            writer.appends(5, 500);
+            end += 5;
+        }
+        if step % 10 == 0 {
+            read = (read + 1).min(end);
+            writers.iter_mut().for_each(|writer| writer.heard(&told(0, read, read), at(0)));
+        }
+        assert!((end - read) * 100 <= KEPT, "{} bytes are held of {KEPT}", (end - read) * 100);
+    }
+    assert!(read > 500);
 }
 
 #[test]
@@ -54,11 +99,11 @@ fn a_reader_that_vanished_is_dropped_when_the_manager_says_so_and_not_before() {
 #[test]
 fn what_is_larger_than_the_bound_passes_when_nothing_is_held() {
     let mut pressure = Pressure::of(400, 1, [part(0)], 7, 7);
-    assert!(pressure.admits(5_000, at(0)));
+    assert!(may(&mut pressure, 5_000, 7, at(0)));
     pressure.appends(1, 5_000);
-    assert!(!pressure.admits(1, at(0)));
+    assert!(!may(&mut pressure, 1, 8, at(0)));
     pressure.heard(&told(0, 8, 8), at(0));
-    assert!(pressure.admits(5_000, at(0)));
+    assert!(may(&mut pressure, 5_000, 8, at(0)));
 }
 
 proptest! {
@@ -75,7 +120,8 @@ proptest! {
             match what {
                 0 | 1 => {
                     let bytes = records * size;
-                    if writers[writer].admits(bytes, at(0)) {
+                    let end = log.len() as u64;
+                    if may(&mut writers[writer], bytes, end, at(0)) {
                         writers[writer].appends(records, bytes);
                         (0..records).for_each(|_| log.push(size));
                     }
@@ -99,7 +145,7 @@ proptest! {
             for replica in 0..2 {
                 writer.heard(&told(replica, end, end), at(0));
             }
-            prop_assert!(writer.admits(1_000, at(0)));
+            prop_assert!(may(writer, 1_000, end, at(0)));
         }
     }
 }
