@@ -1,6 +1,6 @@
 //! Values at hand in Redis, for all managers. What [`slots`](super::slots) does in one step is a script here, which Redis runs
-//! in one step. A shard's keys have its number in braces, so that they stay together in a cluster, and the server's run before
-//! them ([`link`]).
+//! in one step; but most looks need none, since what they look for is there. A shard's keys have its number in braces, so that
+//! they stay together in a cluster, and the server's run before them ([`link`]). How they look is in [`packing`].
 //!
 //! A Redis that does not answer within a moment is left alone for a second by whoever reads: then the store is asked.
 
