@@ -6,6 +6,7 @@ const STREAMS: &str = "mutirao_streams";
 const PARTS: &str = "mutirao_stream_parts";
 const MOVES: &str = "mutirao_stream_moves_total";
 const HOSTS: &str = "mutirao_stream_hosts";
+const MISSING: &str = "mutirao_stream_cores_missing";
 const PUSHED: &str = "mutirao_stream_pushed_total";
 const HANDED: &str = "mutirao_stream_handed_over_total";
 
@@ -26,6 +27,12 @@ pub const METERS: &[Meter] = &[
     },
     Meter { name: HOSTS, kind: Kind::Gauge, labels: &[], help: "Hosts of streams that can be heard." },
     Meter {
+        name: MISSING,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Cores for which the mover of streams found no host with room, in its last round.",
+    },
+    Meter {
         name: PUSHED,
         kind: Kind::Counter,
         labels: &["fate"],
@@ -42,6 +49,7 @@ pub const METERS: &[Meter] = &[
 pub fn begin() {
     metrics::gauge!(STREAMS).set(0.0);
     metrics::gauge!(HOSTS).set(0.0);
+    metrics::gauge!(MISSING).set(0.0);
     metrics::counter!(MOVES).increment(0);
     for state in ["placed", "waiting"] {
         metrics::gauge!(PARTS, "state" => state).set(0.0);
@@ -72,4 +80,9 @@ pub fn pushed(taken: u64, unfit: u64) {
 
 pub fn handed_over(to: &'static str, rows: usize) {
     metrics::counter!(HANDED, "to" => to).increment(rows as u64);
+}
+
+/// What a round asked for.
+pub fn missing(cores: f64) {
+    metrics::gauge!(MISSING).set(cores);
 }

@@ -140,7 +140,7 @@ fn lives(hosts: &[Host], id: &str, boot: u64) -> bool {
 }
 
 /// What it remembers, where it is now.
-fn memory_of<'a>(wanted: &Wanted, said: &impl Fn(&str, &Part, u64) -> Option<&'a Report>) -> u64 {
+pub fn memory_of<'a>(wanted: &Wanted, said: &impl Fn(&str, &Part, u64) -> Option<&'a Report>) -> u64 {
     let report = wanted.seat.as_ref().and_then(|seat| said(&seat.host, &wanted.part, wanted.epoch));
     report.map_or(0, |report| report.measures.memory_bytes)
 }

@@ -2,7 +2,8 @@
 //! which resource slows a part down, so none may get worse.
 //!
 //! What the document leaves open, and what is done:
-//! - *Use* is the mean over the round's window, of all messages that hosts' parts sent in it.
+//! - *Use* is the mean over the round's window, of all messages that hosts' parts sent in it; of network and disk at least what
+//!   the parts there use together.
 //! - *Each CPU*: a core's number means nothing on another machine, so cores are compared busiest with busiest, second with
 //!   second; a core that one machine has not is idle there. A part's own CPU is one figure: it is spread evenly over the target's cores.
 //! - *I/O wait* of a part is not measured: nought.
@@ -54,12 +55,27 @@ impl Uses {
             }
         }
         uses.hosts = heard.into_iter().map(|(host, heard)| (host, mean(&heard))).collect();
-        // Nobody speaks for a host without parts, and nothing of ours is used there.
+        // Its parts do not speak for a host that has none: it may itself, or nothing is known to be used there.
         for host in &board.scene.hosts {
             let idle = || Use { cpus: vec![0.0; host.cores.max(1.0) as usize], ..Use::default() };
-            uses.hosts.entry(host.id.clone()).or_insert_with(idle);
+            let said = || host.node.as_ref().map_or_else(idle, |node| mean(&[node]));
+            uses.hosts.entry(host.id.clone()).or_insert_with(said);
         }
+        uses.at_least_of_parts(board);
         uses
+    }
+
+    /// What passes between hosts of one machine is in no figure of its network, and is in those of parts. Held against each other
+    /// as they are, no host there would ever fit.
+    fn at_least_of_parts(&mut self, board: &Board) {
+        for (host, of_host) in &mut self.hosts {
+            let there = board.scene.parts.iter().filter(|seated| seated.host == *host);
+            let own = || there.clone().filter_map(|seated| self.parts.get(&seated.part));
+            let (network, disk) =
+                own().fold((0.0, 0.0), |sum, own| (sum.0 + own.network_bytes, sum.1 + own.disk_bytes));
+            of_host.network_bytes = of_host.network_bytes.max(network);
+            of_host.disk_bytes = of_host.disk_bytes.max(disk);
+        }
     }
 
     /// Where a part could go, and what was found of every other host.

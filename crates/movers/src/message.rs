@@ -49,6 +49,16 @@ pub struct Use {
 }
 
 impl Use {
+    pub fn of(usage: &Usage) -> Self {
+        Self {
+            cpus: usage.cpus.clone(),
+            io_wait: usage.io_wait.clone(),
+            memory_bytes: usage.memory_bytes as f64,
+            disk_bytes: usage.disk_bytes as f64,
+            network_bytes: usage.network_bytes as f64,
+        }
+    }
+
     /// Cores that were busy, in all.
     pub fn busy(&self) -> f64 {
         self.cpus.iter().sum()
@@ -75,13 +85,7 @@ impl Message {
                 disk_bytes: measures.disk_bytes as f64,
                 network_bytes: measures.network_bytes as f64,
             },
-            node: Use {
-                cpus: usage.cpus.clone(),
-                io_wait: usage.io_wait.clone(),
-                memory_bytes: usage.memory_bytes as f64,
-                disk_bytes: usage.disk_bytes as f64,
-                network_bytes: usage.network_bytes as f64,
-            },
+            node: Use::of(usage),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What holds whatever is heard.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::{Just, ProptestConfig, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Strategy as _;
@@ -101,6 +101,11 @@ proptest! {
     fn replicas_never_share_a_host_nor_move_at_once_and_the_limit_is_kept(
         scene in scenes(), settings in strategies(), said in said()
     ) {
+        let rest_ms = match settings.strategy {
+            Strategy::Mutirao(terms) => terms.rest_ms,
+            _ => 0,
+        };
+        let mut moved = BTreeMap::new();
         for (before, round) in rounds(&scene, &settings, &said, false) {
             let moves: Vec<_> = round.moves().collect();
             prop_assert!(settings.moves_max.is_none_or(|most| moves.len() as u32 <= most));
@@ -121,6 +126,10 @@ proptest! {
                 });
                 let moves = matches!(one.verdict, Verdict::Moves { .. });
                 let undone = matches!(one.why, crate::round::Why::Worse { .. });
+                if moves {
+                    let rested = moved.insert(one.part.clone(), before.now_ms).is_none_or(|at| at + rest_ms <= before.now_ms);
+                    prop_assert!(rested || undone, "{one}");
+                }
                 prop_assert!(fits || !moves || undone);
             }
             prop_assert!(!round.to_string().is_empty());

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use mutirao_streams::wire::{Part, StreamId, What};
 use serde::{Deserialize, Serialize};
 
+use crate::message::Use;
+
 /// The id of a host, as whoever places parts calls it.
 pub type HostId = String;
 
@@ -29,7 +31,10 @@ pub struct Scene {
 pub struct Host {
     pub id: HostId,
     pub memory_total_bytes: f64,
+    /// Those that it may use: a share of one, where a control group leaves it no more.
     pub cores: f64,
+    /// What is used of it, as it says itself; its parts' messages say more, where it has parts.
+    pub node: Option<Use>,
     /// Whether parts may be given to it: one that is to be drained takes none.
     pub takes: bool,
 }

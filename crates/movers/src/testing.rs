@@ -14,7 +14,7 @@ pub fn part(operator: u32, replica: u32) -> Part {
 }
 
 pub fn host(id: &str) -> Host {
-    Host { id: id.into(), memory_total_bytes: 8.0 * GB, cores: 4.0, takes: true }
+    Host { id: id.into(), memory_total_bytes: 8.0 * GB, cores: 4.0, node: None, takes: true }
 }
 
 pub fn seated(part: Part, host: &str) -> Seated {

@@ -7,6 +7,7 @@
 /// A host as the estimate sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
+    /// More than none.
     pub cores: f64,
     /// Cores that would be busy if all were done that comes.
     pub load: f64,
@@ -22,9 +23,12 @@ const LOAD_MAX: f64 = 0.98;
 impl Line {
     /// Seconds that an event waits, on average over the next `ahead` seconds.
     pub fn wait(&self, ahead: f64) -> f64 {
-        let cores = self.cores.max(1.0);
+        let cores = self.cores;
         let part = (self.load / cores).min(LOAD_MAX);
-        let chance = erlang_c(cores.round() as u32, part * cores) * self.service / (cores * (1.0 - part));
+        // A share of a core is one that is slower.
+        let servers = cores.round().max(1.0);
+        let service = self.service * servers / cores;
+        let chance = erlang_c(servers as u32, part * servers) * service / (servers * (1.0 - part));
         chance + mean_backlog(self.backlog / cores, self.load / cores - 1.0, ahead)
     }
 }
@@ -67,6 +71,13 @@ mod tests {
         assert!(line(3.8).wait(15.0) < 0.015);
         // A tenth too much for 15 seconds: 1.5 s of backlog at the end.
         assert!((line(4.4).wait(15.0) - 0.75).abs() < 0.05);
+    }
+
+    #[test]
+    fn a_fifth_of_a_core_is_a_core_that_is_five_times_as_slow() {
+        let fifth = Line { cores: 0.2, load: 0.1, backlog: 0.04, service: 0.002 };
+        let slow = Line { cores: 1.0, load: 0.5, backlog: 0.2, service: 0.01 };
+        assert!((fifth.wait(15.0) - slow.wait(15.0)).abs() < 1e-9);
     }
 
     #[test]

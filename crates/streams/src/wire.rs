@@ -215,6 +215,9 @@ pub struct Usage {
     /// Share of each core that was busy, and that waited for disks.
     pub cpus: Vec<f64>,
     pub io_wait: Vec<f64>,
+    /// How many cores may be used, where a control group says so. Then `cpus` are as many as that, rounded up, and only what the
+    /// group used; so are memory and disks, where it tells them. Nought where all may be used.
+    pub cores: f64,
     pub memory_bytes: u64,
     pub memory_total_bytes: u64,
     pub disk_bytes: u64,

@@ -7,13 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use mutirao_core::Mono;
-use mutirao_movers::{Message, Mover, Round, Scene, Seated, Settings, Strategy};
-use mutirao_streams::wire::{StreamId, What};
+use mutirao_movers::round::Asks;
+use mutirao_movers::{Message, Mover, Round, Scene, Seated, Settings, Strategy, Use};
+use mutirao_streams::wire::{Standing, StreamId, Usage, What};
 
 #[cfg(test)]
 mod tests;
 
 use super::Sight;
+use crate::meters;
 use crate::moving::Move;
 use crate::placing::{Host, HostId, Life, Refused, Wanted};
 
@@ -30,13 +32,16 @@ pub struct Said {
     pub told: Option<String>,
 }
 
+/// How each part fared, and whether a host was missing.
+type Told = (Vec<(u32, u32, String)>, bool);
+
 pub struct Rounds {
     /// None where nothing moves.
     mover: Option<Mover>,
     /// How often each host had been heard when its parts' messages were taken.
     beats: BTreeMap<HostId, u64>,
     /// What was told of each stream last: how each part fared, not the figures.
-    told: HashMap<StreamId, Vec<(u32, u32, String)>>,
+    told: HashMap<StreamId, Told>,
 }
 
 impl Rounds {
@@ -52,6 +57,7 @@ impl Rounds {
         hear(mover, &mut self.beats, sight, wanted, now_ms);
         let scene = scene(sight, hosts, wanted, now_ms);
         let Some(round) = mover.round(&scene) else { return Vec::new() };
+        meters::missing(round.asks_for_host.as_ref().map_or(0.0, |asks| asks.cores));
         self.told.retain(|stream, _| scene.parts.iter().any(|one| one.part.stream == *stream));
         let streams: BTreeSet<&StreamId> = round.considered.iter().map(|one| &one.part.stream).collect();
         streams.into_iter().map(|stream| self.said(sight, stream, &round)).collect()
@@ -60,6 +66,7 @@ impl Rounds {
     fn said(&mut self, sight: &Sight, stream: &StreamId, round: &Round) -> Said {
         let round = Round {
             considered: round.considered.iter().filter(|one| one.part.stream == *stream).cloned().collect(),
+            asks_for_host: round.asks_for_host.as_ref().and_then(|asks| asks_of(asks, stream)),
             ..round.clone()
         };
         let moves = round.considered.iter().filter_map(|one| {
@@ -75,11 +82,18 @@ impl Rounds {
                 What::Source(n) | What::Stage(n) | What::Sink(n) => (n, one.part.replica, kind(&one.verdict)),
             })
             .collect();
+        let fared = (fared, round.asks_for_host.is_some());
         let is_new = self.told.get(stream) != Some(&fared);
         let told = (is_new || !moves.is_empty()).then(|| sight.named(&round.to_string(), stream));
         self.told.insert(stream.clone(), fared);
         Said { stream: stream.clone(), moves, told }
     }
+}
+
+/// For the parts of a stream: those of others are not its readers' business.
+fn asks_of(asks: &Asks, stream: &StreamId) -> Option<Asks> {
+    let parts: Vec<_> = asks.parts.iter().filter(|part| part.stream == *stream).cloned().collect();
+    (!parts.is_empty()).then_some(Asks { parts, cores: asks.cores })
 }
 
 /// What hosts have said since it was looked at last.
@@ -112,8 +126,9 @@ fn kind(verdict: &mutirao_movers::round::Verdict) -> String {
 
 fn scene(sight: &Sight, hosts: &[Host], wanted: &[Wanted], now_ms: u64) -> Scene {
     let alive = hosts.iter().filter(|host| host.life == Life::Alive);
-    let memory: HashMap<&str, u64> =
-        sight.hosts.iter().map(|(row, _)| (row.host.id.as_str(), row.node.memory_total_bytes)).collect();
+    // Whoever has hosts apart wants managers free: nothing is moved into one.
+    let any_apart = hosts.iter().any(|host| host.life == Life::Alive && host.standing == Standing::Apart);
+    let nodes: HashMap<&str, &Usage> = sight.hosts.iter().map(|(row, _)| (row.host.id.as_str(), &row.node)).collect();
     let seated = |one: &Wanted| {
         let seat = one.seat.as_ref()?;
         let report = sight.said(&seat.host, &one.part, one.epoch);
@@ -138,11 +153,16 @@ fn scene(sight: &Sight, hosts: &[Host], wanted: &[Wanted], now_ms: u64) -> Scene
     Scene {
         now_ms,
         hosts: alive
-            .map(|host| mutirao_movers::Host {
-                id: host.id.clone(),
-                memory_total_bytes: memory.get(host.id.as_str()).copied().unwrap_or(0) as f64,
-                cores: f64::from(host.cores.max(1)),
-                takes: true,
+            .map(|host| {
+                let node = nodes.get(host.id.as_str());
+                let all = f64::from(host.cores.max(1));
+                mutirao_movers::Host {
+                    id: host.id.clone(),
+                    memory_total_bytes: node.map_or(0.0, |node| node.memory_total_bytes as f64),
+                    cores: node.map(|node| node.cores).filter(|cores| *cores > 0.0).map_or(all, |cores| cores.min(all)),
+                    node: node.map(|node| Use::of(node)),
+                    takes: host.standing == Standing::Apart || !any_apart,
+                }
             })
             .collect(),
         parts: wanted.iter().filter_map(seated).collect(),

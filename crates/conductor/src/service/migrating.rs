@@ -8,6 +8,7 @@ use mutirao_streams::Graph;
 use mutirao_streams::wire::{Part, What};
 
 use super::Streams;
+use super::showing::Said;
 use crate::moving::{self, Move};
 use crate::needs;
 use crate::owner;
@@ -26,7 +27,8 @@ impl Streams {
             let most = replicas - 1;
             return Err(Problem::invalid("replica", format!("stage {} has replicas 0 to {most}", ask.stage)));
         }
-        let (hosts, host) = self.target(&ask.to).await?;
+        let said = self.said().await?;
+        let (hosts, host) = target(&said, &ask.to)?;
         let ids = vec![row.id.clone()];
         let rows = self.0.store.parts(ids.clone()).await.map_err(refused)?;
         let moves = self.0.store.moves(ids).await.map_err(refused)?;
@@ -40,7 +42,11 @@ impl Streams {
             })
             .collect();
         let why = format!("{} asked for it", caller.name);
-        let wish = Wish { part: part.clone(), to: host.id.clone(), why: why.clone(), bytes: 0 };
+        let bytes = wanted
+            .iter()
+            .find(|one| one.part == part)
+            .map_or(0, |one| moving::memory_of(one, &|host, part, epoch| said.of(host, part, epoch)));
+        let wish = Wish { part: part.clone(), to: host.id.clone(), why: why.clone(), bytes };
         let refuse = |why: String| Problem::conflict(format!("{} does not move to {}: {why}", ask.stage, host.name));
         moving::may(&hosts, &wanted, &moves, &wish).map_err(|why| refuse(why.to_string()))?;
         let by = self.by(caller);
@@ -51,21 +57,20 @@ impl Streams {
         self.0.bench.bell.notify_one();
         Ok(Migrating { stage: needs::named(graph, What::Stage(stage)).1, replica: ask.replica, to: host.name.clone() })
     }
+}
 
-    /// Hosts as they are, and the one that is meant, by its name or id.
-    async fn target(&self, to: &str) -> Result<(Vec<Host>, Host), Problem> {
-        let said = self.said().await?;
-        let hosts: Vec<Host> = said.hosts.values().map(|(row, life)| owner::host(row, *life)).collect();
-        let meant: Vec<&Host> = hosts.iter().filter(|host| host.id == to || host.name == to).collect();
-        match meant[..] {
-            [host] => {
-                let host = host.clone();
-                Ok((hosts, host))
-            }
-            [] => Err(Problem::not_found(format!("there is no host of streams \"{}\"", short(to)))
-                .remedy("`mutirao stream hosts` shows those that are there")),
-            _ => Err(Problem::conflict(format!("there are several hosts named {}; say its id", short(to)))),
+/// Hosts as they are, and the one that is meant, by its name or id.
+fn target(said: &Said, to: &str) -> Result<(Vec<Host>, Host), Problem> {
+    let hosts: Vec<Host> = said.hosts.values().map(|(row, life)| owner::host(row, *life)).collect();
+    let meant: Vec<&Host> = hosts.iter().filter(|host| host.id == to || host.name == to).collect();
+    match meant[..] {
+        [host] => {
+            let host = host.clone();
+            Ok((hosts, host))
         }
+        [] => Err(Problem::not_found(format!("there is no host of streams \"{}\"", short(to)))
+            .remedy("`mutirao stream hosts` shows those that are there")),
+        _ => Err(Problem::conflict(format!("there are several hosts named {}; say its id", short(to)))),
     }
 }
 

@@ -26,6 +26,13 @@ pub(super) struct Said {
     pub hosts: BTreeMap<String, (HostRow, Life)>,
 }
 
+impl Said {
+    /// Of a part under an epoch.
+    pub fn of(&self, host: &str, part: &Part, epoch: u64) -> Option<&Report> {
+        self.hosts.get(host)?.0.reports.iter().find(|report| report.part == *part && report.epoch == epoch)
+    }
+}
+
 impl Streams {
     /// By name, those after this one.
     pub async fn streams(&self, caller: &Principal, after: &str, rows: u32) -> Result<Vec<StreamLine>, Problem> {

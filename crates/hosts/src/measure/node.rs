@@ -1,9 +1,12 @@
 //! How busy this machine is, from what the kernel tells: each core, its waiting for disks, memory, bytes of disks and networks.
-//! What is a rate is what passed between two looks; the first look knows none.
+//! What is a rate is what passed between two looks; the first look knows none. Where a control group gives this process a share of
+//! the cores, the share is the machine: what others do beside it is not this host's.
 
 use std::collections::BTreeMap;
 
 use mutirao_streams::wire::Usage;
+
+use super::group::{Group, Seen};
 
 const SECTOR_BYTES: u64 = 512;
 
@@ -22,10 +25,17 @@ struct Cpu {
     all: u64,
 }
 
-#[derive(Debug, Default)]
-pub struct Machine(Option<Counters>);
+#[derive(Debug)]
+pub struct Machine {
+    group: Group,
+    before: Option<(Counters, Option<Seen>)>,
+}
 
 impl Machine {
+    pub fn new() -> Self {
+        Self { group: Group::of_this_process(), before: None }
+    }
+
     /// A few short reads of files that are on no disk. Rates are of the time since the look before.
     pub fn look(&mut self, seconds: f64) -> Usage {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -35,20 +45,48 @@ impl Machine {
             network_bytes: networks(&read("/proc/net/dev")),
         };
         let (memory_bytes, memory_total_bytes) = memory(&read("/proc/meminfo"));
-        let before = self.0.replace(now.clone());
-        let Some(before) = before.filter(|before| before.cpus.len() == now.cpus.len()) else {
+        let seen = self.group.look();
+        let before = self.before.replace((now.clone(), seen));
+        let Some((before, seen_before)) = before.filter(|(before, _)| before.cpus.len() == now.cpus.len()) else {
             return Usage { memory_bytes, memory_total_bytes, ..Usage::default() };
         };
         let pairs = || before.cpus.iter().zip(&now.cpus);
         let a_second = |before: u64, now: u64| (now.saturating_sub(before) as f64 / seconds.max(0.001)) as u64;
-        Usage {
+        let machine = Usage {
             cpus: pairs().map(|(before, now)| share(before.all, now.all, before.busy, now.busy)).collect(),
             io_wait: pairs().map(|(before, now)| share(before.all, now.all, before.io_wait, now.io_wait)).collect(),
             memory_bytes,
             memory_total_bytes,
+            cores: 0.0,
             disk_bytes: a_second(before.disk_bytes, now.disk_bytes),
             network_bytes: a_second(before.network_bytes, now.network_bytes),
+        };
+        match seen_before.zip(seen).filter(|(_, seen)| seen.cores < now.cpus.len() as f64) {
+            Some((before, seen)) => limited(machine, &before, &seen, seconds),
+            None => machine,
         }
+    }
+}
+
+/// The machine as a group has it: what it may use of it, and what it used.
+fn limited(machine: Usage, before: &Seen, seen: &Seen, seconds: f64) -> Usage {
+    let a_second = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds.max(0.001);
+    let cores = seen.cores.ceil().max(1.0) as usize;
+    let busy = a_second(before.cpu_us, seen.cpu_us) / 1e6;
+    let io_wait = machine.io_wait.iter().sum::<f64>() / machine.io_wait.len().max(1) as f64;
+    let (memory_bytes, memory_total_bytes) = match seen.memory {
+        Some((used, limit)) if limit < machine.memory_total_bytes => (used, limit),
+        _ => (machine.memory_bytes, machine.memory_total_bytes),
+    };
+    let disk_bytes = before.disk_bytes.zip(seen.disk_bytes).map(|(before, now)| a_second(before, now) as u64);
+    Usage {
+        cpus: vec![(busy / cores as f64).min(1.0); cores],
+        io_wait: vec![io_wait; cores],
+        cores: seen.cores,
+        memory_bytes,
+        memory_total_bytes,
+        disk_bytes: disk_bytes.unwrap_or(machine.disk_bytes),
+        network_bytes: machine.network_bytes,
     }
 }
 
@@ -152,8 +190,30 @@ mod tests {
     }
 
     #[test]
+    fn of_a_machine_with_a_limit_only_the_share_counts() {
+        let machine = Usage {
+            cpus: vec![1.0; 8],
+            io_wait: vec![0.0; 8],
+            cores: 0.0,
+            memory_bytes: 900,
+            memory_total_bytes: 1_000,
+            disk_bytes: 77,
+            network_bytes: 5,
+        };
+        let before = Seen { cores: 1.5, cpu_us: 1_000_000, memory: None, disk_bytes: Some(10) };
+        let seen = Seen { cores: 1.5, cpu_us: 4_000_000, memory: Some((100, 200)), disk_bytes: Some(30) };
+        let share = limited(machine.clone(), &before, &seen, 2.0);
+        assert_eq!((share.cpus, share.cores), (vec![0.75; 2], 1.5));
+        assert_eq!((share.memory_bytes, share.memory_total_bytes), (100, 200));
+        assert_eq!((share.disk_bytes, share.network_bytes), (10, 5));
+        let no_limit = Seen { memory: Some((100, 2_000)), disk_bytes: None, ..seen };
+        let share = limited(machine, &before, &no_limit, 2.0);
+        assert_eq!((share.memory_bytes, share.memory_total_bytes, share.disk_bytes), (900, 1_000, 77));
+    }
+
+    #[test]
     fn this_machine_has_cores() {
-        let mut machine = Machine::default();
+        let mut machine = Machine::new();
         assert!(machine.look(1.0).cpus.is_empty());
         let seen = machine.look(1.0);
         assert!(!seen.cpus.is_empty() && seen.memory_total_bytes > 0);

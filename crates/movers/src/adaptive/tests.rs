@@ -137,6 +137,36 @@ fn traffic_to_a_neighbour_that_is_there_goes_through_no_network() {
 }
 
 #[test]
+fn hosts_of_one_machine_whose_network_shows_nothing_are_held_against_what_their_parts_send() {
+    let seats = [(0, 0, "a"), (1, 0, "a"), (2, 0, "b")];
+    let parts = seats.map(|(operator, replica, host)| seated(part(operator, replica), host)).into();
+    let scene = scene(10_000, &["a", "b"], parts);
+    let mut memory = Memory::default();
+    for seated in &scene.parts {
+        let mut message = message(seated, 5_000, 10.0, 0.1, if seated.host == "a" { 0.8 } else { 0.2 });
+        message.node.network_bytes = 100.0;
+        memory.hear(5_000, message);
+    }
+    let board = Board::new(&scene);
+    let (_, fit) = Uses::over(&memory, &board, 10_000).look(&board, &scene.parts[0]).remove(0);
+    assert!(matches!(fit, Fit::Fits { .. }), "{fit}");
+}
+
+#[test]
+fn a_host_without_parts_is_as_busy_as_it_says() {
+    let mut scene = scene(10_000, &["a", "b"], vec![seated(part(0, 0), "a")]);
+    let mut memory = Memory::default();
+    memory.hear(5_000, message(&scene.parts[0], 5_000, 10.0, 0.1, 0.8));
+    let look = |scene: &Scene| {
+        let board = Board::new(scene);
+        Uses::over(&memory, &board, 10_000).look(&board, &scene.parts[0]).remove(0).1
+    };
+    assert!(matches!(look(&scene), Fit::Fits { .. }));
+    scene.hosts[1].node = Some(message(&scene.parts[0], 5_000, 10.0, 0.1, 0.9).node);
+    assert!(matches!(look(&scene), Fit::Exceeds { .. }));
+}
+
+#[test]
 fn no_round_while_a_move_is_under_way() {
     let mut scene = four(0);
     let mut mover = Mover::new(adaptive());

@@ -18,6 +18,8 @@ use crate::wait::Line;
 const MESSAGES_MIN: usize = 5;
 /// The share of a host's cores above which its load explains whatever is slow there.
 const BUSY: f64 = 0.85;
+/// However little a host may use.
+const CORES_MIN: f64 = 0.01;
 /// A host whose events cost this much more than elsewhere is slow.
 const SLOW: f64 = 1.3;
 
@@ -143,9 +145,14 @@ impl<'a> Forecast<'a> {
                 }
             }
             let slowness = median(&mut dearer).filter(|times| *times >= SLOW).unwrap_or(1.0);
+            // Its parts do not speak for a host that has none.
+            if let Some(node) = host.node.as_ref().filter(|_| busy.is_empty()) {
+                busy.push(node.busy());
+                memory.push(node.memory_bytes);
+            }
             let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len().max(1) as f64;
             let outlook = HostOutlook {
-                cores: host.cores.max(1.0),
+                cores: host.cores.max(CORES_MIN),
                 busy: quantile(&mut busy.clone(), 0.75).unwrap_or(0.0),
                 others: (mean(&busy) - own).max(0.0),
                 memory_others: (mean(&memory) - own_memory).max(0.0),

@@ -8,6 +8,7 @@ use super::{Considered, Fit, Resource, Round, Verdict, Why};
 
 /// Hosts told of one part; the rest is a number.
 const HOSTS_TOLD: usize = 6;
+const PARTS_TOLD: usize = 6;
 
 struct Name<'a>(&'a Part);
 
@@ -36,7 +37,14 @@ impl fmt::Display for Round {
             write!(f, "\n  {one}")?;
         }
         if let Some(asks) = &self.asks_for_host {
-            write!(f, "\n  a host with {:.1} cores is missing", asks.cores)?;
+            write!(f, "\n  no host has room: one with {:.1} cores is missing", asks.cores)?;
+            for (i, part) in asks.parts.iter().take(PARTS_TOLD).enumerate() {
+                write!(f, " {} {}", if i == 0 { "for" } else { "and" }, Name(part))?;
+            }
+            if asks.parts.len() > PARTS_TOLD {
+                write!(f, " and {} more", asks.parts.len() - PARTS_TOLD)?;
+            }
+            f.write_str(" (start it with `mutirao role host`)")?;
         }
         Ok(())
     }

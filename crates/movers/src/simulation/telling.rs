@@ -16,6 +16,7 @@ impl World<'_> {
             id: host_name(host),
             memory_total_bytes: self.setup.hosts[host].memory_bytes,
             cores: f64::from(self.setup.hosts[host].cores),
+            node: None,
             takes: true,
         });
         let seated = |operator: usize, replica: usize, copy: usize| Seated {

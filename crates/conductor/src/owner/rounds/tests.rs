@@ -26,6 +26,7 @@ fn host(id: &str, beats: u64, busy: f64, reports: Vec<Report>) -> (HostRow, Life
     };
     let node = Usage {
         cpus: vec![busy; 2],
+        cores: 0.0,
         io_wait: vec![busy / 10.0; 2],
         memory_bytes: (busy * 4e9) as u64,
         memory_total_bytes: memory_bytes,
@@ -35,20 +36,23 @@ fn host(id: &str, beats: u64, busy: f64, reports: Vec<Report>) -> (HostRow, Life
     (HostRow { host, boot: 1, beats, heard_at: Timestamp(0), node, reports }, Life::Alive)
 }
 
-fn report(what: What, latency_us: u64) -> Report {
-    let measures =
-        Measures { latency_us_mean: latency_us, events_in: 100, events_out: 100, cpu: 0.1, ..Measures::default() };
+fn report(what: What, measures: Measures) -> Report {
     Report { part: part(what), epoch: 3, state: State::Running, next: 9, snapshot: None, measures }
 }
 
 struct Scenery {
     rounds: Rounds,
     second: u64,
+    /// Of the host with nothing to do.
+    idle: Standing,
+    /// Of each part, beside its latency.
+    measures: fn(u64) -> Measures,
 }
 
 impl Scenery {
     fn of(strategy: Strategy) -> Self {
-        Self { rounds: Rounds::of(Settings::of(strategy)), second: 0 }
+        let measures = |_: u64| Measures { events_in: 100, events_out: 100, cpu: 0.1, ..Measures::default() };
+        Self { rounds: Rounds::of(Settings::of(strategy)), second: 0, idle: Standing::Apart, measures }
     }
 
     /// A second in which a stage and a sink on `busy` have this latency, beside a host with nothing to do.
@@ -71,13 +75,16 @@ impl Scenery {
             changed_at: Timestamp(0),
             changed_by: "ana".into(),
         };
-        let reports = whats.map(|what| report(what, latency_us)).to_vec();
+        let measures = Measures { latency_us_mean: latency_us, ..(self.measures)(self.second) };
+        let reports = whats.map(|what| report(what, measures)).to_vec();
+        let mut idle = host("k-idle", self.second, 0.1, vec![]);
+        idle.0.host.standing = self.idle;
         let sight = Sight {
             now: Timestamp(5_000),
             fences: BTreeMap::new(),
             held: Held { streams: vec![stream], parts: whats.map(row).into(), snapshots: vec![], moves },
             graphs: HashMap::new(),
-            hosts: vec![host("k-busy", self.second, 0.8, reports), host("k-idle", self.second, 0.1, vec![])],
+            hosts: vec![host("k-busy", self.second, 0.8, reports), idle],
         };
         let hosts: Vec<Host> = sight.hosts.iter().map(|(row, life)| super::super::host(row, *life)).collect();
         let wanted: Vec<Wanted> = sight
@@ -113,6 +120,27 @@ fn a_stage_whose_latency_grows_is_wished_to_where_there_is_room_and_it_is_said_w
     let told = said.told.as_deref().unwrap();
     assert!(told.contains("moves to k-idle-name") && told.contains("on k-busy-name"), "{told}");
     assert!(told.contains("Sink(0) on k-busy-name: its latency grew"), "{told}");
+}
+
+#[test]
+fn nothing_is_moved_from_a_host_apart_into_a_manager() {
+    let mut scenery = Scenery { idle: Standing::Inside, ..Scenery::of(Strategy::adaptive(0.25)) };
+    let [said] = &scenery.grows(15, &[])[..] else { panic!() };
+    assert!(said.moves.is_empty());
+    assert!(said.told.as_deref().unwrap().contains("k-idle-name: takes none"), "{said:?}", said = said.told);
+}
+
+#[test]
+fn when_no_host_has_room_it_is_said_once_what_is_missing() {
+    let measures =
+        |second: u64| Measures { events_in: 100, cpu: 0.9, queue: 1_000 + 5 * second, ..Measures::default() };
+    let full = Scenery { idle: Standing::Inside, measures, ..Scenery::of(Strategy::mutirao()) };
+    let mut scenery = full;
+    let told: Vec<String> =
+        (0..60).flat_map(|_| scenery.second(9_000_000, vec![])).filter_map(|said| said.told).collect();
+    let asks: Vec<&String> = told.iter().filter(|told| told.contains("no host has room")).collect();
+    let [asks] = asks[..] else { panic!("{told:?}") };
+    assert!(asks.contains("cores is missing for Stage(0) (start it with `mutirao role host`)"), "{asks}");
 }
 
 #[test]
