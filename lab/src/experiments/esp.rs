@@ -1,5 +1,6 @@
 //! The experiments with streams.
 
+mod apart;
 pub mod bytewax;
 pub mod five;
 pub mod four;

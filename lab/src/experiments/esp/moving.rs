@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -12,6 +12,7 @@ use clap::Args;
 use mutirao_testkit::Installation;
 use serde_json::Value;
 
+use super::apart::Apart;
 use crate::report::{Goal, Report};
 use crate::span::{Since, pause};
 
@@ -38,7 +39,7 @@ pub struct Options {
 pub fn run(options: Options) -> anyhow::Result<Report> {
     let mut report = Report::new("moving");
     let up = Installation::setup().workers(0).set("streams.host", "inside").start();
-    let _hosts = [Apart::start(&up, "one")?, Apart::start(&up, "two")?];
+    let _hosts = [Apart::start(&up, "one", &[])?, Apart::start(&up, "two", &[])?];
     let inside = named(&up, "inside")?;
     let events = (options.mib << 20) / EVENT_BYTES;
     let definition = definition(&options, events, &inside);
@@ -125,11 +126,12 @@ sinks:
     )
 }
 
-fn path(file: &Path) -> anyhow::Result<&str> {
+pub(super) fn path(file: &Path) -> anyhow::Result<&str> {
     file.to_str().context("a folder whose name is no text")
 }
 
-fn named(up: &Installation, standing: &str) -> anyhow::Result<String> {
+/// The name of the host that stands so.
+pub(super) fn named(up: &Installation, standing: &str) -> anyhow::Result<String> {
     let hosts: Value = serde_json::from_str(&up.ok(&["--json", "stream", "hosts"]))?;
     let found = hosts.as_array().and_then(|all| all.iter().find(|host| host["standing"] == standing));
     Ok(found.and_then(|host| host["name"].as_str()).context("there is no such host")?.to_owned())
@@ -209,40 +211,5 @@ impl Arrivals {
         let numbers: Vec<Option<u64>> = whole.lines().map(number).collect();
         let follows = |pair: &[Option<u64>]| pair[0].is_some() && pair[1] == pair[0].map(|n| n + 1);
         (numbers.len(), numbers.windows(2).filter(|pair| !follows(pair)).count())
-    }
-}
-
-/// A host as a process of its own.
-struct Apart {
-    process: Child,
-    _folder: tempfile::TempDir,
-}
-
-impl Apart {
-    fn start(up: &Installation, name: &str) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let token = up.ok(&["worker", "invite", "--streams"]);
-        let url = up.url();
-        let args = ["role", "host", "--url", &url, "--dir", path(folder.path())?, "--name", name, "--threads", "1"];
-        let mut command = up.command(&args);
-        command.env("MUTIRAO_ENROL_TOKEN", token.trim()).stdout(Stdio::null()).stderr(Stdio::null());
-        let apart = Self { process: command.spawn()?, _folder: folder };
-        let since = Since::now();
-        loop {
-            let hosts: Value = serde_json::from_str(&up.ok(&["--json", "stream", "hosts"]))?;
-            let there = |host: &Value| host["name"] == name && host["alive"] == true;
-            if hosts.as_array().is_some_and(|all| all.iter().any(there)) {
-                return Ok(apart);
-            }
-            ensure!(since.elapsed() < PATIENCE, "the host {name} does not come");
-            pause(Duration::from_millis(200));
-        }
-    }
-}
-
-impl Drop for Apart {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

@@ -1,4 +1,7 @@
-//! `esp-2`, simulated: chapter 4 of the document, its 13 scenarios and ours in the same worlds, its figures beside.
+//! `esp-2`, simulated: chapter 4 of the document, its 13 scenarios and ours in the same worlds, its figures beside. With `--real`
+//! the program itself, scaled ([`real`]).
+
+mod real;
 
 use clap::Args;
 use mutirao_movers::simulation::Moving;
@@ -14,6 +17,11 @@ pub struct Options {
     /// Runs of each, with other seeds; every other one has Worker 13 begin high, since the scan lost which it does.
     #[arg(long, default_value_t = 30)]
     runs: u64,
+    /// With the program itself: six hosts in control groups, scaled to this machine.
+    #[arg(long)]
+    real: bool,
+    #[command(flatten)]
+    scaled: real::Options,
 }
 
 /// What the document has: mean and 99th percentile of the fast replica and the 99th of the slow one in ms, moves, events.
@@ -70,6 +78,9 @@ const FIGURES: [(Figure, &str, &str); 6] = [
 const OURS: u32 = 20;
 
 pub fn run(options: Options) -> anyhow::Result<Report> {
+    if options.real {
+        return real::run(&options.scaled);
+    }
     let mut report = Report::new("esp-2");
     report.note(
         "simulated, event by event: 13 operators of two replicas on six hosts of four cores, ten periods of 60 s",
