@@ -32,7 +32,7 @@ const PUSHERS_MAX: usize = 1_000;
 /// Answers that are remembered of one source.
 const ANSWERS_MAX: usize = 1_000;
 const APPEND_WITHIN: Duration = Duration::from_secs(10);
-/// Of what a log keeps, this share may lie behind its slowest reader, at most; as for other writers.
+/// Of what a log keeps, this share may lie behind its quickest reader, at most; as for other writers.
 const SHARE: u64 = 4;
 
 type Key = (StreamId, u32);
@@ -60,6 +60,17 @@ struct Log {
     /// Where it ended when something was appended last, and about what a record has.
     end: u64,
     record_bytes: u64,
+}
+
+impl Log {
+    /// How many bytes lie before the quickest of its readers, about. A replica that is slow, or dead, holds nobody back.
+    fn before(&self, readers: &[&Progress]) -> u64 {
+        let bytes = readers.iter().map(|said| said.record_bytes).max().unwrap_or(0).max(self.record_bytes);
+        let end = readers.iter().map(|said| said.next).max().unwrap_or(0).max(self.end);
+        // Before anybody has said how far it is, it may need all.
+        let needed = readers.iter().map(|said| said.needed).max().unwrap_or(0);
+        end.saturating_sub(needed).saturating_mul(bytes)
+    }
 }
 
 impl Pushers {
@@ -191,16 +202,12 @@ impl Streams {
 }
 
 impl Pusher {
-    /// What lies before its slowest reader, where that is as much as may.
+    /// The log before whose quickest reader as much lies as may.
     fn full(&self, log_bytes: u64) -> Option<String> {
         let progress = self.progress.lock();
         let is_full = |what: &What, log: &Log| {
-            let of: Vec<&Progress> = progress.values().filter(|said| said.reader.what == *what).collect();
-            let needed = of.iter().map(|said| said.needed).min();
-            let bytes = of.iter().map(|said| said.record_bytes).max().unwrap_or(0).max(log.record_bytes);
-            let end = of.iter().map(|said| said.next).max().unwrap_or(0).max(log.end);
-            // Before anybody has said how far it is, it may need all.
-            end.saturating_sub(needed.unwrap_or(0)) * bytes > log_bytes / SHARE
+            let readers: Vec<&Progress> = progress.values().filter(|said| said.reader.what == *what).collect();
+            log.before(&readers) > log_bytes / SHARE
         };
         self.logs.iter().find(|(what, log)| is_full(what, log)).map(|(what, _)| format!("{what:?}").to_lowercase())
     }
@@ -243,7 +250,25 @@ impl Pusher {
 
 #[cfg(test)]
 mod tests {
-    use super::is_whole;
+    use mutirao_streams::wire::{Part, Progress, StreamId, What};
+
+    use super::{Log, is_whole};
+
+    #[test]
+    fn a_replica_that_is_gone_does_not_keep_pushes_out_while_another_reads() {
+        let log = Log { name: "log".into(), end: 100, record_bytes: 10 };
+        let said = |replica, needed| Progress {
+            reader: Part { stream: StreamId("s".into()), what: What::Stage(0), replica },
+            needed,
+            next: needed,
+            record_bytes: 10,
+            latencies: vec![],
+        };
+        let (gone, quick) = (said(0, 3), said(1, 98));
+        assert_eq!(log.before(&[&gone, &quick]), 20);
+        assert_eq!(log.before(&[&gone]), 970);
+        assert_eq!(log.before(&[]), 1_000, "it may need all");
+    }
 
     #[test]
     fn what_was_cut_off_or_is_nothing_is_refused_and_pieces_of_a_list_of_lines_are_not() {
