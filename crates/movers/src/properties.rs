@@ -128,7 +128,7 @@ proptest! {
                 let undone = matches!(one.why, crate::round::Why::Worse { .. });
                 if moves {
                     let rested = moved.insert(one.part.clone(), before.now_ms).is_none_or(|at| at + rest_ms <= before.now_ms);
-                    prop_assert!(rested || undone, "{one}");
+                    prop_assert!(rested || undone, "{}", one);
                 }
                 prop_assert!(fits || !moves || undone);
             }

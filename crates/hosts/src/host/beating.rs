@@ -66,7 +66,7 @@ impl Beating {
     fn of(parts: HostParts, followed: watch::Sender<Option<String>>) -> Self {
         let means = Means::of(&parts);
         let looked = parts.clock.monotonic();
-        let mut machine = Machine::new();
+        let mut machine = Machine::here();
         machine.look(1.0);
         let boot = means.boot;
         let (graphs, running) = (HashMap::new(), BTreeMap::new());

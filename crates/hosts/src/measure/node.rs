@@ -32,7 +32,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn new() -> Self {
+    pub fn here() -> Self {
         Self { group: Group::of_this_process(), before: None }
     }
 
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_cores() {
-        let mut machine = Machine::new();
+        let mut machine = Machine::here();
         assert!(machine.look(1.0).cpus.is_empty());
         let seen = machine.look(1.0);
         assert!(!seen.cpus.is_empty() && seen.memory_total_bytes > 0);
