@@ -14,7 +14,6 @@ use futures_util::FutureExt;
 use mutirao_broker::Shared as Broker;
 use mutirao_core::{Clock, ShardId};
 use mutirao_nodes::errand::Reach;
-use mutirao_nodes::wire::TaskRequest;
 use mutirao_nodes::{ActionName, NodeId};
 use mutirao_shards::{Company, Fence, Shards};
 use parking_lot::Mutex;
@@ -28,7 +27,7 @@ use crate::foreman::explaining::StepExplained;
 use crate::foreman::words::{Admitted, Batch, End, RunKey};
 use crate::plans::Plans;
 use crate::store::Shared as Store;
-use crate::wire::{RequestId, Secret};
+use crate::wire::{Reply, RequestId, Secret};
 use crate::{GROUP, returns};
 
 /// Words that may wait at a door.
@@ -36,7 +35,7 @@ const DOOR_WORDS_MAX: usize = 256;
 
 /// What is put to a post.
 pub enum Word {
-    Admit(Box<Admitted>, Option<Box<TaskRequest>>),
+    Admit(Box<Admitted>, Option<Box<Reply>>),
     /// `told` once what came of it is durable.
     Returned {
         id: RequestId,

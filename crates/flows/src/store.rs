@@ -13,7 +13,6 @@ use async_trait::async_trait;
 use mutirao_core::declared::Became;
 use mutirao_core::id::Attempt;
 use mutirao_core::{ShardId, Timestamp};
-use mutirao_nodes::wire::TaskRequest;
 use mutirao_shards::Fence;
 use mutirao_store::{Database, StoreError};
 use serde_json::Value;
@@ -21,7 +20,7 @@ use serde_json::Value;
 use crate::FlowSpec;
 use crate::foreman::words::{Batch, End, Noted, Outcome, RunEnd, RunKey, StepKey, Try};
 use crate::start::Fingerprint;
-use crate::wire::Secret;
+use crate::wire::{Reply, Secret};
 
 pub type Shared = Arc<dyn FlowStore>;
 
@@ -61,8 +60,8 @@ pub struct NewRun {
     pub input: Value,
     /// By which whoever asks again gets the same run.
     pub asked: Option<Asked>,
-    /// Of whom an answer is expected on the wire.
-    pub reply: Option<TaskRequest>,
+    /// What is to be answered on the wire.
+    pub reply: Option<Reply>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +93,7 @@ pub struct RunRecord {
     /// As it was written; maybe by another version of this program.
     pub definition: String,
     pub input: Value,
-    pub reply: Option<TaskRequest>,
+    pub reply: Option<Reply>,
     pub outcomes: Vec<Outcome>,
     pub tries: Vec<Try>,
     pub noted: Vec<Noted>,

@@ -4,6 +4,7 @@
 use hmac::{Hmac, KeyInit, Mac};
 use mutirao_core::id::Attempt;
 use mutirao_nodes::wire::{Message, TaskRequest, written};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
@@ -11,6 +12,16 @@ use subtle::ConstantTimeEq;
 use crate::FlowSpec;
 use crate::definition::StepSpec;
 use crate::foreman::words::{RunKey, StepKey};
+
+/// A Task that is to be answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    #[serde(flatten)]
+    pub task: TaskRequest,
+    /// Who asked, and is told; none: all clients are, since they are not told apart where it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+}
 
 const NAME_CHARS_MAX: usize = 64;
 /// Of a request's id. Whoever would guess it has to ask a manager each time.

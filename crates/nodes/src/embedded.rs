@@ -170,11 +170,11 @@ impl Way for MqttWay {
     }
 
     /// One that is too long for any packet is told to be so: whoever waits must not wait for ever.
-    async fn answer(&self, text: &str) -> Result<Told, Problem> {
-        let finals = self.topics.0.finals();
-        let told = self.publish(None, &finals, text, Qos::AtLeastOnce).or_else(|long| {
+    async fn answer(&self, text: &str, client: Option<&str>) -> Result<Told, Problem> {
+        let (finals, who) = (self.topics.0.finals(), client.map(who_is));
+        let told = self.publish(who.as_deref(), &finals, text, Qos::AtLeastOnce).or_else(|long| {
             let instead = wire::too_long(text, long.bytes, long.most);
-            self.publish(None, &finals, &instead, Qos::AtLeastOnce)
+            self.publish(who.as_deref(), &finals, &instead, Qos::AtLeastOnce)
         });
         match told {
             Ok(hearers) if hearers > 0 => Ok(Told::Safe),

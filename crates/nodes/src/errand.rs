@@ -84,8 +84,9 @@ pub trait Reach: Send + Sync {
     /// wants to know any more.
     fn ended(&self, request: &str, how: Ended);
 
-    /// Puts an answer where clients of the wire look for it.
-    async fn answer(&self, text: String) -> Result<(), Problem>;
+    /// Puts an answer where clients of the wire look for it; of whom it is known who asked, where only that one does, if
+    /// clients can be told apart there.
+    async fn answer(&self, text: String, client: Option<&str>) -> Result<(), Problem>;
 
     /// Every action that somebody has, also somebody who is away.
     fn catalogue(&self) -> BTreeSet<ActionName>;
@@ -107,9 +108,9 @@ pub trait Taker: Send + Sync {
     /// Ok: it is safe with us, and may be acknowledged to whoever brought it. A failure is worth another try.
     async fn returned(&self, returned: Returned) -> Result<(), Problem>;
 
-    /// A client asks for a Task to be run. Ok: it is durable. A refusal (4xx) goes to dead letters, anything else is worth
-    /// another try.
-    async fn asked(&self, task: TaskRequest) -> Result<(), Problem>;
+    /// A client asks for a Task to be run; which, if they can be told apart where it asked. Ok: it is durable. A refusal (4xx)
+    /// goes to dead letters, anything else is worth another try.
+    async fn asked(&self, task: TaskRequest, client: Option<&str>) -> Result<(), Problem>;
 
     /// A node is away: what it had will not be answered.
     fn lost(&self, node: &NodeId);

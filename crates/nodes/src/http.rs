@@ -133,7 +133,7 @@ impl Way for HttpWay {
     /// Those that only speak HTTP look for us themselves.
     async fn beat(&self, _: &str) {}
 
-    async fn answer(&self, _: &str) -> Result<Told, Problem> {
+    async fn answer(&self, _: &str, _: Option<&str>) -> Result<Told, Problem> {
         Ok(Told::NotHere)
     }
 }

@@ -213,7 +213,8 @@ impl Way for AmqpWay {
         }
     }
 
-    async fn answer(&self, text: &str) -> Result<Told, Problem> {
+    /// All clients read one queue, as the document has it.
+    async fn answer(&self, text: &str, _: Option<&str>) -> Result<Told, Problem> {
         let (post, finals) = (&self.0, self.0.places.finals());
         let lasts = post.bounds.answers_age;
         let letter = |exchange, must, on| Letter { exchange, key: &finals, headers: None, text, must, lasts, on };
@@ -264,7 +265,7 @@ impl Way for PluginWay {
     /// The other way tells both.
     async fn beat(&self, _: &str) {}
 
-    async fn answer(&self, _: &str) -> Result<Told, Problem> {
+    async fn answer(&self, _: &str, _: Option<&str>) -> Result<Told, Problem> {
         Ok(Told::NotHere)
     }
 

@@ -22,6 +22,8 @@ const AUDIT_KEPT_MS: i64 = 365 * 86_400_000;
 
 /// Bounds of kept answers are looked at with each of this many: it costs a look at all of them.
 const ANSWERS_LOOKED_AT: i64 = 32;
+/// Clients for whom answers are kept, at one look.
+pub const CLIENTS_MAX: u32 = 1_000;
 
 /// How long it is kept that somebody was taken out: longer than any manager is cut off and still thinks that it is one.
 const REMOVALS_KEPT_MS: i64 = 30 * 86_400_000;
@@ -142,11 +144,20 @@ pub trait NodeStore: Send + Sync + 'static {
     /// The newest first.
     async fn tossed(&self, rows: u32) -> Result<Vec<Tossed>, StoreError>;
 
-    /// Keeps an answer that nobody heard, within bounds of all of them.
-    async fn keep_answer(&self, at: Timestamp, text: String, bounds: Bounds) -> Result<(), StoreError>;
+    /// Keeps an answer that nobody heard, within bounds of all of them; for this client, or for whoever listens.
+    async fn keep_answer(
+        &self,
+        at: Timestamp,
+        client: Option<String>,
+        text: String,
+        bounds: Bounds,
+    ) -> Result<(), StoreError>;
 
-    /// Each with its number, the oldest first.
-    async fn answers(&self, rows: u32) -> Result<Vec<(i64, String)>, StoreError>;
+    /// For whom answers are kept, up to [`CLIENTS_MAX`] of them.
+    async fn answered_clients(&self) -> Result<Vec<Option<String>>, StoreError>;
+
+    /// Of those for this client, each with its number, the oldest first.
+    async fn answers(&self, client: Option<String>, rows: u32) -> Result<Vec<(i64, String)>, StoreError>;
 
     async fn forget_answers(&self, numbers: Vec<i64>) -> Result<(), StoreError>;
 }

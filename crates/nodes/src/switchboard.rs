@@ -269,8 +269,8 @@ impl Reach for Switchboard {
     }
 
     /// Everywhere that clients may look; it is safe where one of them keeps it, or here until somebody listens.
-    async fn answer(&self, text: String) -> Result<(), Problem> {
-        self.0.tell_answer(text).await
+    async fn answer(&self, text: String, client: Option<&str>) -> Result<(), Problem> {
+        self.0.tell_answer(text, client).await
     }
 
     fn catalogue(&self) -> BTreeSet<ActionName> {

@@ -61,8 +61,8 @@ pub trait Way: Send + Sync + 'static {
     /// Tells everybody that we are here. Best effort: the next comes soon.
     async fn beat(&self, text: &str);
 
-    /// Puts an answer where clients look for it.
-    async fn answer(&self, text: &str) -> Result<Told, Problem>;
+    /// Puts an answer where clients look for it, or this one does.
+    async fn answer(&self, text: &str, client: Option<&str>) -> Result<Told, Problem>;
 
     /// What waits for a node that is away, if this way keeps it.
     fn waiting(&self, _node: &Record, _presence: Presence, _out: Outstanding) -> Option<Waits> {

@@ -14,7 +14,7 @@ use crate::answer::Told;
 use crate::foreman::reckoning::Reckoning;
 use crate::foreman::words::{Because, Dispatch, Effect, Input, StepKey};
 use crate::view::RunState;
-use crate::wire::RequestId;
+use crate::wire::{Reply, RequestId};
 use crate::{meters, wire};
 
 /// A larger answer cannot travel: its client is told where to read it.
@@ -133,7 +133,7 @@ impl Post {
         let run = told.key();
         meters::ended(RunState::from(&told.end).as_str());
         let _ = self.bench.ended.send(run);
-        let Some(task) = self.replies.remove(&run) else {
+        let Some(Reply { task, client }) = self.replies.remove(&run) else {
             if !told.is_light() {
                 // To let go of much takes a while too.
                 tokio::task::spawn_blocking(move || drop(told));
@@ -148,7 +148,7 @@ impl Post {
                     "an answer could not be put together; whoever owns the run next tries"
                 );
             };
-            while let Err(problem) = reach.answer(text.clone()).await {
+            while let Err(problem) = reach.answer(text.clone(), client.as_deref()).await {
                 if (400..500).contains(&problem.status) && problem.status != 429 {
                     tracing::warn!(run = run.0, problem = problem.line(), "an answer is refused, and not sent again");
                     break;

@@ -11,7 +11,6 @@ use mutirao_core::id::Attempt;
 use mutirao_nodes::ActionName;
 use mutirao_nodes::errand::{Gone, NotSent};
 use mutirao_nodes::routing::Ended;
-use mutirao_nodes::wire::TaskRequest;
 use mutirao_shards::{Asked, Fence};
 use mutirao_store::StoreError;
 use tokio::sync::{mpsc, oneshot};
@@ -26,7 +25,7 @@ use crate::foreman::words::{Batch, End, Input, Report, RunKey, StepKey};
 use crate::foreman::{Foreman, Now};
 use crate::meters;
 use crate::store::Fate;
-use crate::wire::RequestId;
+use crate::wire::{Reply, RequestId};
 
 /// Whether the shard is still ours is asked at least this often.
 const BLINK: Duration = Duration::from_millis(250);
@@ -61,7 +60,7 @@ pub struct Post {
     marks: u64,
     /// Reports of runs that are not known here: they wait until it is known what became of those.
     pub(super) unheard: HashMap<RunKey, Vec<Report>>,
-    pub(super) replies: HashMap<RunKey, TaskRequest>,
+    pub(super) replies: HashMap<RunKey, Reply>,
     /// With the store.
     pub(super) batch: Option<Arc<Batch>>,
     pub(super) looked: Looked,
@@ -233,7 +232,7 @@ impl Post {
             Word::Admit(admitted, reply) => {
                 // One too many is found in the store when there is room.
                 if self.foreman.takes_runs() && !self.foreman.knows(admitted.key) && self.since.insert(admitted.key) {
-                    self.replies.extend(reply.map(|task| (admitted.key, *task)));
+                    self.replies.extend(reply.map(|reply| (admitted.key, *reply)));
                     self.tell_foreman(Input::Admit(*admitted));
                 }
             }

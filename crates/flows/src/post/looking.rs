@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 
 use mutirao_core::Problem;
-use mutirao_nodes::wire::TaskRequest;
 use mutirao_shards::Fence;
 use mutirao_store::StoreError;
 
 use super::Bench;
 use crate::foreman::words::{Admitted, Asker, RunKey, Stored};
 use crate::store::{RunRecord, RunRow};
+use crate::wire::Reply;
 
 /// Runs read at once, at first and at most; and about how many bytes of them.
 const READ_FIRST: usize = 8;
@@ -20,7 +20,7 @@ const OPEN_MAX: u32 = 20_000;
 
 #[derive(Default)]
 pub struct Found {
-    pub runs: Vec<(Stored, Option<TaskRequest>)>,
+    pub runs: Vec<(Stored, Option<Reply>)>,
     /// To be cancelled.
     pub cancelled: Vec<RunKey>,
     /// What this program cannot read: another version of it may.
@@ -81,7 +81,7 @@ async fn read(bench: &Bench, runs: Vec<RunKey>, found: &mut Found) -> Result<(),
     Ok(())
 }
 
-async fn stored(bench: &Bench, record: RunRecord) -> Result<(Stored, Option<TaskRequest>), Problem> {
+async fn stored(bench: &Bench, record: RunRecord) -> Result<(Stored, Option<Reply>), Problem> {
     let RunRecord { row, definition, input, reply, outcomes, tries, noted } = record;
     let plan = bench.plans.written(&definition).await?;
     let asker = if reply.is_some() { Asker::Client } else { Asker::Reader };

@@ -88,7 +88,7 @@ impl Post {
             let room = came != Came::ByWord || self.foreman.takes_runs() || cancelled.contains(&run);
             // One that came while it was read may have ended by now: what was read is of no meaning.
             if room && !self.foreman.knows(run) && self.since.insert(run) {
-                self.replies.extend(reply.map(|task| (run, task)));
+                self.replies.extend(reply.map(|reply| (run, reply)));
                 self.tell_foreman(Input::Found(Box::new(stored)));
             }
         }

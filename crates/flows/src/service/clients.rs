@@ -15,6 +15,7 @@ use crate::post::Word;
 use crate::start::{INPUT_BYTES_MAX, RunRequest};
 use crate::store::{Asked, By, NewRun};
 use crate::view::{RunLine, RunState};
+use crate::wire::Reply;
 use crate::{answer, returns, wire};
 
 /// The status of a key that was used for something else.
@@ -31,17 +32,18 @@ fn may_be_asked_for(action: &ActionName) -> bool {
 
 impl Flows {
     /// Whoever asked waits for an answer, and has none but this.
-    async fn refuse(&self, task: &TaskRequest, reason: &str) -> Result<(), Problem> {
-        self.0.bench.reach.answer(wire::answer_of(task, &json!({"state": "refused", "reason": reason}))).await
+    async fn refuse(&self, of: &Reply, reason: &str) -> Result<(), Problem> {
+        let text = wire::answer_of(&of.task, &json!({"state": "refused", "reason": reason}));
+        self.0.bench.reach.answer(text, of.client.as_deref()).await
     }
 
-    async fn answer_again(&self, run: u64, task: &TaskRequest) -> Result<(), Problem> {
+    async fn answer_again(&self, run: u64, of: &Reply) -> Result<(), Problem> {
         let found = self.0.store.read(vec![RunKey(run)]).await.map_err(refused)?;
         let Some(record) = found.into_iter().next() else { return Ok(()) };
         let Some((end, at)) = record.row.end.clone() else { return Ok(()) };
-        let of = task.clone();
-        let text = self.unfolded(record, move |run| wire::answer_of(&of, &answer::of(run, &end, at))).await?;
-        self.0.bench.reach.answer(text).await
+        let task = of.task.clone();
+        let text = self.unfolded(record, move |run| wire::answer_of(&task, &answer::of(run, &end, at))).await?;
+        self.0.bench.reach.answer(text, of.client.as_deref()).await
     }
 }
 
@@ -51,7 +53,8 @@ fn is_refusal(problem: &Problem) -> bool {
 }
 
 impl Flows {
-    async fn take_in(&self, task: &TaskRequest, input: Value, asked: Option<Asked>) -> Result<RunLine, Problem> {
+    async fn take_in(&self, reply: &Reply, input: Value, asked: Option<Asked>) -> Result<RunLine, Problem> {
+        let task = &reply.task;
         let spec = wire::flow_of(task);
         let (plan, catalogue) = (self.0.bench.plans.of(&spec).await?, self.0.bench.reach.catalogue());
         if let Some(step) = plan.steps.iter().find(|step| !catalogue.contains(&step.action)) {
@@ -67,7 +70,7 @@ impl Flows {
             return Err(Problem::invalid("message_data", format!("more than {INPUT_BYTES_MAX} bytes")));
         }
         let by = By { namespace: DEFAULT_NAMESPACE.into(), who: OWNER.into(), at: self.0.clock.now() };
-        self.begin(NewRun { by, spec, input, asked, reply: Some(task.clone()) }).await
+        self.begin(NewRun { by, spec, input, asked, reply: Some(reply.clone()) }).await
     }
 }
 
@@ -78,14 +81,20 @@ impl Taker for Flows {
     }
 
     /// A Task that comes again, as it may, is the run that it was.
-    async fn asked(&self, task: TaskRequest) -> Result<(), Problem> {
+    async fn asked(&self, task: TaskRequest, client: Option<&str>) -> Result<(), Problem> {
         if !(1..=TEXT_CHARS_MAX).contains(&task.id.len()) || task.id.chars().any(char::is_control) {
             return Err(Problem::invalid("id", "it has no characters, too many, or some that nobody can see"));
         }
         let input = wire::data_of(&task.message_data);
         let request = RunRequest { flow: task.task_id.clone(), input: input.clone(), idempotency_key: None };
-        let asked = Some((format!("wire:{}", task.id), request.fingerprint()));
-        let line = match self.take_in(&task, input, asked.clone()).await {
+        // Ids are a client's own, where it is known who asks; no name of one has a slash.
+        let key = match client {
+            Some(client) => format!("client:{client}/{}", task.id),
+            None => format!("wire:{}", task.id),
+        };
+        let asked = Some((key, request.fingerprint()));
+        let reply = Reply { task, client: client.map(str::to_owned) };
+        let line = match self.take_in(&reply, input, asked.clone()).await {
             Ok(line) => Ok(line),
             // What was accepted once stays so, whatever would be said of it today.
             Err(problem) if is_refusal(&problem) => match self.asked_before(DEFAULT_NAMESPACE, &asked).await {
@@ -97,13 +106,13 @@ impl Taker for Flows {
         match line {
             Ok(line) if line.state == RunState::Running => Ok(()),
             // Asked for again: its answer may have been missed.
-            Ok(line) => self.answer_again(line.run, &task).await,
+            Ok(line) => self.answer_again(line.run, &reply).await,
             Err(problem) if problem.status == CONFLICT => {
                 let reason = "was used for another task already; give each task an id of its own";
-                self.refuse(&task, &format!("the id {} {reason}", task.id)).await
+                self.refuse(&reply, &format!("the id {} {reason}", reply.task.id)).await
             }
             Err(problem) if is_refusal(&problem) => {
-                self.refuse(&task, &problem.line()).await?;
+                self.refuse(&reply, &problem.line()).await?;
                 Err(problem)
             }
             Err(problem) => Err(problem),

@@ -32,6 +32,7 @@ on_both!(
     a_step_waits_for_its_node_and_explain_says_so,
     a_flow_that_nobody_can_be_given_is_taken_with_a_warning,
     a_task_of_the_wire_is_run_once_and_answered_once,
+    clients_that_are_told_apart_have_ids_of_their_own_and_are_told_apart,
     whoever_asks_again_gets_the_run_that_was_accepted_whatever_has_become_of_its_flow_and_of_room,
     what_cannot_work_is_refused_with_its_place,
     a_step_that_always_fails_fails_its_run_with_the_reason,
@@ -232,7 +233,7 @@ async fn a_task_of_the_wire_is_run_once_and_answered_once(engine: &Engine) {
     // Held until all three have come: whoever asks after the end is answered anew.
     *shop.holds.lock() = true;
     for _ in 0..3 {
-        flows.asked(task.clone()).await.unwrap();
+        flows.asked(task.clone(), None).await.unwrap();
     }
     let runs = flows.runs(&ana(), None, None, 10).await.unwrap();
     assert_eq!(runs.len(), 1, "asked for again is the same");
@@ -250,21 +251,21 @@ async fn a_task_of_the_wire_is_run_once_and_answered_once(engine: &Engine) {
     assert_eq!((answer.id.as_str(), answer.created_at), ("streq-1", Some(5)));
     let said: Value = serde_json::from_str(&answer.message_data).unwrap();
     assert_eq!(said["output"], json!({"did": "b", "with": {"did": "a", "with": {"x": 1}}}));
-    flows.asked(task.clone()).await.unwrap();
+    flows.asked(task.clone(), None).await.unwrap();
     until("whoever missed its answer has it", || shop.answers.lock().len() == 2).await;
     assert_eq!(shop.answers.lock()[1], answers[0], "the same again");
     let other = TaskRequest { message_data: r#"{"x": 2}"#.into(), ..task.clone() };
-    flows.asked(other).await.unwrap();
+    flows.asked(other, None).await.unwrap();
     let refused: TaskRequest = serde_json::from_str(&shop.answers.lock()[2]).unwrap();
     assert_eq!(refused.id, "streq-1");
     let said: Value = serde_json::from_str(&refused.message_data).unwrap();
     assert!(said["state"] == "refused" && said["reason"].as_str().is_some_and(|why| why.contains("streq-1")), "{said}");
     assert_eq!(flows.runs(&ana(), None, None, 10).await.unwrap().len(), 1, "nothing was run for it");
     let rights = vec!["urn:mutirao:Action:builtin.http".into()];
-    let line = flows.asked(TaskRequest { id: "streq-3".into(), target_actions: rights, ..task.clone() }).await;
+    let line = flows.asked(TaskRequest { id: "streq-3".into(), target_actions: rights, ..task.clone() }, None).await;
     assert!(line.unwrap_err().line().contains("not for clients of the wire"));
     let unknown = TaskRequest { id: "streq-2".into(), target_actions: vec!["urn:mutirao:Action:x".into()], ..task };
-    assert_eq!(flows.asked(unknown).await.unwrap_err().status, 422);
+    assert_eq!(flows.asked(unknown, None).await.unwrap_err().status, 422);
     // Whoever asked for either hears of it.
     let told = shop.answers.lock()[3..].iter().map(|text| serde_json::from_str(text).unwrap()).collect::<Vec<Value>>();
     let said = |one: &Value| one["messageData"].as_str().or(one["message_data"].as_str()).map(str::to_owned).unwrap();
@@ -302,14 +303,14 @@ async fn whoever_asks_again_gets_the_run_that_was_accepted_whatever_has_become_o
     let mut asked = 0;
     until_some("there is no room", async || {
         asked += 1;
-        (status(flows.asked(task(&format!("t{asked}"))).await) == 429).then_some(())
+        (status(flows.asked(task(&format!("t{asked}")), None).await) == 429).then_some(())
     })
     .await;
     assert_eq!(flows.run(&ana(), request("once", 1)).await.unwrap().run, first, "it takes no more room");
     assert_eq!(status(flows.run(&ana(), request("once", 2)).await.map(drop)), 409);
     assert_eq!(status(flows.run(&ana(), request("another", 1)).await.map(drop)), 429);
     if asked > 1 {
-        assert_eq!(status(flows.asked(task("t1")).await), 0);
+        assert_eq!(status(flows.asked(task("t1"), None).await), 0);
     }
     flows.remove(&ana(), "one").await.unwrap();
     assert_eq!(flows.run(&ana(), request("once", 1)).await.unwrap().run, first, "though its flow is gone");
@@ -510,6 +511,34 @@ async fn a_result_that_is_too_large_is_a_failure_of_its_action(engine: &Engine) 
     flows.stop().await;
 }
 
+async fn clients_that_are_told_apart_have_ids_of_their_own_and_are_told_apart(engine: &Engine) {
+    let shop = Workshop::new(0, 0);
+    let flows = start(engine, &shop).await;
+    let task = |x: u32| -> TaskRequest {
+        let data = format!("{{\"x\": {x}}}");
+        let task = json!({"id": "t", "task_id": "t", "target_actions": ["urn:mutirao:Action:actions.a"], "message_data": data});
+        serde_json::from_value(task).unwrap()
+    };
+    for (n, client) in [(1, Some("ana")), (2, Some("rui")), (3, None)] {
+        flows.asked(task(n), client).await.unwrap();
+    }
+    until("each is answered", || shop.answers.lock().len() == 3).await;
+    assert_eq!(flows.runs(&ana(), None, None, 10).await.unwrap().len(), 3, "one id, three clients");
+    let told = || shop.told.lock().iter().cloned().zip(shop.answers.lock().clone()).collect::<Vec<_>>();
+    let of = |client: Option<&str>, x: u32| {
+        told().iter().filter(|(who, text)| who.as_deref() == client && text.contains(&format!("\\\"x\\\":{x}"))).count()
+    };
+    assert_eq!((of(Some("ana"), 1), of(Some("rui"), 2), of(None, 3)), (1, 1, 1), "{:?}", told());
+    // Asked again it is the same run, and who asked is told again; what was used for another is refused to that one.
+    flows.asked(task(1), Some("ana")).await.unwrap();
+    until("it is told again", || of(Some("ana"), 1) == 2).await;
+    flows.asked(task(9), Some("rui")).await.unwrap();
+    let (who, refused) = told().pop().unwrap();
+    assert!(who.as_deref() == Some("rui") && refused.contains("refused"), "{who:?} {refused}");
+    assert_eq!(flows.runs(&ana(), None, None, 10).await.unwrap().len(), 3);
+    flows.stop().await;
+}
+
 async fn a_try_takes_as_long_as_its_action_declared_when_the_run_began(engine: &Engine) {
     let shop = Workshop::new(0, 0);
     let flows = start(engine, &shop).await;
@@ -521,7 +550,7 @@ async fn a_try_takes_as_long_as_its_action_declared_when_the_run_began(engine: &
     let task: TaskRequest =
         serde_json::from_value(json!({"id": "t", "task_id": "t", "target_actions": ["urn:mutirao:Action:actions.a"]}))
             .unwrap();
-    flows.asked(task).await.unwrap();
+    flows.asked(task, None).await.unwrap();
     *shop.declared.lock() = Some(Parameters { timeout: 1_000_000, retry: 50 });
     let view = ended(&flows, number).await;
     assert_eq!(

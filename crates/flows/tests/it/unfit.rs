@@ -75,10 +75,10 @@ async fn ids_that_a_store_would_not_take_are_refused_or_kept_apart(engine: &Engi
         processing_time: None,
     };
     let refused = |asked: Result<(), Problem>| asked.err().map(|problem| problem.status);
-    assert_eq!(refused(flows.asked(task("a\0b", "actions.a", "{}")).await), Some(422));
-    assert_eq!(refused(flows.asked(task("", "actions.a", "{}")).await), Some(422));
-    flows.asked(task("t-1", "actions.nul", "{\"a\": \"\\u0000\"}")).await.unwrap();
-    flows.asked(task("t-2", "actions.a", "not json \0")).await.unwrap();
+    assert_eq!(refused(flows.asked(task("a\0b", "actions.a", "{}"), None).await), Some(422));
+    assert_eq!(refused(flows.asked(task("", "actions.a", "{}"), None).await), Some(422));
+    flows.asked(task("t-1", "actions.nul", "{\"a\": \"\\u0000\"}"), None).await.unwrap();
+    flows.asked(task("t-2", "actions.a", "not json \0"), None).await.unwrap();
     crate::running::until_some("both are answered", async || (shop.answers.lock().len() == 2).then_some(())).await;
     let key = |key: &str| RunRequest { flow: "f".into(), input: json!(1), idempotency_key: Some(key.into()) };
     assert_eq!(flows.run(&ana(), key("a\0b")).await.err().map(|problem| problem.status), Some(422));

@@ -31,6 +31,8 @@ pub struct Workshop {
     /// How often each task was run, by its action and input.
     pub done: Mutex<BTreeMap<String, u32>>,
     pub answers: Mutex<Vec<String>>,
+    /// Who was told each.
+    pub told: Mutex<Vec<Option<String>>>,
     /// What every action says of itself.
     pub declared: Mutex<Option<Parameters>>,
     pub ended: Mutex<Vec<Ended>>,
@@ -48,6 +50,7 @@ impl Workshop {
             held: Mutex::default(),
             done: Mutex::default(),
             answers: Mutex::default(),
+            told: Mutex::default(),
             declared: Mutex::default(),
             ended: Mutex::default(),
         })
@@ -106,8 +109,9 @@ impl Reach for Workshop {
         self.ended.lock().push(how);
     }
 
-    async fn answer(&self, text: String) -> Result<(), Problem> {
+    async fn answer(&self, text: String, client: Option<&str>) -> Result<(), Problem> {
         self.answers.lock().push(text);
+        self.told.lock().push(client.map(str::to_owned));
         Ok(())
     }
 

@@ -8,8 +8,8 @@ use mutirao_store::postgres::{Ask, Row, text};
 use mutirao_store::{Migration, Postgres, StoreError};
 
 use super::{
-    ANSWERS_LOOKED_AT, AUDIT_KEPT_MS, Bounds, By, NodeStore, REMOVALS_KEPT_MS, Removal, Removed, Tossed, read_record,
-    written,
+    ANSWERS_LOOKED_AT, AUDIT_KEPT_MS, Bounds, By, CLIENTS_MAX, NodeStore, REMOVALS_KEPT_MS, Removal, Removed, Tossed,
+    read_record, written,
 };
 use crate::allowance::{Allowance, Warrant};
 use crate::device::{Device, Digest, no_password};
@@ -25,6 +25,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "nodes", version: 4, sql: include_str!("004_answers.postgres.sql") },
     Migration { component: "nodes", version: 5, sql: include_str!("005_topics.postgres.sql") },
     Migration { component: "nodes", version: 6, sql: include_str!("006_allowance.postgres.sql") },
+    Migration { component: "nodes", version: 7, sql: include_str!("007_client.postgres.sql") },
 ];
 
 type Answer<T> = Result<T, StoreError>;
@@ -228,13 +229,13 @@ impl NodeStore for Postgres {
         found.iter().map(one).collect()
     }
 
-    async fn keep_answer(&self, at: Timestamp, answer: String, bounds: Bounds) -> Answer<()> {
+    async fn keep_answer(&self, at: Timestamp, client: Option<String>, answer: String, bounds: Bounds) -> Answer<()> {
         let (bytes_max, age_ms) = (bounds.bytes_max as i64, bounds.age_max.as_millis() as i64);
         let bytes = i64::try_from(answer.len()).unwrap_or(i64::MAX);
         let mut connection = self.connection().await?;
         let tx = connection.begin().await?;
-        let sql = "INSERT INTO nodes_answers (at, bytes, text) VALUES ($1, $2, $3) RETURNING seq";
-        let put = tx.rows(sql, &[&at.0, &bytes, &text(&answer)]).await?;
+        let sql = "INSERT INTO nodes_answers (at, bytes, text, client) VALUES ($1, $2, $3, $4) RETURNING seq";
+        let put = tx.rows(sql, &[&at.0, &bytes, &text(&answer), &client]).await?;
         let number: i64 = put.first().map_or(Ok(0), |row| row.try_get(0))?;
         if number % ANSWERS_LOOKED_AT != 0 {
             return tx.commit().await;
@@ -249,9 +250,15 @@ impl NodeStore for Postgres {
         tx.commit().await
     }
 
-    async fn answers(&self, rows: u32) -> Answer<Vec<(i64, String)>> {
-        let sql = "SELECT seq, text FROM nodes_answers ORDER BY seq LIMIT $1";
-        let found = self.connection().await?.rows(sql, &[&i64::from(rows)]).await?;
+    async fn answered_clients(&self) -> Answer<Vec<Option<String>>> {
+        let sql = "SELECT DISTINCT client FROM nodes_answers LIMIT $1";
+        let found = self.connection().await?.rows(sql, &[&i64::from(CLIENTS_MAX)]).await?;
+        found.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    }
+
+    async fn answers(&self, client: Option<String>, rows: u32) -> Answer<Vec<(i64, String)>> {
+        let sql = "SELECT seq, text FROM nodes_answers WHERE client IS NOT DISTINCT FROM $1 ORDER BY seq LIMIT $2";
+        let found = self.connection().await?.rows(sql, &[&client, &i64::from(rows)]).await?;
         found.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
     }
 

@@ -8,8 +8,8 @@ use mutirao_store::{Migration, Sqlite, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{
-    ANSWERS_LOOKED_AT, AUDIT_KEPT_MS, Bounds, By, NodeStore, REMOVALS_KEPT_MS, Removal, Removed, Tossed, read_record,
-    written,
+    ANSWERS_LOOKED_AT, AUDIT_KEPT_MS, Bounds, By, CLIENTS_MAX, NodeStore, REMOVALS_KEPT_MS, Removal, Removed, Tossed,
+    read_record, written,
 };
 use crate::allowance::{Allowance, Warrant};
 use crate::device::{Device, Digest, no_password};
@@ -25,6 +25,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { component: "nodes", version: 4, sql: include_str!("004_answers.sql") },
     Migration { component: "nodes", version: 5, sql: include_str!("005_topics.sql") },
     Migration { component: "nodes", version: 6, sql: include_str!("006_allowance.sql") },
+    Migration { component: "nodes", version: 7, sql: include_str!("007_client.sql") },
 ];
 
 type Answer<T> = Result<T, StoreError>;
@@ -258,14 +259,11 @@ impl NodeStore for Sqlite {
         .await
     }
 
-    async fn keep_answer(&self, at: Timestamp, text: String, bounds: Bounds) -> Answer<()> {
+    async fn keep_answer(&self, at: Timestamp, client: Option<String>, text: String, bounds: Bounds) -> Answer<()> {
         let (bytes_max, age_ms) = (bounds.bytes_max as i64, bounds.age_max.as_millis() as i64);
         self.write(move |db| {
-            db.prepare_cached("INSERT INTO nodes_answers (at, bytes, text) VALUES (?1, ?2, ?3)")?.execute(params![
-                at.0,
-                bytes_of(&text),
-                text
-            ])?;
+            db.prepare_cached("INSERT INTO nodes_answers (at, bytes, text, client) VALUES (?1, ?2, ?3, ?4)")?
+                .execute(params![at.0, bytes_of(&text), text, client])?;
             if db.last_insert_rowid() % ANSWERS_LOOKED_AT != 0 {
                 return Ok(());
             }
@@ -285,10 +283,19 @@ impl NodeStore for Sqlite {
         .await
     }
 
-    async fn answers(&self, rows: u32) -> Answer<Vec<(i64, String)>> {
+    async fn answered_clients(&self) -> Answer<Vec<Option<String>>> {
         self.read(move |db| {
-            let mut select = db.prepare_cached("SELECT seq, text FROM nodes_answers ORDER BY seq LIMIT ?1")?;
-            select.query_map([rows], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+            let mut select = db.prepare_cached("SELECT DISTINCT client FROM nodes_answers LIMIT ?1")?;
+            select.query_map([CLIENTS_MAX], |row| row.get(0))?.collect()
+        })
+        .await
+    }
+
+    async fn answers(&self, client: Option<String>, rows: u32) -> Answer<Vec<(i64, String)>> {
+        self.read(move |db| {
+            let sql = "SELECT seq, text FROM nodes_answers WHERE client IS ?1 ORDER BY seq LIMIT ?2";
+            let mut select = db.prepare_cached(sql)?;
+            select.query_map(params![client, rows], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
         })
         .await
     }

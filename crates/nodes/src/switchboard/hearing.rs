@@ -65,6 +65,14 @@ impl Voice {
         Self { proof, node, may_request: *may_request, standing: Standing::Plain, warrant, near: false }
     }
 
+    /// Who asks, where that is known: those of one account of a broker are not told apart.
+    fn client(&self) -> Option<&str> {
+        match (&self.node, &self.proof) {
+            (Some(_), Proof::User(user)) => Some(user),
+            _ => None,
+        }
+    }
+
     fn name(&self) -> String {
         match &self.proof {
             Proof::Key(key) => format!("key {key}"),
@@ -285,7 +293,7 @@ impl Inner {
         let Some(taker) = self.taker.get() else {
             return Err(No::Later(Problem::unavailable("nobody takes requests yet")));
         };
-        taker.asked(task).await.map_err(refused_or_later)?;
+        taker.asked(task, said.voice.client()).await.map_err(refused_or_later)?;
         Ok(Heard::Taken)
     }
 

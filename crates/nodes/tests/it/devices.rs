@@ -197,9 +197,11 @@ async fn an_answer_that_nobody_hears_is_kept_until_somebody_does_also_over_a_res
     let answer = |request: &str, data: String| {
         serde_json::json!({ "actionTo": "a", "requestID": request, "messageData": data }).to_string()
     };
-    house.board.answer(answer("t1", "1".into())).await.unwrap();
+    // One that never comes for its answers keeps nobody else from theirs.
+    house.board.answer(answer("t0", "0".into()), Some("gone")).await.unwrap();
+    house.board.answer(answer("t1", "1".into()), None).await.unwrap();
     // No packet holds it.
-    house.board.answer(answer("t2", "x".repeat(300 << 10))).await.unwrap();
+    house.board.answer(answer("t2", "x".repeat(300 << 10)), None).await.unwrap();
     house.close().await;
     let house = House::open(folder.path()).await;
     let mut asking = options(&house, "desk", Some(("desk", &password)));
@@ -213,7 +215,38 @@ async fn an_answer_that_nobody_hears_is_kept_until_somebody_does_also_over_a_res
     assert_eq!((&second["requestID"], &data["state"]), (&"t2".into(), &"too_long".into()));
     assert!(data["error"].as_str().unwrap().contains("/v1/runs"), "{data}");
     let store = house.store.clone();
-    eventually("they are told once", LONG, async || store.answers(10).await.unwrap().is_empty()).await;
+    eventually("they are told once", LONG, async || store.answers(None, 10).await.unwrap().is_empty()).await;
+    let gone = Some("gone".to_owned());
+    assert_eq!(store.answered_clients().await.unwrap(), [gone.clone()]);
+    assert_eq!(store.answers(gone, 10).await.unwrap().len(), 1);
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_is_told_to_who_asked_and_to_nobody_else_who_may_ask() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    let mut desks = Vec::new();
+    for name in ["desk", "other"] {
+        let (_, password) = house
+            .board
+            .add_device(name, name.parse().unwrap(), true, OwnTopics::default(), Allowance::default(), &tester())
+            .await
+            .unwrap();
+        let mut asking = options(&house, name, Some((name, &password)));
+        asking.subscriptions.push((TopicFilter::new("mutirao.task.final.saida").unwrap(), Qos::AtLeastOnce));
+        let (client, heard) = Client::start(asking);
+        client.state().wait_for(|state| *state == State::Connected).await.unwrap();
+        desks.push(Device { client, heard: drained(heard), node: name.into() });
+    }
+    let task = r#"{"id":"t1","task_id":"x","target_actions":["urn:mutirao:Action:a"],"message_data":"{}"}"#;
+    desks[0].say("mutirao.process.request.entrada", task).await;
+    assert_eq!(house.desk.asked.lock()[0].1.as_deref(), Some("desk"));
+    // Who asked is told, and who did not hears first what is for everybody.
+    house.board.answer(r#"{"id":"hers"}"#.into(), Some("desk")).await.unwrap();
+    house.board.answer(r#"{"id":"all"}"#.into(), None).await.unwrap();
+    assert_eq!(desks[0].next("final.saida").await["id"], "hers");
+    assert_eq!(desks[1].next("final.saida").await["id"], "all");
     house.close().await;
 }
 
@@ -389,7 +422,7 @@ async fn only_who_may_asks_for_tasks_and_what_is_no_task_is_kept_with_its_reason
     assert_eq!(house.desk.asked.lock().len(), 1);
     desk.say("mutirao.process.request.entrada", task("urn:mutirao:Task:bad")).await;
     eventually("kept", LONG, async || house.reasons().await.iter().any(|why| why.contains("no such task"))).await;
-    house.board.answer(r#"{"id":"t1"}"#.into()).await.unwrap();
+    house.board.answer(r#"{"id":"t1"}"#.into(), None).await.unwrap();
     assert_eq!(desk.next("final.saida").await["id"], "t1");
     house.close().await;
 }

@@ -39,7 +39,7 @@ pub const LONG: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub struct Desk {
     pub returned: Mutex<Vec<Returned>>,
-    pub asked: Mutex<Vec<TaskRequest>>,
+    pub asked: Mutex<Vec<(TaskRequest, Option<String>)>>,
     pub lost: Mutex<Vec<NodeId>>,
     pub trouble: AtomicBool,
 }
@@ -54,11 +54,11 @@ impl Taker for Desk {
         Ok(())
     }
 
-    async fn asked(&self, task: TaskRequest) -> Result<(), Problem> {
+    async fn asked(&self, task: TaskRequest, client: Option<&str>) -> Result<(), Problem> {
         if task.task_id == "urn:mutirao:Task:bad" {
             return Err(Problem::invalid("task_id", "there is no such task"));
         }
-        self.asked.lock().push(task);
+        self.asked.lock().push((task, client.map(str::to_owned)));
         Ok(())
     }
 

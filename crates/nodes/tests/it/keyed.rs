@@ -54,7 +54,8 @@ async fn a_user_that_was_made_for_a_node_speaks_for_that_node_only_says_so_and_i
     let management = Management::new(service.url(), service.management_url().unwrap(), "mutirao.", &Trust::nobody());
     let yard = Yard::managed(service.url(), NAMESPACE, Arc::new(management.unwrap())).await;
     let (node, key): (NodeId, _) = ("gate-7".parse().unwrap(), SigningKey::from_bytes(&[7; 32]));
-    eventually("it is attached", LONG, async || yard.board.answer(r#"{"id":"first"}"#.into()).await.is_ok()).await;
+    eventually("it is attached", LONG, async || yard.board.answer(r#"{"id":"first"}"#.into(), None).await.is_ok())
+        .await;
     let (place, password) = let_in(&yard, &node, &key).await;
     let exchange = place.exchange.clone().unwrap();
     assert_eq!((place.user.as_str(), exchange.as_str()), (USER, "mutirao.nodes.vouched"));

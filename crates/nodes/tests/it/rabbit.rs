@@ -204,7 +204,7 @@ async fn a_worker_and_a_client_of_the_document_s_time_work_by_amqp() {
         yard.publish(exchange, key, task.to_string()).await;
     }
     eventually("asked", LONG, async || yard.desk.asked.lock().len() == 3).await;
-    yard.board.answer(r#"{"id":"t1"}"#.into()).await.unwrap();
+    yard.board.answer(r#"{"id":"t1"}"#.into(), None).await.unwrap();
     let mut finals = yard.consume(&yard.name("task.final.saida")).await;
     assert_eq!(next(&mut finals).await["id"], "t1");
     let _ = yard.channel.queue_delete(unicast.as_str().into(), Default::default()).await;
@@ -269,12 +269,13 @@ async fn answers_that_nobody_reads_are_bounded_by_number_and_by_age() {
     let namespace = format!("t{:x}", Dice::from_os().u64());
     let yard = Yard::within(&server, &namespace, Bounds { answers_max: 50, ..Bounds::default() }).await;
     let finals = yard.name("task.final.saida");
-    eventually("it is attached", LONG, async || yard.board.answer(r#"{"id":"first"}"#.into()).await.is_ok()).await;
+    eventually("it is attached", LONG, async || yard.board.answer(r#"{"id":"first"}"#.into(), None).await.is_ok())
+        .await;
     for n in 0..300 {
-        yard.board.answer(format!(r#"{{"id":"t{n}"}}"#)).await.unwrap();
+        yard.board.answer(format!(r#"{{"id":"t{n}"}}"#), None).await.unwrap();
     }
     eventually("the oldest go", LONG, async || {
-        yard.board.answer(r#"{"id":"last"}"#.into()).await.unwrap();
+        yard.board.answer(r#"{"id":"last"}"#.into(), None).await.unwrap();
         yard.lie_in(&finals).await <= 50 + 64
     })
     .await;
@@ -285,7 +286,8 @@ async fn answers_that_nobody_reads_are_bounded_by_number_and_by_age() {
 
     let bounds = Bounds { answers_age: Duration::from_millis(500), ..Bounds::default() };
     let yard = Yard::within(&server, &namespace, bounds).await;
-    eventually("it is attached", LONG, async || yard.board.answer(r#"{"id":"first"}"#.into()).await.is_ok()).await;
+    eventually("it is attached", LONG, async || yard.board.answer(r#"{"id":"first"}"#.into(), None).await.is_ok())
+        .await;
     eventually("it is gone after a while", LONG, async || yard.lie_in(&finals).await == 0).await;
     yard.close().await;
 }
@@ -338,7 +340,8 @@ async fn a_channel_that_the_server_ends_and_a_queue_that_somebody_deletes_mute_n
     .await;
     let finals = yard.name("task.final.saida");
     yard.channel.queue_delete(finals.as_str().into(), Default::default()).await.unwrap();
-    eventually("answers are kept again", LONG, async || yard.board.answer(r#"{"id":"t1"}"#.into()).await.is_ok()).await;
+    eventually("answers are kept again", LONG, async || yard.board.answer(r#"{"id":"t1"}"#.into(), None).await.is_ok())
+        .await;
     assert_eq!(next(&mut yard.consume(&finals).await).await["id"], "t1");
     let _ = yard.channel.queue_delete(queue.as_str().into(), Default::default()).await;
     yard.close().await;

@@ -26,14 +26,28 @@ pub async fn run(store: &dyn NodeStore) {
 async fn answers_are_kept_in_order_within_bounds(store: &dyn NodeStore) {
     let day = Duration::from_secs(86_400);
     let wide = Bounds { rows_max: 1_000, bytes_max: 1 << 20, age_max: day };
-    let texts = async || store.answers(1_000).await.unwrap().into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+    let texts =
+        async || store.answers(None, 1_000).await.unwrap().into_iter().map(|(_, text)| text).collect::<Vec<_>>();
     for n in 0..3 {
-        store.keep_answer(Timestamp(n), format!("a{n}"), wide).await.unwrap();
+        store.keep_answer(Timestamp(n), None, format!("a{n}"), wide).await.unwrap();
     }
     assert_eq!(texts().await, ["a0", "a1", "a2"]);
-    let oldest = store.answers(1).await.unwrap();
+    let oldest = store.answers(None, 1).await.unwrap();
     store.forget_answers(oldest.iter().map(|(number, _)| *number).collect()).await.unwrap();
     assert_eq!(texts().await, ["a1", "a2"]);
+    // Each has its own, in order.
+    let ana = || Some("ana".to_owned());
+    for n in 3..5 {
+        store.keep_answer(Timestamp(n), ana(), format!("a{n}"), wide).await.unwrap();
+    }
+    assert_eq!(texts().await, ["a1", "a2"]);
+    let mut clients = store.answered_clients().await.unwrap();
+    clients.sort();
+    assert_eq!(clients, [None, ana()]);
+    let hers = store.answers(ana(), 10).await.unwrap();
+    assert_eq!(hers.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>(), ["a3", "a4"]);
+    store.forget_answers(hers.iter().map(|(number, _)| *number).collect()).await.unwrap();
+    assert_eq!(store.answered_clients().await.unwrap(), [None]);
     // They are looked at now and then: never much more than may be lies there.
     for (round, (bounds, most)) in [
         (Bounds { rows_max: 10, ..wide }, 10 + 32),
@@ -45,7 +59,7 @@ async fn answers_are_kept_in_order_within_bounds(store: &dyn NodeStore) {
     {
         let began = 1_000 * (round as i64 + 1);
         for n in 0..100 {
-            store.keep_answer(Timestamp(began + n), format!("b{n:04}"), bounds).await.unwrap();
+            store.keep_answer(Timestamp(began + n), None, format!("b{n:04}"), bounds).await.unwrap();
             assert!(n < 40 || texts().await.len() <= most, "{bounds:?}: {}", texts().await.len());
         }
         assert_eq!(texts().await.last().unwrap(), "b0099", "the newest stay");
