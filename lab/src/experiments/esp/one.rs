@@ -66,10 +66,16 @@ impl Point {
     }
 }
 
-/// Milliseconds, and the share of what came that was done.
-pub struct Seen {
+/// In milliseconds.
+pub struct Latency {
     pub mean: f64,
     pub p95: f64,
+}
+
+pub struct Seen {
+    /// None where no batch of events ended while it was measured.
+    pub latency: Option<Latency>,
+    /// The share of what came.
     pub done: f64,
     /// Seconds since the beginning, and the mean of that second.
     pub course: Vec<(f64, f64)>,
@@ -102,8 +108,13 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
             let dir = folder.path().join(format!("{resource}-{n}"));
             let seen = runtime.block_on(stand::run(&dir, point, Duration::from_secs(options.seconds)))?;
             let named = point.named();
-            report.row(format!("{named}: mean"), seen.mean, "ms");
-            report.row(format!("{named}: p95"), seen.p95, "ms");
+            match seen.latency {
+                Some(Latency { mean, p95 }) => {
+                    report.row(format!("{named}: mean"), mean, "ms");
+                    report.row(format!("{named}: p95"), p95, "ms");
+                }
+                None => report.note(format!("{named}: nothing was over within {} s", options.seconds)),
+            }
             report.row(format!("{named}: done of what came"), seen.done * 100.0, "%");
             report.row(format!("{named}: cores"), seen.cpu, "cores");
             panel.push(Line { name: format!("{named} (ms)"), points: seen.course });

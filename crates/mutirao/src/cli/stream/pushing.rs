@@ -24,17 +24,21 @@ pub async fn run(client: &Client, name: &str, source: &str, file: &Path) -> Resu
     };
     let (mut reader, dice) = (BufReader::new(reader), Dice::from_os());
     let mut all = Pushed::default();
-    let mut first = true;
+    let (mut first, mut asked) = (true, false);
     loop {
         let mut some = Vec::new();
         // Objects and arrays may go over several lines; what is read in one go is handed over as it is.
         let more = gather(&mut reader, &mut some, first).map_err(wrong)?;
         first = false;
         if some.iter().any(|byte| !byte.is_ascii_whitespace()) {
+            asked = true;
             let key = format!("cli-{:016x}{:016x}", dice.u64(), dice.u64());
             let pushed: Pushed = client.push(name, source, some.into(), &key).await?;
             all.taken += pushed.taken;
             all.unfit += pushed.unfit;
+        }
+        if !more && !asked {
+            return Err(Failure::usage(format!("{shown}: there is nothing in it; push JSON objects, one a line")));
         }
         if !more {
             return Ok(all);

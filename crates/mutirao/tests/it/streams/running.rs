@@ -208,6 +208,9 @@ sinks:
     refused(&said, 3, &["\"nothing\" cannot be tapped", "in, in.unfit, double"]);
     let said = Said::from(up.cli(&["stream", "push", "pushed", "out", events.to_str().unwrap()]));
     refused(&said, 3, &["has no source \"out\"", "there is in"]);
+    let nothing = written(&up, "nothing.jsonl", " \n");
+    let said = Said::from(up.cli(&["stream", "push", "pushed", "in", nothing.to_str().unwrap()]));
+    refused(&said, 2, &["nothing.jsonl: there is nothing in it"]);
     let array = up.request("POST /v1/streams/pushed/sources/in", br#"[{"k": 3, "v": 1}, {"k": 4, "v": 1}]"#);
     assert_eq!((array.status, read(&array.text())), (202, json!({"taken": 2, "unfit": 0})));
     up.ok(&["stream", "pause", "pushed"]);

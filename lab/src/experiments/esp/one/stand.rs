@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use super::link::Narrow;
 use super::load::{Load, Operator};
-use super::{Point, Seen};
+use super::{Latency, Point, Seen};
 use crate::proc;
 
 const LOG_BYTES: u64 = 1 << 30;
@@ -88,8 +88,8 @@ impl Manager for Chief {
         let operator = operator.ok_or_else(|| ManagerError::Refused("there is no such operator".into()))?;
         for _ in &delivery.items {
             operator.lock().work().map_err(|error| ManagerError::Away(error.to_string()))?;
+            *self.done.lock() += 1;
         }
-        *self.done.lock() += delivery.items.len() as u64;
         Ok(Delivered::default())
     }
 }
@@ -157,11 +157,11 @@ pub async fn run(dir: &Path, point: &Point, measured: Duration) -> anyhow::Resul
     let done = (*chief.done.lock() - before) as f64 / (took * f64::from(events_s) * operators as f64);
     let seen = std::mem::take(&mut *chief.seen.lock());
     drop(hosts);
-    Ok(told(&seen, operators, done.min(1.0), cpu))
+    Ok(told(&seen, done.min(1.0), cpu))
 }
 
 /// Seconds weigh as much as they had events.
-fn told(seen: &[(What, Measures)], operators: usize, done: f64, cpu: f64) -> Seen {
+fn told(seen: &[(What, Measures)], done: f64, cpu: f64) -> Seen {
     let ms = |us: u64| us as f64 / 1_000.0;
     let told = seen.iter().map(|(_, measures)| measures).filter(|measures| measures.latency_us_mean > 0);
     let (mut weight, mut mean, mut p95) = (0.0, 0.0, 0.0);
@@ -173,7 +173,6 @@ fn told(seen: &[(What, Measures)], operators: usize, done: f64, cpu: f64) -> See
     }
     let first = seen.iter().filter(|(what, _)| *what == What::Sink(0));
     let course = first.enumerate().map(|(n, (_, measures))| (n as f64, ms(measures.latency_us_mean))).collect();
-    debug_assert!(operators > 0);
-    let weight = f64::max(weight, 1.0);
-    Seen { mean: mean / weight, p95: p95 / weight, done, course, cpu }
+    let latency = (weight > 0.0).then(|| Latency { mean: mean / weight, p95: p95 / weight });
+    Seen { latency, done, course, cpu }
 }
