@@ -134,7 +134,7 @@ pub async fn run(globals: &Globals, args: KvArgs) -> Result<(), Failure> {
             // Whoever types the next command expects it to see this one.
             let view = client.put_entry(&key, value, content_type, ttl, only.if_(), Until::Applied).await;
             let view: WriteView = view.or_else(|error| in_doubt(&key, error, out))?;
-            out.answer(&view, |view| format!("{key} is kept, {}", how(view)))
+            out.answer(&view, |view| format!("{key} is kept, {}", stands(view)))
         }
         Verb::Get { key, min_rev, write, wait } => {
             let seen = Seen { min_rev, write: write.as_deref(), wait: wait.as_deref() };
@@ -148,7 +148,7 @@ pub async fn run(globals: &Globals, args: KvArgs) -> Result<(), Failure> {
         Verb::Del { key, only } => {
             let view = client.delete_entry(&key, only.if_(), Until::Applied).await;
             let view: WriteView = view.or_else(|error| in_doubt(&key, error, out))?;
-            out.answer(&view, |view| format!("{key} is gone, {}", how(view)))
+            out.answer(&view, |view| format!("{key} is gone, {}", stands(view)))
         }
         Verb::List { prefix, values, limit } => {
             let shown = if values { Shown::Values } else { Shown::Types };
@@ -198,6 +198,16 @@ fn in_doubt(key: &str, error: ClientError, out: Out) -> Result<WriteView, Failur
     Err(Failure::new(Exit::Unreachable, line))
 }
 
+/// How one that was just made stands, and how to ask after it where that is not the end of it.
+fn stands(view: &WriteView) -> String {
+    match view.state {
+        WriteState::Queued => {
+            format!("queued; `mutirao kv write {} --wait 30s` says when it is applied", view.write)
+        }
+        _ => how(view),
+    }
+}
+
 /// How a write stands.
 fn how(view: &WriteView) -> String {
     let state = match view.state {
@@ -210,4 +220,16 @@ fn how(view: &WriteView) -> String {
         WriteState::SetAside => "set aside: the server's database refused it, and it is with the dead letters",
     };
     view.revision.map_or(state.into(), |revision| format!("{state}, revision {revision}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_is_not_applied_yet_is_told_with_the_name_to_ask_by() {
+        let view = |state, revision| WriteView { write: "w3-1-2-0".into(), state, revision };
+        assert!(stands(&view(WriteState::Queued, None)).contains("kv write w3-1-2-0 "));
+        assert_eq!(stands(&view(WriteState::Applied, Some(7))), "applied, revision 7");
+    }
 }

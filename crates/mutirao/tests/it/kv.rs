@@ -122,6 +122,9 @@ fn every_key_can_be_reached_also_one_that_is_a_step_in_a_path() {
         ("GET /v1/kv?key=a&prefix=b", "prefix"),
         ("DELETE /v1/kv?ley=a", "ley"),
         ("GET /v1/kv?min_rev=3", "min_rev"),
+        ("GET /v1/kv/a?min_rev=x", "\\\"x\\\" is not a revision"),
+        ("GET /v1/kv?watch=1&limit=3", "limit"),
+        ("GET /v1/kv?watch=1&cursor=x", "to watch from"),
     ];
     for (line, what) in wrong {
         let answer = up.request(line, b"");

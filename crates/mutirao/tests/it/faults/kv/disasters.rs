@@ -1,7 +1,9 @@
 //! The same two managers under what else befalls machines: the database killed at any moment, an owner that stands still past
-//! its lease, a stop in the middle of an outage, clocks that are minutes apart and jump, and one of them cut off.
+//! its lease, a stop in the middle of an outage, clocks that are minutes apart and jump, one of them cut off, and whatever is killed
+//! at random, several at once.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -30,12 +32,51 @@ fn plain() -> Option<Pair> {
     Pair::start(|_, setup, _, _| setup)
 }
 
+/// What befalls goes by a seed, which is printed; `MUTIRAO_KV_SEED` has the same befall again.
+fn dice() -> Dice {
+    let given = std::env::var("MUTIRAO_KV_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| Dice::from_os().u64());
+    println!("MUTIRAO_KV_SEED={seed} has the same befall again");
+    Dice::seeded(seed)
+}
+
+/// Whatever of them is struck, a manager is brought back when it has something to come back to.
+const SERVICES: [fn(&mut Pair) -> &mut Service; 3] =
+    [|pair| &mut pair.database, |pair| &mut pair.broker, |pair| &mut pair.cache];
+const VICTIMS: u64 = 5;
+
+/// Kills one to three of the five, one after the other, and brings them back after a while.
+fn strike(pair: &mut Pair, dice: &Dice) {
+    let victims: BTreeSet<u64> = (0..=dice.below(3)).map(|_| dice.below(VICTIMS)).collect();
+    println!("struck: {victims:?} (0 and 1 are managers, then PostgreSQL, RabbitMQ, Redis)");
+    for victim in &victims {
+        for_(Duration::from_millis(dice.below(700)));
+        match *victim as usize {
+            manager @ 0..2 => pair.managers[manager].kill9(),
+            service => SERVICES[service - 2](pair).kill9(),
+        }
+    }
+    for_(Duration::from_millis(dice.below(4_000)));
+    // Services first.
+    for victim in victims.iter().rev() {
+        match *victim as usize {
+            manager @ 0..2 => pair.managers[manager].restart(),
+            service => SERVICES[service - 2](pair).restart().unwrap(),
+        }
+    }
+}
+
+#[test]
+fn whatever_is_killed_at_random_no_answered_write_is_lost_doubled_or_comes_back() {
+    let Some(pair) = plain() else { return };
+    let dice = dice();
+    outlives(pair, Unanswered::BeforeTheNext, 5, |pair, _| strike(pair, &dice));
+}
+
 #[test]
 fn a_postgresql_killed_at_any_moment_loses_no_write_and_brings_none_back() {
     let Some(pair) = plain() else { return };
-    let seed = Dice::from_os().u64();
-    println!("seed {seed}");
-    let dice = Dice::seeded(seed);
+    let dice = dice();
     outlives(pair, Unanswered::BeforeTheNext, 4, |pair, _| {
         for_(Duration::from_millis(dice.below(700)));
         pair.database.kill9();
