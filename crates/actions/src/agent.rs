@@ -2,8 +2,8 @@
 //! until somebody has it. What it speaks, a [`Line`] knows; here is everything that is the same over all of them.
 //!
 //! A message is acknowledged once its result is on disk ([`spool`]) or with somebody else, so a power cut loses neither: what
-//! was not finished comes again, what was finished is sent after the start. A result is sent while it is written down, since
-//! whoever asked should not wait for this disk as well. A message that comes twice is run once, and each of its copies is
+//! was not finished comes again, what was finished is sent after the start. A result is sent at once, and is written to the file as it
+//! is: whoever asked waits for no disk, and what is taken within a moment costs none. A message that comes twice is run once, and each of its copies is
 //! acknowledged when that run is safe, not before ([`desk`]).
 //!
 //! In hand is what runs or waits for a slot; what has ended is the spool's, within the spool's bounds, and takes no room of
@@ -35,7 +35,7 @@ use mutirao_nodes::enrolment::Event;
 use mutirao_nodes::errand::End;
 use mutirao_nodes::wire::{Ack, Heartbeat, Message, Register, Word};
 use mutirao_nodes::{ActionName, Layer, Namespace, NodeId, Offer};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::Table;
@@ -223,13 +223,15 @@ impl Agent {
             let text = results::written(&message, end);
             // Whoever asked waits for it, and not for our disk.
             let mut saying = self.clone().saying(text.clone());
-            let keeping = self.results.keep(text.clone());
+            let taken = Notify::new();
+            let keeping = self.results.keep(text.clone(), &taken);
             tokio::pin!(keeping);
             let number = tokio::select! {
                 biased;
                 number = &mut keeping => number,
                 () = &mut saying => {
                     underway.ended(text);
+                    taken.notify_one();
                     // What was begun is ended, or it would be said again after the next start.
                     if let Some(number) = keeping.await {
                         self.results.gone(number).await;

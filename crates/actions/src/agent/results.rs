@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, Dice};
 use mutirao_nodes::errand::End;
 use mutirao_nodes::wire::{self, MESSAGE_BYTES_MAX, Message, Word};
@@ -18,6 +19,9 @@ use super::{Agent, Kept, Line, key_of};
 /// Results that wait for an answer from the other side at the same time. Fewer than a line has unanswered at once: a manager
 /// that takes no results for a while must still hear who is there.
 const UNDER_WAY_MAX: usize = 12;
+/// What somebody takes within this need not be on disk. Until then its message is not accepted, and comes again after a power
+/// cut: no more is lost than while a disk takes its time.
+const GRACE: Duration = Duration::from_millis(5);
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// For the packet around a result.
@@ -85,9 +89,20 @@ impl Results {
         came_of_it
     }
 
-    /// Its number, once it is on disk.
-    pub async fn keep(&self, text: String) -> Option<u64> {
-        match self.with_spool(move |spool| spool.put(text)).await? {
+    /// Its number, once it is on disk; or once it was `taken`, and need not be.
+    pub async fn keep(&self, text: String, taken: &Notify) -> Option<u64> {
+        let kept = async {
+            let number = self.with_spool(move |spool| spool.put(text)).await?;
+            if let Ok(number) = number
+                && self.clock.timeout(GRACE, taken.notified()).await.is_err()
+            {
+                // One that is not on disk is no result that waits.
+                let synced = move |spool: &mut Spool| spool.sync().inspect_err(|_| spool.gone(number));
+                return Some(self.with_spool(synced).await?.map(|()| number));
+            }
+            Some(number)
+        };
+        match kept.await? {
             Ok(number) => Some(number),
             Err(error) => {
                 tracing::warn!("a result cannot be kept on disk until it is sent: {error}");
@@ -149,6 +164,7 @@ mod tests {
     use tokio::sync::{mpsc, oneshot};
 
     use super::*;
+    use crate::agent::spool::Sync;
     use crate::agent::{Heard, Me};
     use crate::table::Entry;
     use crate::{Action, Table};
@@ -221,6 +237,13 @@ mod tests {
         let spool = agent.results.spool.clone();
         let (hear, heard) = mpsc::channel(4);
         let running = tokio::spawn(agent.run(heard, std::future::pending()));
+        // What was left from before was looked for once something is heard.
+        let (tell, told) = oneshot::channel();
+        let accept = Box::new(move || {
+            let _ = tell.send(());
+        });
+        hear.send(Heard::Message("rubbish".into(), accept)).await.ok().unwrap();
+        told.await.unwrap();
         // A disk that takes its time.
         let (let_go, held) = std::sync::mpsc::sync_channel::<()>(1);
         let (is_held, holds) = oneshot::channel();
@@ -237,6 +260,25 @@ mod tests {
         drop(hear);
         running.await.unwrap();
         assert_eq!(Spool::open(&path).unwrap().waiting().count(), 0, "nothing is left to be said");
+    }
+
+    #[tokio::test]
+    async fn what_is_taken_at_once_costs_no_disk_and_outlives_the_process_all_the_same_until_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spool");
+        let line = Arc::new(Taker { taken: AtomicUsize::new(0), takes: true });
+        let agent = agent(Spool::open(&path).unwrap(), line);
+        let taken = Notify::new();
+        taken.notify_one();
+        let number = agent.results.keep("taken".into(), &taken).await.unwrap();
+        assert_eq!(agent.results.spool.lock().sync, Sync::Due);
+        let left = |path| Spool::open(path).unwrap().waiting().map(|(_, text)| text.to_owned()).collect::<Vec<_>>();
+        assert_eq!(left(&path), ["taken"], "should the process end here");
+        agent.results.gone(number).await;
+        assert!(left(&path).is_empty());
+        agent.results.keep("waits".into(), &Notify::new()).await.unwrap();
+        assert_eq!(agent.results.spool.lock().sync, Sync::Done);
+        assert_eq!(left(&path), ["waits"]);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,7 @@
-//! Results that nobody else has yet, in a file that survives a power cut: appended and synced before a result counts as kept,
-//! crossed out once it was taken. What was only half written when the power went is cut off; where whole records stand behind
-//! something broken, they are kept, and the file as it was is put aside as `spool.broken` for whoever wants to look.
+//! Results that nobody else has yet, in a file: appended, which the end of this process cannot undo, and synced, which a power
+//! cut cannot, before a result counts as kept; crossed out once it was taken. One sync is for all that was appended before it.
+//! What was only half written when the power went is cut off; where whole records stand behind something broken, they are
+//! kept, and the file as it was is put aside as `spool.broken` for whoever wants to look.
 //!
 //! A record is its length and a checksum (4 bytes each, little-endian) and then a kind, a number of 8 bytes and, if it is
 //! kept, the text. Crossing out is not synced: the worst is a result that is sent twice, which counts once.
@@ -28,6 +29,16 @@ pub struct Spool {
     waiting: BTreeMap<u64, String>,
     bytes: usize,
     next: u64,
+    pub(super) sync: Sync,
+}
+
+/// How far the disk has what was appended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Sync {
+    Done,
+    Due,
+    /// It failed. A disk may say so once, and drop what it had: what waits is written anew.
+    Failed,
 }
 
 impl Spool {
@@ -44,7 +55,8 @@ impl Spool {
             );
         }
         let bytes = waiting.values().map(String::len).sum();
-        let mut spool = Self { path: path.to_owned(), file, file_bytes: good as u64, waiting, bytes, next };
+        let mut spool =
+            Self { path: path.to_owned(), file, file_bytes: good as u64, waiting, bytes, next, sync: Sync::Done };
         if skipped > 0 {
             let aside = path.with_extension("broken");
             tracing::error!(
@@ -76,15 +88,28 @@ impl Spool {
         self.waiting.len() < RESULTS_MAX && self.bytes < BYTES_MAX
     }
 
-    /// Back once it is on disk.
+    /// Its number. It is to be synced.
     pub fn put(&mut self, text: String) -> io::Result<u64> {
         let number = self.next;
         self.append(&record(KEPT, number, text.as_bytes()))?;
-        self.file.sync_data()?;
+        if self.sync == Sync::Done {
+            self.sync = Sync::Due;
+        }
         self.next += 1;
         self.bytes += text.len();
         self.waiting.insert(number, text);
         Ok(number)
+    }
+
+    /// Back once all that waits is on disk.
+    pub fn sync(&mut self) -> io::Result<()> {
+        let synced = match self.sync {
+            Sync::Done => return Ok(()),
+            Sync::Due => self.file.sync_data(),
+            Sync::Failed => self.rewrite(),
+        };
+        self.sync = if synced.is_ok() { Sync::Done } else { Sync::Failed };
+        synced
     }
 
     /// Somebody else has it.
@@ -117,7 +142,7 @@ impl Spool {
     fn empty(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.seek(SeekFrom::Start(0))?;
-        self.file_bytes = 0;
+        (self.file_bytes, self.sync) = (0, Sync::Done);
         Ok(())
     }
 
@@ -133,7 +158,7 @@ impl Spool {
         let file = write_whole(&aside, &all)?;
         std::fs::rename(&aside, &self.path)?;
         sync_folder(&self.path)?;
-        (self.file, self.file_bytes) = (file, all.len() as u64);
+        (self.file, self.file_bytes, self.sync) = (file, all.len() as u64, Sync::Done);
         Ok(())
     }
 }
@@ -296,6 +321,24 @@ mod tests {
         assert_eq!(std::fs::read(folder.path().join("spool.broken")).unwrap(), bytes, "as it was");
         assert_eq!(spool.put("result 50".into()).unwrap(), 50);
         assert_eq!(names(&Spool::open(&path).unwrap()).len(), left.len() + 1, "it is whole again");
+    }
+
+    #[test]
+    fn after_a_disk_that_refused_to_sync_all_that_waits_is_written_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spool");
+        let mut spool = Spool::open(&path).unwrap();
+        for n in 0..3 {
+            spool.put(format!("result {n}")).unwrap();
+        }
+        assert!(spool.sync == Sync::Due);
+        // It drops what it had, and says so once.
+        File::options().write(true).open(&path).unwrap().set_len(10).unwrap();
+        spool.sync = Sync::Failed;
+        spool.put("result 3".into()).unwrap();
+        spool.sync().unwrap();
+        assert!(spool.sync == Sync::Done);
+        assert_eq!(texts(&Spool::open(&path).unwrap()), ["result 0", "result 1", "result 2", "result 3"]);
     }
 
     #[test]
