@@ -217,7 +217,7 @@ async fn an_answer_that_nobody_hears_is_kept_until_somebody_does_also_over_a_res
     let store = house.store.clone();
     eventually("they are told once", LONG, async || store.answers(None, 10).await.unwrap().is_empty()).await;
     let gone = Some("gone".to_owned());
-    assert_eq!(store.answered_clients().await.unwrap(), [gone.clone()]);
+    assert_eq!(store.answered_clients().await.unwrap(), std::slice::from_ref(&gone));
     assert_eq!(store.answers(gone, 10).await.unwrap().len(), 1);
     house.close().await;
 }
