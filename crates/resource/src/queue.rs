@@ -4,6 +4,7 @@
 //!
 //! Not here: calls ([`pass`](crate::pass)), places ([`nodes`](crate::nodes)).
 
+mod boots;
 mod leaving;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,8 @@ use mutirao_elastic::fleet::{Activity, Cause, Life, Member, Trouble};
 use mutirao_elastic::packing::{Amounts, NodeName};
 use mutirao_elastic::protocol::{CHANGES_MAX, Create, QueueBalance, Record};
 use mutirao_elastic::{Action, Aim, Decision, Fleet, Listing, Load, Removal, Seen, State, Terms, decide};
+
+use boots::Boots;
 
 /// Words about an unchanged count are written this often at most…
 const WORDS_EVERY: Duration = Duration::from_secs(5);
@@ -85,6 +88,7 @@ pub struct Queue {
     unlisted: bool,
     /// Why some of those that are wanted are not asked for.
     unplaced: Option<String>,
+    boots: Boots,
 }
 
 #[derive(Debug)]
@@ -109,6 +113,7 @@ impl Queue {
         let seen = self.see(scene)?;
         self.fleet.follow(&scene.balance.fleet.members);
         self.fleet.look(&seen, scene.now);
+        self.boots.look(&self.fleet, scene.now);
         let (mut decision, state) = self.decide(scene.balance, scene.balance_at, scene.now);
         decision.because.0.extend(self.unplaced.clone());
         let max = scene.balance.elastic.as_ref().map_or(0, |elastic| elastic.max);
@@ -141,6 +146,11 @@ impl Queue {
                 Action::Adopt { .. } | Action::Drain { .. } => {}
             }
             fleet.apply(action, scene.now);
+        }
+        match (ask, fleet.counts().creating) {
+            (0, 0) => self.boots.at_rest(),
+            (0, _) => {}
+            _ => self.boots.wanted(scene.now),
         }
         let leavers = Leavers { gone, dismissed };
         let record = self.record(scene, &fleet, &state, &decision, leavers);
@@ -259,7 +269,7 @@ impl Queue {
         };
         let age = balance_at.since(balance.load.at);
         let at = Timestamp(now.0 - span_ms(age));
-        let load = Load { at, workers: self.fleet.counts(), ..balance.load.clone() };
+        let load = Load { at, workers: self.fleet.counts(), boot: self.boots.mean(), ..balance.load.clone() };
         decide(elastic, self.state.clone(), &load, now)
     }
 

@@ -4,4 +4,5 @@ mod dying;
 mod nodes;
 mod sharing;
 mod times;
+mod wait_goal;
 mod world;
