@@ -13,6 +13,8 @@ use crate::provider::{Have, Origin};
 /// How long a node that was made stays empty before it is given back: longer than load that comes in waves pauses.
 pub const EMPTY_FOR: Duration = Duration::from_secs(120);
 
+/// How long one that is being made may take before it is given back unused: a machine boots, a program is copied.
+pub const COMING_FOR: Duration = Duration::from_secs(1_200);
 /// The nodes of one pass, filled as it goes on.
 pub struct Rooms {
     nodes: Vec<Node>,
@@ -49,7 +51,7 @@ impl Rooms {
             let usable = match seen.origin {
                 Origin::Standing => seen.node.answers,
                 Origin::Made => true,
-                Origin::Leaving | Origin::Taken => false,
+                Origin::Leaving | Origin::Taken | Origin::Away => false,
             };
             Node {
                 name: seen.node.name.clone(),
@@ -61,6 +63,9 @@ impl Rooms {
             }
         };
         let coming = have.nodes.iter().filter(|n| !n.node.answers && n.origin == Origin::Made);
+        // A node that people closed before it was made stays unmade.
+        let closed = |kind: &Kind| wishes.get(&NodeName(kind.name.clone())).is_some_and(|wish| *wish != Wish::Open);
+        let kinds = kinds.into_iter().filter(|kind| !closed(kind)).collect();
         Self {
             coming: coming.map(|n| n.node.name.clone()).collect(),
             nodes: have.nodes.iter().map(node).collect(),
@@ -139,7 +144,10 @@ impl Empty {
             (name.clone(), self.since.get(name).map_or(now, |at| (*at).min(now)))
         });
         self.since = since.collect();
-        let long = self.since.iter().filter(|(_, at)| now.since(**at) >= EMPTY_FOR);
+        let answering: BTreeSet<&NodeName> =
+            have.nodes.iter().filter(|n| n.node.answers).map(|n| &n.node.name).collect();
+        let patience = |node: &NodeName| if answering.contains(node) { EMPTY_FOR } else { COMING_FOR };
+        let long = self.since.iter().filter(|(name, at)| now.since(**at) >= patience(name));
         long.map(|(name, _)| name.clone()).collect()
     }
 }

@@ -68,6 +68,7 @@ impl Inner {
                 labels: Default::default(),
                 layer: mutirao_elastic::packing::Layer::Cloud,
                 answers: true,
+                note: None,
             },
             wish: there.wish,
         };
