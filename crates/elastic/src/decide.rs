@@ -133,6 +133,9 @@ pub fn decide(elastic: &Elastic, mut state: State, load: &Load, now: Timestamp) 
     state.forget_the_future(now);
     let stale = load.is_stale(now, elastic.stale_after.0).then(|| load.without_figures());
     let load = stale.as_ref().unwrap_or(load);
+    if let Some(tasks) = &load.tasks {
+        state.pace.see(tasks, now);
+    }
     let was = state.wanted.unwrap_or(load.workers.standing());
     let Elastic { min, max, .. } = *elastic;
     let mut verdict = if was > max {
@@ -168,6 +171,11 @@ pub fn decide(elastic: &Elastic, mut state: State, load: &Load, now: Timestamp) 
 impl State {
     pub fn wanted(&self) -> Option<u32> {
         self.wanted
+    }
+
+    /// What a task of this queue takes in the mean, once enough of them have ended.
+    pub fn task_takes(&self) -> Option<Duration> {
+        self.pace.task_takes()
     }
 
     fn forget_the_future(&mut self, now: Timestamp) {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use mutirao_core::{QueueName, Timestamp, WorkerId};
+use mutirao_elastic::packing::consolidating::Emptied;
 use mutirao_elastic::packing::sharing::{Party, Shares, share};
 use mutirao_elastic::packing::{Amounts, Door, Kind, Need, NoPlace, Node, NodeName, Place, pack};
 use mutirao_elastic::protocol::{Balance, Wish};
@@ -72,6 +73,21 @@ impl Rooms {
             kinds,
             shares: Shares::default(),
         }
+    }
+
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// A node is being made: somebody waits for it.
+    pub fn is_growing(&self) -> bool {
+        !self.coming.is_empty()
+    }
+
+    /// These take nobody new.
+    pub fn close(&mut self, emptied: &Emptied) {
+        let closed = self.nodes.iter_mut().filter(|node| emptied.contains_key(&node.name));
+        closed.for_each(|node| node.door = Door::Cordoned);
     }
 
     /// Sets room aside for those who come first. Says which idle workers are to go for it.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use mutirao_core::{Dice, Timestamp, WorkerId};
 use mutirao_elastic::decide::Because;
 use mutirao_elastic::fleet::{Activity, Cause, Life, Member, Trouble};
+use mutirao_elastic::packing::consolidating::Emptied;
 use mutirao_elastic::packing::{Amounts, NodeName};
 use mutirao_elastic::protocol::{CHANGES_MAX, Create, QueueBalance, Record};
 use mutirao_elastic::{Action, Aim, Decision, Fleet, Listing, Load, Removal, Seen, State, Terms, decide};
@@ -33,6 +34,8 @@ pub struct Scene<'a> {
     pub listed: Option<&'a BTreeMap<WorkerId, NodeName>>,
     /// Nodes that are to be empty.
     pub drained: &'a BTreeSet<NodeName>,
+    /// Nodes whose workers move elsewhere.
+    pub emptying: &'a Emptied,
     /// Idle workers that are to make room for queues whose tasks wait.
     pub yielding: &'a BTreeSet<WorkerId>,
     /// Nodes that are there and say nothing now.
@@ -120,7 +123,7 @@ impl Queue {
         let aim = Aim { wanted: decision.wanted, max, removal: decision.removal };
 
         let mut fleet = self.fleet.clone();
-        self.leave_nodes(scene, &mut fleet);
+        decision.because.0.extend(self.leave_nodes(scene, &mut fleet));
         decision.because.0.extend(leaving::make_room(scene, &mut fleet));
         let actions = fleet.plan(&aim, &seen, scene.terms, scene.now);
         let (mut ends, mut launches, mut ask) = (Vec::new(), Vec::new(), 0);
@@ -209,6 +212,11 @@ impl Queue {
     pub fn fresh(&self, workers: &[WorkerId]) -> Vec<(WorkerId, NodeName)> {
         let place = |worker: &WorkerId| Some((worker.clone(), self.fleet.members.get(worker)?.node.clone()?));
         workers.iter().filter_map(place).collect()
+    }
+
+    /// Some of those that are wanted are not asked for.
+    pub fn lacks_room(&self) -> bool {
+        self.unplaced.is_some()
     }
 
     pub fn unplaced(&mut self, why: Option<String>) {

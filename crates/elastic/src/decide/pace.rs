@@ -22,6 +22,8 @@ const SLOTS: usize = 96;
 const SLOT_MS: i64 = 86_400_000 / SLOTS as i64;
 /// Tasks whose duration counts: between half and all of the last so many.
 const DONE_MAX: u64 = 1_000;
+/// So many must have ended before what they took is known.
+const KNOWN_MIN: u64 = 10;
 /// The weight of the newest gap between arrivals, as a part.
 const GAP_PART: u64 = 8;
 /// Between two looks further apart than this, nothing is known of what ran.
@@ -115,6 +117,11 @@ impl Pace {
     /// said beforehand counts as one task.
     pub fn task_s(&self, said: Duration) -> f64 {
         ((self.busy_ms as f64 / 1_000.0 + said.as_secs_f64()) / (self.done as f64 + 1.0)).max(0.001)
+    }
+
+    /// The same, once so many have ended that it is known without anybody's word.
+    pub fn task_takes(&self) -> Option<Duration> {
+        (self.done >= KNOWN_MIN).then(|| Duration::from_millis(self.busy_ms / self.done))
     }
 
     /// By what share it may be longer, as far as chance allows to say. Durations vary about as much as they are long.

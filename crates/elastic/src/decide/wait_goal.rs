@@ -42,7 +42,6 @@ pub fn verdict(policy: &WaitGoal, state: &mut State, load: &Load, was: u32, now:
     let Some(tasks) = load.tasks else {
         return Verdict::new(was, format!("stays at {was}: the queue's figures are missing"));
     };
-    state.pace.see(&tasks, now);
     let each = f64::from(policy.tasks_per_worker.max(1));
     let most = WORKERS_MAX.saturating_mul(policy.tasks_per_worker.max(1));
     let workers = |servers: f64| (servers / each).ceil() as u32;

@@ -131,6 +131,12 @@ impl Queue {
         turns
     }
 
+    fn waited(&self, share: f64) -> u64 {
+        let mut waits = self.waits.clone();
+        waits.sort_unstable();
+        waits[((waits.len() - 1) as f64 * share) as usize]
+    }
+
     fn late(&self, than_s: u64) -> f64 {
         let late = self.waits.iter().filter(|wait| **wait > than_s).count();
         late as f64 / self.waits.len().max(1) as f64
@@ -194,10 +200,41 @@ fn bursts_of_short_tasks_cost_far_less_than_one_worker_each_and_wait_no_longer_t
         queue
     };
     let each = run(Policy::NForN(NForN { idle_wait: Span::secs(60), tasks_per_worker: 1 }));
+    for wait_s in [60, 70, 80] {
+        println!("{}", beside(&run(goal(wait_s)), &each, wait_s));
+    }
     let goal = run(goal(90));
+    println!("{}", beside(&goal, &each, 90));
     assert!(goal.late(90) < 0.05, "{}", goal.late(90));
     let share = goal.worker_s as f64 / each.worker_s as f64;
     assert!(share < 0.6, "{share}");
+}
+
+#[test]
+fn under_bursts_that_overlap_it_takes_far_fewer_and_nobody_waits_longer() {
+    let run = |policy| {
+        let mut queue = Queue::new(policy, 11);
+        for _ in 0..90 {
+            let burst = 20 + queue.dice.below(300);
+            queue.live(burst, 15.0);
+            let pause = 20 + queue.dice.below(140);
+            queue.steady(0.3, 15.0, true, pause);
+        }
+        queue.steady(0.0, 15.0, false, 1_200);
+        assert!(queue.waiting.is_empty());
+        queue
+    };
+    let each = run(Policy::NForN(NForN { idle_wait: Span::secs(60), tasks_per_worker: 1 }));
+    let goals: Vec<Queue> = [30, 60].into_iter().map(|wait_s| run(goal(wait_s))).collect();
+    println!("{}", beside(&goals[0], &each, 30));
+    println!("{}", beside(&goals[1], &each, 60));
+}
+
+/// The goal's figures beside those of a worker for each task.
+fn beside(goal: &Queue, each: &Queue, wait_s: u64) -> String {
+    let (p95, p95_each) = (goal.waited(0.95), each.waited(0.95));
+    let share = goal.worker_s as f64 / each.worker_s as f64;
+    format!("wait {wait_s} s: p95 {p95} s beside {p95_each} s, {share:.2} of the worker-hours")
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The resource manager's passes against a manager and a provider in memory that fail, lose answers and lie.
 
+mod consolidating;
 mod dying;
 mod nodes;
 mod sharing;
