@@ -272,7 +272,7 @@ mod tests {
             (("glibc", ""), json!({}), "no glibc"),
             (("write", ""), json!({}), "no write access to /home/me/.mutirao"),
             (("ours", ""), json!({}), "another resource manager"),
-            (("disk_kib", "900000"), json!({}), "of disk left; it needs 1.25GiB"),
+            (("disk_kib", "900000"), json!({}), "of disk left; it needs 1280MiB"),
             (("cpus", "4"), json!({ "cpus": "8" }), "to give 8 cpus and has 4"),
             (("cpus", "4"), json!({ "memory": "9GiB" }), "to give 9GiB of memory and has 8GiB"),
             (("dir", long.as_str()), json!({}), "too long for a socket"),
