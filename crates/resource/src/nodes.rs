@@ -13,9 +13,9 @@ use crate::provider::{Have, Origin};
 
 /// How long a node that was made stays empty before it is given back: longer than load that comes in waves pauses.
 pub const EMPTY_FOR: Duration = Duration::from_secs(120);
-
 /// How long one that is being made may take before it is given back unused: a machine boots, a program is copied.
 pub const COMING_FOR: Duration = Duration::from_secs(1_200);
+
 /// The nodes of one pass, filled as it goes on.
 pub struct Rooms {
     nodes: Vec<Node>,
@@ -63,10 +63,10 @@ impl Rooms {
                 door: if open && usable { Door::Open } else { Door::Cordoned },
             }
         };
-        let coming = have.nodes.iter().filter(|n| !n.node.answers && n.origin == Origin::Made);
         // A node that people closed before it was made stays unmade.
         let closed = |kind: &Kind| wishes.get(&NodeName(kind.name.clone())).is_some_and(|wish| *wish != Wish::Open);
         let kinds = kinds.into_iter().filter(|kind| !closed(kind)).collect();
+        let coming = have.nodes.iter().filter(|n| !n.node.answers && n.origin == Origin::Made);
         Self {
             coming: coming.map(|n| n.node.name.clone()).collect(),
             nodes: have.nodes.iter().map(node).collect(),
