@@ -6,9 +6,12 @@
 //! Not here: how the wanted count comes about ([`fleet`](crate::fleet)).
 
 mod hpa;
+mod pace;
 mod recent;
 mod rules;
 mod usage;
+mod wait_goal;
+mod waiting;
 
 use std::fmt;
 use std::time::Duration;
@@ -19,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::Load;
 use crate::policy::{Elastic, NForN, Policy, Threshold};
+use pace::Pace;
 use recent::Recent;
 use rules::Turns;
 
@@ -37,6 +41,9 @@ pub struct State {
     /// Since when a threshold has been crossed.
     #[serde(default)]
     beyond: Option<Beyond>,
+    /// What was learned of the tasks.
+    #[serde(default, skip_serializing_if = "Pace::is_blank")]
+    pace: Pace,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,6 +133,9 @@ pub fn decide(elastic: &Elastic, mut state: State, load: &Load, now: Timestamp) 
     state.forget_the_future(now);
     let stale = load.is_stale(now, elastic.stale_after.0).then(|| load.without_figures());
     let load = stale.as_ref().unwrap_or(load);
+    if let Some(tasks) = &load.tasks {
+        state.pace.see(tasks, now);
+    }
     let was = state.wanted.unwrap_or(load.workers.standing());
     let Elastic { min, max, .. } = *elastic;
     let mut verdict = if was > max {
@@ -137,6 +147,7 @@ pub fn decide(elastic: &Elastic, mut state: State, load: &Load, now: Timestamp) 
             Policy::NForN(policy) => n_for_n(policy, &mut state, load, was, now),
             Policy::Hpa(policy) => hpa::verdict(policy, &mut state, load, &hpa::Range { was, min, max }, now),
             Policy::Threshold(policy) => threshold(policy, &mut state, load, was, now),
+            Policy::WaitGoal(policy) => wait_goal::verdict(policy, &mut state, load, was, now),
         }
     };
     if stale.is_some() {
@@ -151,6 +162,7 @@ pub fn decide(elastic: &Elastic, mut state: State, load: &Load, now: Timestamp) 
     state.remember(elastic, was, wanted, now);
     let removal = match &elastic.policy {
         Policy::NForN(policy) => Removal::Idle(policy.idle_wait),
+        Policy::WaitGoal(policy) => Removal::Idle(policy.idle_wait(load)),
         Policy::Hpa(_) | Policy::Threshold(_) => Removal::Any,
     };
     (Decision { was, wanted, removal, because: Because(verdict.because) }, state)
@@ -161,9 +173,15 @@ impl State {
         self.wanted
     }
 
+    /// What a task of this queue takes in the mean, once enough of them have ended.
+    pub fn task_takes(&self) -> Option<Duration> {
+        self.pace.task_takes()
+    }
+
     fn forget_the_future(&mut self, now: Timestamp) {
         self.recent.forget_the_future(now);
         self.turns.forget_the_future(now);
+        self.pace.forget_the_future(now);
         self.changed_at = self.changed_at.map(|at| at.min(now));
         if let Some(beyond) = &mut self.beyond {
             beyond.since = beyond.since.min(now);

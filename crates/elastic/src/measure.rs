@@ -17,6 +17,9 @@ pub struct Load {
     pub workers: Workers,
     /// The summary of the queue.
     pub tasks: Option<Tasks>,
+    /// How long new workers take to come, from wanting them to their first word, as the resource manager has seen it.
+    #[serde(default)]
+    pub boot: Option<Span>,
     #[serde(default)]
     pub host: Host,
     /// One for each worker that was asked for and is not gone.
@@ -51,6 +54,10 @@ pub struct Tasks {
     /// How long the first in line has waited; zero when nobody does.
     #[serde(default)]
     pub oldest_wait: Span,
+    /// Runs of tasks that have ended, whatever came of them, since the owner of the queue began to count. None of an owner
+    /// that does not count them.
+    #[serde(default)]
+    pub ended: Option<u64>,
 }
 
 /// The machine that the target shares.
@@ -138,6 +145,7 @@ impl Load {
             at: self.at,
             workers: self.workers,
             tasks: None,
+            boot: self.boot,
             host: Host::default(),
             samples: self.samples.iter().map(blank).collect(),
         }

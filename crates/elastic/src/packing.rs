@@ -4,9 +4,10 @@
 //!
 //! Nodes that already hold something come first, so that empty ones can be given back.
 //!
-//! Not here: moving workers that run, and what that would cost.
+//! Not here: which node had better be emptied ([`consolidating`]).
 
 pub mod amounts;
+pub mod consolidating;
 mod leavers;
 pub mod sharing;
 

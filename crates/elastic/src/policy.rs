@@ -21,6 +21,7 @@
 mod check;
 pub mod hpa;
 mod preset;
+mod wait_goal;
 
 use mutirao_core::quantity::Span;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::measure::Source;
 pub use hpa::{Behaviour, Hpa, Metric, Rate, Rules, Select, Step, Target};
 pub use preset::Preset;
+pub use wait_goal::{Forecast, WaitGoal};
 
 /// How old figures may be before they count as missing.
 const STALE_AFTER: Span = Span::secs(60);
@@ -49,6 +51,7 @@ pub enum Policy {
     NForN(NForN),
     Hpa(Hpa),
     Threshold(Threshold),
+    WaitGoal(WaitGoal),
 }
 
 /// A worker for each task that waits or runs, at once; one less only when it has been spare for a while. Arrebol compared
@@ -127,7 +130,7 @@ impl TryFrom<Shape> for Elastic {
             policy: shape
                 .policy
                 .or(base.map(|b| b.policy))
-                .ok_or("policy is missing: name one (kind: n_for_n, hpa or threshold), or a preset")?,
+                .ok_or("policy is missing: name one (kind: n_for_n, hpa, threshold or wait_goal), or a preset")?,
         })
     }
 }

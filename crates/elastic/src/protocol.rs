@@ -206,6 +206,9 @@ pub struct OfferedNode {
     pub layer: Layer,
     /// Whether its agent answers.
     pub answers: bool,
+    /// Why it takes nobody, in a few words, where its provider knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 impl std::fmt::Debug for Invitation {

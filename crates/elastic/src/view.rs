@@ -88,6 +88,9 @@ pub struct NodeView {
     pub layer: Layer,
     /// Whether its agent answered when it was last offered.
     pub answers: bool,
+    /// Why it takes nobody, in a few words, where its provider knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// What people want of it: open, cordoned or drained.
     #[schema(value_type = String)]
     pub wish: Wish,

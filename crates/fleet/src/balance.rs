@@ -44,6 +44,7 @@ pub fn assemble(
             at: now,
             workers: fleet.counts(),
             tasks: sight.as_ref().map(|sight| sight.tasks),
+            boot: None,
             host: host_of(host, sight.as_ref()),
             samples: samples(&fleet, &need.amounts, sight.as_ref(), now),
         };

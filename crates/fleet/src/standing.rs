@@ -65,6 +65,9 @@ pub struct Standing<'a> {
     pub nodes: &'a [NodeView],
 }
 
+/// Of how many nodes it is said why they take nobody.
+const NOTED_MAX: usize = 5;
+
 fn because(why: impl Into<String>, remedy: impl Into<String>) -> Reason {
     Reason { why: why.into(), remedy: Some(remedy.into()) }
 }
@@ -119,7 +122,10 @@ impl Standing<'_> {
         };
         let there = |node: &NodeView| node.offered_at.is_some();
         let shut = named(&|node| there(node) && node.wish != Wish::Open);
-        let silent = named(&|node| there(node) && node.wish == Wish::Open && !node.answers);
+        let silent = named(&|node| there(node) && node.wish == Wish::Open && !node.answers && node.note.is_none());
+        let noted = self.nodes.iter().filter(|node| there(node) && !node.answers);
+        let noted: Vec<String> =
+            noted.filter_map(|node| Some(format!("{} is {}", node.name, node.note.as_ref()?))).collect();
         let gone = named(&|node| !there(node));
         let open = named(&|node| there(node) && node.wish == Wish::Open && node.answers);
         let more = format!("{missing} more workers are wanted");
@@ -129,6 +135,13 @@ impl Standing<'_> {
         } else if let Some(first) = silent.first() {
             let how = format!("{more}, and {} does not answer", silent.join(", "));
             because(how, format!("look after its agent; `mutirao node show {first}` says since when"))
+        } else if open.is_empty() && !noted.is_empty() {
+            let some: Vec<&str> = noted.iter().map(String::as_str).take(NOTED_MAX).collect();
+            let rest = if noted.len() > NOTED_MAX { ", …" } else { "" };
+            because(
+                format!("{more}, and {}{rest}", some.join(", ")),
+                "wait for those that are being started; mend what is said of the others: `mutirao node list` shows them",
+            )
         } else if open.is_empty() {
             let how = match gone.is_empty() {
                 true => format!("{more}, and there is no node to put them on"),
@@ -212,6 +225,10 @@ mod tests {
             ),
             (said(Acting::Yes, 2, none, &[node(json!({"wish": "cordoned"}))]), ["2 more", "n1", "node uncordon n1"]),
             (said(Acting::Yes, 2, none, &[node(json!({"answers": false}))]), ["2 more", "n1", "node show n1"]),
+            (
+                said(Acting::Yes, 2, none, &[node(json!({"answers": false, "note": "being started"}))]),
+                ["2 more", "n1 is being started", "node list"],
+            ),
             (said(Acting::Yes, 2, none, &[node(json!({"offered_at": null}))]), ["2 more", "n1 is gone", "offers it"]),
             (said(Acting::Yes, 2, none, &[]), ["2 more", "no node", "elastic.nodes"]),
             (said(Acting::Yes, 2, none, &[node(json!({}))]), ["2 more", "node list", "history --queue gpu"]),

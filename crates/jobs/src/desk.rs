@@ -339,6 +339,7 @@ impl Desk {
         };
         if let Some(line) = self.jobs.get(&task.job).and_then(|l| self.lines.get_mut(&l.queue)) {
             line.window.completed(verdict, now.mono);
+            line.ended += u64::from(verdict != Verdict::Unfit);
         }
         let changed = self.happen(task, Event::Ended(attempt, verdict), worker, outcome, now);
         if let Some(had) = turned_down_by.filter(|_| changed) {

@@ -105,6 +105,7 @@ impl Crew {
                 running: under_way,
                 unacknowledged: under_way,
                 oldest_wait: Span(Duration::from_millis(late_ms)),
+                ended: None,
             },
             sessions: heard_all.then(|| alive().map(|(worker, known)| (worker.clone(), activity(known))).collect()),
             footprints: alive().map(|(worker, known)| (worker.clone(), known.pulse.footprint)).collect(),

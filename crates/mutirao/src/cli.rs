@@ -2,7 +2,7 @@
 //! answer; nothing here knows how the work is done.
 
 mod action;
-mod apply;
+pub mod apply;
 mod backup;
 mod completions;
 mod config;

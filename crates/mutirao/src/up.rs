@@ -157,7 +157,7 @@ fn warn_of_exposed_secrets(config: &Config) {
 /// The resource manager beside this manager, let in by itself. One that the manager does not know any more, since it was
 /// restored from a backup, is let in again.
 async fn resource_manager(settings: &Settings, manager: &Manager) -> Result<Option<Running>, Failure> {
-    if settings.elastic_nodes.0 == 0 {
+    if !elastic::any(settings) {
         return Ok(None);
     }
     let data = std::path::absolute(&settings.data.0)?;

@@ -54,6 +54,7 @@ impl From<NodeInfo> for NodeView {
             labels: record.labels,
             layer: record.layer,
             answers: presence == Presence::Registered,
+            note: None,
             wish: Wish::Open,
             offered_at: None,
             workers: Vec::new(),

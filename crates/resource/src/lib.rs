@@ -9,6 +9,7 @@
 //! - [`pass`] carries one pass out, in the order that makes it safe to die at any point.
 //! - [`run`](mod@run) does so again and again, for as long as the lease is held.
 //! - [`local`] is the provider whose nodes are processes of this machine.
+//! - [`ssh`] is the provider whose nodes are machines of a pool.
 //!
 //! **In which order.** Identities and their records are made by the manager in one step. What is decided about a worker is
 //! recorded before the provider hears of it. A call to the provider is given up before its worker could be believed gone.
@@ -24,6 +25,7 @@ pub mod pass;
 pub mod provider;
 pub mod queue;
 pub mod run;
+pub mod ssh;
 
 pub use manager::{HttpManager, Manager, ManagerError};
 pub use pass::{Active, Ports};

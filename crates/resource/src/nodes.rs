@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use mutirao_core::{QueueName, Timestamp, WorkerId};
+use mutirao_elastic::packing::consolidating::Emptied;
 use mutirao_elastic::packing::sharing::{Party, Shares, share};
 use mutirao_elastic::packing::{Amounts, Door, Kind, Need, NoPlace, Node, NodeName, Place, pack};
 use mutirao_elastic::protocol::{Balance, Wish};
@@ -12,6 +13,8 @@ use crate::provider::{Have, Origin};
 
 /// How long a node that was made stays empty before it is given back: longer than load that comes in waves pauses.
 pub const EMPTY_FOR: Duration = Duration::from_secs(120);
+/// How long one that is being made may take before it is given back unused: a machine boots, a program is copied.
+pub const COMING_FOR: Duration = Duration::from_secs(1_200);
 
 /// The nodes of one pass, filled as it goes on.
 pub struct Rooms {
@@ -49,7 +52,7 @@ impl Rooms {
             let usable = match seen.origin {
                 Origin::Standing => seen.node.answers,
                 Origin::Made => true,
-                Origin::Leaving | Origin::Taken => false,
+                Origin::Leaving | Origin::Taken | Origin::Away => false,
             };
             Node {
                 name: seen.node.name.clone(),
@@ -60,6 +63,9 @@ impl Rooms {
                 door: if open && usable { Door::Open } else { Door::Cordoned },
             }
         };
+        // A node that people closed before it was made stays unmade.
+        let closed = |kind: &Kind| wishes.get(&NodeName(kind.name.clone())).is_some_and(|wish| *wish != Wish::Open);
+        let kinds = kinds.into_iter().filter(|kind| !closed(kind)).collect();
         let coming = have.nodes.iter().filter(|n| !n.node.answers && n.origin == Origin::Made);
         Self {
             coming: coming.map(|n| n.node.name.clone()).collect(),
@@ -67,6 +73,21 @@ impl Rooms {
             kinds,
             shares: Shares::default(),
         }
+    }
+
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// A node is being made: somebody waits for it.
+    pub fn is_growing(&self) -> bool {
+        !self.coming.is_empty()
+    }
+
+    /// These take nobody new.
+    pub fn close(&mut self, emptied: &Emptied) {
+        let closed = self.nodes.iter_mut().filter(|node| emptied.contains_key(&node.name));
+        closed.for_each(|node| node.door = Door::Cordoned);
     }
 
     /// Sets room aside for those who come first. Says which idle workers are to go for it.
@@ -139,7 +160,10 @@ impl Empty {
             (name.clone(), self.since.get(name).map_or(now, |at| (*at).min(now)))
         });
         self.since = since.collect();
-        let long = self.since.iter().filter(|(_, at)| now.since(**at) >= EMPTY_FOR);
+        let answering: BTreeSet<&NodeName> =
+            have.nodes.iter().filter(|n| n.node.answers).map(|n| &n.node.name).collect();
+        let patience = |node: &NodeName| if answering.contains(node) { EMPTY_FOR } else { COMING_FOR };
+        let long = self.since.iter().filter(|(name, at)| now.since(**at) >= patience(name));
         long.map(|(name, _)| name.clone()).collect()
     }
 }

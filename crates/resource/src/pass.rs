@@ -3,11 +3,13 @@
 //!
 //! Before each step that changes anything the lease is looked at: whoever was frozen stops where it was.
 //!
+//! - [`consolidating`] is which node is emptied, to be given back.
 //! - [`listing`] is what the provider says it has.
 //! - [`sharing`] is who comes first where room is short.
 //! - [`tending`] is one queue's turn.
 //! - [`leftovers`] is what nobody needs any more.
 
+mod consolidating;
 mod leftovers;
 mod listing;
 mod sharing;
@@ -18,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use mutirao_core::{Clock, Dice, QueueName, Timestamp};
+use mutirao_elastic::packing::consolidating::Emptied;
 use mutirao_elastic::packing::{Kind, NodeName};
 use mutirao_elastic::protocol::{Balance, Create, Offer, QueueBalance, Wish};
 use mutirao_elastic::{Steady, Terms};
@@ -72,6 +75,8 @@ pub struct Active {
     steady: Steady,
     queues: BTreeMap<QueueName, Queue>,
     empty: Empty,
+    /// Nodes whose workers move elsewhere, so that they can be given back. A successor chooses anew.
+    emptying: Emptied,
     offered: Option<Offer>,
     provider: Patience,
     requests: u64,
@@ -90,6 +95,7 @@ impl Active {
             steady,
             queues: BTreeMap::new(),
             empty: Empty::default(),
+            emptying: Emptied::new(),
             offered: None,
             provider: Patience::default(),
             requests: 0,
@@ -127,15 +133,25 @@ impl Active {
         let drained: BTreeSet<NodeName> = drained.map(|record| record.node.name.clone()).collect();
         let nothing = Listed::default();
         let mut rooms = match &listed {
-            Ok(listed) => Rooms::of(&listed.have, &balance, kinds),
+            Ok(listed) => Rooms::of(&listed.have, &balance, kinds.clone()),
             Err(_) => Rooms::of(&nothing.have, &balance, Vec::new()),
         };
+        if let Ok(listed) = &listed {
+            self.consolidate(&listed.have, &balance, &kinds, &mut rooms);
+        }
+        let emptying = self.emptying();
         let yielding = self.share(&balance, &mut rooms);
         self.queues.retain(|name, _| balance.queues.iter().any(|queue| queue.queue == *name));
         let mut next = Next::InAWhile;
         for queue in in_turn(&balance) {
-            let view =
-                View { balance: &balance, queue, listed: listed.as_ref().ok(), drained: &drained, yielding: &yielding };
+            let view = View {
+                balance: &balance,
+                queue,
+                listed: listed.as_ref().ok(),
+                drained: &drained,
+                emptying: &emptying,
+                yielding: &yielding,
+            };
             if let Err(error) = &listed {
                 self.note_failure(queue, error);
             }

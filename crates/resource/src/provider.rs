@@ -11,6 +11,7 @@
 //! Not here: what is wanted of it ([`queue`](crate::queue), [`nodes`](crate::nodes)).
 
 mod limited;
+mod several;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use mutirao_elastic::packing::{Kind, Need, NodeName};
 use mutirao_elastic::protocol::OfferedNode;
 
 pub use limited::Limited;
+pub use several::Several;
 
 /// The longest a call to a provider may take. Shorter than a worker must be missing to be believed gone.
 pub const CALL_MAX: Duration = Duration::from_secs(10);
@@ -54,6 +56,9 @@ pub enum Origin {
     Made,
     /// It is not wanted any more, takes nobody, and goes when its workers have gone.
     Leaving,
+    /// It cannot be used, or is not: shown for people, and nothing else. Nobody is believed to be on it, and no worker is waited
+    /// for that was.
+    Away,
     /// Its owner said that it is about to be taken back (a spot notice): its workers drain and are replaced elsewhere, and
     /// what they do not finish in time is begun again.
     Taken,
@@ -109,7 +114,8 @@ pub trait Provider: Send + Sync + 'static {
     /// The sorts of nodes that can be had, and how many more of each.
     async fn kinds(&self) -> Result<Vec<Kind>, ProviderError>;
 
-    /// Has a node made. Yes when it is there or on its way.
+    /// Has a node made. Yes when it is there or on its way. A provider whose nodes have names already may list it by another:
+    /// then asking twice is asking for the same.
     async fn create_node(&self, node: &NodeName, kind: &str, generation: u64) -> Result<(), ProviderError>;
 
     /// Gives a node back. Yes when it is not there.

@@ -4,6 +4,7 @@
 //!
 //! Not here: calls ([`pass`](crate::pass)), places ([`nodes`](crate::nodes)).
 
+mod boots;
 mod leaving;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,9 +13,12 @@ use std::time::Duration;
 use mutirao_core::{Dice, Timestamp, WorkerId};
 use mutirao_elastic::decide::Because;
 use mutirao_elastic::fleet::{Activity, Cause, Life, Member, Trouble};
+use mutirao_elastic::packing::consolidating::Emptied;
 use mutirao_elastic::packing::{Amounts, NodeName};
 use mutirao_elastic::protocol::{CHANGES_MAX, Create, QueueBalance, Record};
 use mutirao_elastic::{Action, Aim, Decision, Fleet, Listing, Load, Removal, Seen, State, Terms, decide};
+
+use boots::Boots;
 
 /// Words about an unchanged count are written this often at most…
 const WORDS_EVERY: Duration = Duration::from_secs(5);
@@ -30,6 +34,8 @@ pub struct Scene<'a> {
     pub listed: Option<&'a BTreeMap<WorkerId, NodeName>>,
     /// Nodes that are to be empty.
     pub drained: &'a BTreeSet<NodeName>,
+    /// Nodes whose workers move elsewhere.
+    pub emptying: &'a Emptied,
     /// Idle workers that are to make room for queues whose tasks wait.
     pub yielding: &'a BTreeSet<WorkerId>,
     /// Nodes that are there and say nothing now.
@@ -85,6 +91,7 @@ pub struct Queue {
     unlisted: bool,
     /// Why some of those that are wanted are not asked for.
     unplaced: Option<String>,
+    boots: Boots,
 }
 
 #[derive(Debug)]
@@ -109,13 +116,14 @@ impl Queue {
         let seen = self.see(scene)?;
         self.fleet.follow(&scene.balance.fleet.members);
         self.fleet.look(&seen, scene.now);
+        self.boots.look(&self.fleet, scene.now);
         let (mut decision, state) = self.decide(scene.balance, scene.balance_at, scene.now);
         decision.because.0.extend(self.unplaced.clone());
         let max = scene.balance.elastic.as_ref().map_or(0, |elastic| elastic.max);
         let aim = Aim { wanted: decision.wanted, max, removal: decision.removal };
 
         let mut fleet = self.fleet.clone();
-        self.leave_nodes(scene, &mut fleet);
+        decision.because.0.extend(self.leave_nodes(scene, &mut fleet));
         decision.because.0.extend(leaving::make_room(scene, &mut fleet));
         let actions = fleet.plan(&aim, &seen, scene.terms, scene.now);
         let (mut ends, mut launches, mut ask) = (Vec::new(), Vec::new(), 0);
@@ -141,6 +149,11 @@ impl Queue {
                 Action::Adopt { .. } | Action::Drain { .. } => {}
             }
             fleet.apply(action, scene.now);
+        }
+        match (ask, fleet.counts().creating) {
+            (0, 0) => self.boots.at_rest(),
+            (0, _) => {}
+            _ => self.boots.wanted(scene.now),
         }
         let leavers = Leavers { gone, dismissed };
         let record = self.record(scene, &fleet, &state, &decision, leavers);
@@ -201,6 +214,11 @@ impl Queue {
         workers.iter().filter_map(place).collect()
     }
 
+    /// Some of those that are wanted are not asked for.
+    pub fn lacks_room(&self) -> bool {
+        self.unplaced.is_some()
+    }
+
     pub fn unplaced(&mut self, why: Option<String>) {
         self.unplaced = why;
     }
@@ -259,7 +277,7 @@ impl Queue {
         };
         let age = balance_at.since(balance.load.at);
         let at = Timestamp(now.0 - span_ms(age));
-        let load = Load { at, workers: self.fleet.counts(), ..balance.load.clone() };
+        let load = Load { at, workers: self.fleet.counts(), boot: self.boots.mean(), ..balance.load.clone() };
         decide(elastic, self.state.clone(), &load, now)
     }
 

@@ -18,7 +18,7 @@ fn load(now: Timestamp, running_workers: u32, tasks: Option<Tasks>) -> Load {
 }
 
 fn tasks(ready: u64, running: u64) -> Option<Tasks> {
-    Some(Tasks { ready, running, unacknowledged: running, oldest_wait: Span::default() })
+    Some(Tasks { ready, running, unacknowledged: running, ..Tasks::default() })
 }
 
 fn host(now: Timestamp, memory_percent: f64) -> Load {
@@ -156,10 +156,11 @@ fn any_load() -> impl Strategy<Value = (u64, Load)> {
                 running,
                 unacknowledged: running,
                 oldest_wait: Span::secs(ready / 50),
+                ended: None,
             });
             let workers = Workers { running, creating, draining: 0 };
             let host = Host { memory_percent: memory, cpu_percent: None };
-            (after_s, Load { at: T0, workers, tasks, host, samples: Vec::new() })
+            (after_s, Load { at: T0, workers, tasks, host, ..Load::default() })
         },
     )
 }

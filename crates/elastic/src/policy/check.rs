@@ -5,7 +5,7 @@ use std::time::Duration;
 use mutirao_core::Problem;
 use mutirao_core::quantity::Span;
 
-use super::{Elastic, Hpa, Metric, NForN, Policy, Rules, Step, Target, Threshold};
+use super::{Elastic, Hpa, Metric, NForN, Policy, Rules, Step, Target, Threshold, WaitGoal};
 use crate::WORKERS_MAX;
 use crate::measure::Source;
 
@@ -15,6 +15,13 @@ const METRICS_MAX: usize = 16;
 const RATES_MAX: usize = 16;
 /// As long as Kubernetes remembers recommendations.
 const WINDOW_MAX: Duration = Duration::from_secs(3_600);
+/// Longer waits are no goal that a policy would be needed for.
+const WAIT_MAX: Duration = Duration::from_secs(86_400);
+/// Between what is no promise and what no number of workers can give.
+const SHARE_MIN: f64 = 0.5;
+const SHARE_MAX: f64 = 0.999;
+/// Tasks that one worker runs at once.
+const SLOTS_MAX: u32 = 1_000;
 /// As long as Kubernetes remembers changes.
 const PERIOD_MAX: Duration = Duration::from_secs(1_800);
 
@@ -40,6 +47,7 @@ impl Elastic {
             Policy::NForN(policy) => policy.check(),
             Policy::Hpa(policy) => policy.check(self.min),
             Policy::Threshold(policy) => policy.check(),
+            Policy::WaitGoal(policy) => policy.check(),
         }
         .map_err(|problem| problem.under("policy"))
     }
@@ -78,6 +86,33 @@ impl Threshold {
         }
         within("hold", self.hold, WINDOW_MAX)?;
         within("pause", self.pause, WINDOW_MAX)
+    }
+}
+
+impl WaitGoal {
+    fn check(&self) -> Result<(), Problem> {
+        for (field, span, max) in
+            [("wait", self.wait, WAIT_MAX), ("task", self.task, WAIT_MAX), ("boot", self.boot, WINDOW_MAX)]
+        {
+            if span.0.is_zero() {
+                return Err(wrong(field, "no time at all cannot be kept to").remedy("write a time like 30s"));
+            }
+            within(field, span, max)?;
+        }
+        if !(SHARE_MIN..=SHARE_MAX).contains(&self.share) {
+            return Err(wrong("share", format!("{} is not a share that can be promised", self.share))
+                .remedy(format!("write a number from {SHARE_MIN} to {SHARE_MAX}, such as 0.95")));
+        }
+        if self.tasks_per_worker == 0 {
+            return Err(
+                wrong("tasks_per_worker", "a worker that runs nothing helps nobody").remedy("set it to 1 or more")
+            );
+        }
+        if self.tasks_per_worker > SLOTS_MAX {
+            return Err(wrong("tasks_per_worker", format!("{} are more than {SLOTS_MAX}", self.tasks_per_worker))
+                .remedy("set it lower"));
+        }
+        within("idle_wait", self.idle_wait.unwrap_or_default(), WINDOW_MAX)
     }
 }
 
@@ -246,6 +281,26 @@ mod tests {
                 r#"{"max": 4, "policy": {"kind": "threshold", "source": "host_memory", "above": 70, "below": 75}}"#
                     .into(),
                 "policy.below: 75 is not under above, 70: it would add and remove in turn; leave a gap between the two",
+            ),
+            (
+                r#"{"max": 4, "policy": {"kind": "wait_goal", "wait": "0s"}}"#.into(),
+                "policy.wait: no time at all cannot be kept to; write a time like 30s",
+            ),
+            (
+                r#"{"max": 4, "policy": {"kind": "wait_goal", "wait": "2d"}}"#.into(),
+                "policy.wait: 2days is longer than 1day; set it lower",
+            ),
+            (
+                r#"{"max": 4, "policy": {"kind": "wait_goal", "wait": "30s", "share": 1}}"#.into(),
+                "policy.share: 1 is not a share that can be promised; write a number from 0.5 to 0.999, such as 0.95",
+            ),
+            (
+                r#"{"max": 4, "policy": {"kind": "wait_goal", "wait": "30s", "tasks_per_worker": 0}}"#.into(),
+                "policy.tasks_per_worker: a worker that runs nothing helps nobody; set it to 1 or more",
+            ),
+            (
+                r#"{"max": 4, "policy": {"kind": "wait_goal", "wait": "30s", "boot": "2h"}}"#.into(),
+                "policy.boot: 2h is longer than 1h; set it lower",
             ),
             (
                 r#"{"max": 4, "policy": {"kind": "hpa", "metrics": []}}"#.into(),

@@ -3,7 +3,7 @@
 use mutirao_core::quantity::Span;
 use serde::{Deserialize, Serialize};
 
-use super::{Behaviour, Elastic, Hpa, Metric, NForN, Policy, Rate, Rules, STALE_AFTER, Target, Threshold};
+use super::{Behaviour, Elastic, Hpa, Metric, NForN, Policy, Rate, Rules, STALE_AFTER, Target, Threshold, WaitGoal};
 use crate::measure::Source;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,8 @@ pub enum Preset {
     /// many at most: 8.
     #[serde(rename = "kv-003")]
     Kv003,
+    /// What Arrebol left open: as few workers as it takes that 95 % of the tasks begin within a minute, 0 to 100.
+    WaitGoal,
 }
 
 impl std::str::FromStr for Preset {
@@ -31,14 +33,15 @@ impl std::str::FromStr for Preset {
             "sentryweb-schedulers" => Ok(Preset::SentrywebSchedulers),
             "arrebol" => Ok(Preset::Arrebol),
             "kv-003" => Ok(Preset::Kv003),
-            _ => Err("choose arrebol, sentryweb-workers, sentryweb-schedulers or kv-003"),
+            "wait-goal" => Ok(Preset::WaitGoal),
+            _ => Err("choose arrebol, wait-goal, sentryweb-workers, sentryweb-schedulers or kv-003"),
         }
     }
 }
 
 impl Preset {
-    pub const ALL: [Preset; 4] =
-        [Preset::SentrywebWorkers, Preset::SentrywebSchedulers, Preset::Arrebol, Preset::Kv003];
+    pub const ALL: [Preset; 5] =
+        [Preset::SentrywebWorkers, Preset::SentrywebSchedulers, Preset::Arrebol, Preset::Kv003, Preset::WaitGoal];
 
     pub fn elastic(self) -> Elastic {
         let (min, max, policy) = match self {
@@ -46,6 +49,7 @@ impl Preset {
             Preset::SentrywebSchedulers => (1, 5, sentryweb_schedulers()),
             Preset::Arrebol => (0, 100, Policy::NForN(NForN { idle_wait: NForN::idle_wait(), tasks_per_worker: 1 })),
             Preset::Kv003 => (2, 8, kv_003()),
+            Preset::WaitGoal => (0, 100, Policy::WaitGoal(WaitGoal::of(Span::secs(60)))),
         };
         Elastic { min, max, stale_after: STALE_AFTER, policy }
     }

@@ -5,4 +5,5 @@ mod checkers;
 mod crashes;
 mod queueing;
 mod sentryweb;
+mod wait_goal;
 mod world;

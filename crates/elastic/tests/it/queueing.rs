@@ -93,6 +93,7 @@ impl<'a> Checks<'a> {
             ready: self.ready as u64,
             running: unacknowledged as u64,
             unacknowledged: unacknowledged as u64,
+            ended: None,
             oldest_wait: Span(Duration::from_secs_f64(self.ready / self.capacity_per_s().max(1.0))),
         };
         let workers = Workers { running: self.running, creating: self.creating.len() as u32, draining: 0 };

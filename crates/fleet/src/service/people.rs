@@ -115,7 +115,9 @@ impl Fleets {
             return Ok(offered.clone());
         }
         let (nodes, kinds) = self.parts().store.nodes().await.map_err(refused)?;
-        let nodes = nodes.into_iter().filter(|row| row.offered_at.is_some()).map(place).collect();
+        // Of one that was never looked at nobody knows what would fit.
+        let known = |row: &NodeRow| row.offered_at.is_some() && !row.node.capacity.is_nothing();
+        let nodes = nodes.into_iter().filter(known).map(place).collect();
         let offered = Arc::new(Offered { nodes, kinds: kinds.unwrap_or_default() });
         *self.parts().offered.lock() = Some((now.plus(OFFER_BELIEVED_FOR), offered.clone()));
         Ok(offered)
@@ -282,6 +284,7 @@ fn node_view(NodeRow { node, wish, offered_at }: NodeRow, workers: Vec<NodeWorke
         labels: node.labels,
         layer: node.layer,
         answers: node.answers,
+        note: node.note,
         wish,
         offered_at,
         workers,

@@ -75,6 +75,7 @@ fn node(name: &str) -> OfferedNode {
         labels: [("disk".into(), "ssd".into())].into(),
         layer: Layer::Cloud,
         answers: true,
+        note: None,
     }
 }
 

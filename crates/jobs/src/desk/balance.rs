@@ -63,14 +63,14 @@ impl Desk {
                 *known = activity;
             }
         }
-        let tasks = self.lines.get(queue).map_or_else(Tasks::default, |line| {
+        let tasks = self.lines.get(queue).map_or(Tasks { ended: Some(0), ..Tasks::default() }, |line| {
             let unheld = line.open.saturating_sub(held);
             let held_back = line.retrying() as u64 + line.too_big_count(&self.jobs);
             let startable = unheld.saturating_sub(held_back);
             let ready = line.allowed(startable, held);
             let first = line.first().and_then(|job| self.jobs.get(&job)).filter(|_| ready > 0);
             let oldest_wait = first.map_or_else(Span::default, |ledger| Span(now.mono.since(ledger.since)));
-            Tasks { ready, running: held, unacknowledged: line.out as u64, oldest_wait }
+            Tasks { ready, running: held, unacknowledged: line.out as u64, oldest_wait, ended: Some(line.ended) }
         });
         QueueSight { queue: queue.clone(), tasks, sessions: settled.then_some(sessions), footprints }
     }

@@ -43,6 +43,8 @@ pub struct Line {
     pub dying: usize,
     /// Tasks that have not ended.
     pub open: u64,
+    /// Attempts that ended at a worker, whatever came of them.
+    pub ended: u64,
     /// Times that parcels were lost since one was last taken.
     pub lost_in_a_row: u32,
     /// Nothing is handed out before.

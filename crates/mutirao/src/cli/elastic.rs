@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use mutirao_client::{Client, PageArgs};
 use mutirao_core::auth::ElasticKeyView;
 use mutirao_core::{Clock, QueueName, SystemClock, Timestamp};
-use mutirao_elastic::view::{ElasticStatus, HistoryLine, Holder, ManagersStatus, QueueStatus};
+use mutirao_elastic::view::{ElasticStatus, HistoryLine, Holder, ManagersStatus, NodeView, QueueStatus};
 
 use super::out::Out;
 use super::show::{ago, or_dash, table};
@@ -67,7 +67,10 @@ pub async fn run(globals: &Globals, args: ElasticArgs) -> Result<(), Failure> {
     let client = reach::client(&globals.config(vec![])?)?;
     let now = SystemClock.now();
     match args.verb {
-        Verb::Status => out.answer(&client.elastic_status().await?, |found| status(found, now)),
+        Verb::Status => {
+            let (found, nodes) = (client.elastic_status().await?, client.nodes().await?);
+            out.answer(&found, |found| [vec![status(found, now)], missing(&nodes)].concat().join("\n"))
+        }
         Verb::History { queue, limit, cursor } => {
             let page = client.elastic_history(queue.as_ref(), PageArgs { limit: Some(limit), cursor }).await?;
             out.answer(&page, |page| history(&page.items, now))?;
@@ -153,6 +156,12 @@ fn status(status: &ElasticStatus, now: Timestamp) -> String {
     }
     lines.extend(managers);
     lines.join("\n")
+}
+
+/// Machines that could carry workers and do not, with why.
+fn missing(nodes: &[NodeView]) -> Vec<String> {
+    let away = nodes.iter().filter(|node| node.offered_at.is_some() && !node.answers);
+    away.filter_map(|node| Some(format!("node {}: {}", node.name, node.note.as_ref()?))).collect()
 }
 
 fn managers(ManagersStatus { running, wanted, because, .. }: &ManagersStatus) -> String {

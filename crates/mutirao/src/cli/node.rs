@@ -98,7 +98,11 @@ fn state(node: &NodeView) -> String {
     };
     match (node.offered_at, node.answers) {
         (None, _) => format!("gone ({wish})"),
-        (Some(_), false) => format!("silent ({wish})"),
+        (Some(_), false) => match &node.note {
+            Some(note) if node.wish == Wish::Open => note.clone(),
+            Some(note) => format!("{note} ({wish})"),
+            None => format!("silent ({wish})"),
+        },
         (Some(_), true) => wish.into(),
     }
 }

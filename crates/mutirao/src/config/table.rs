@@ -142,6 +142,10 @@ settings! {
     "elastic.labels" => elastic_labels: Labels = "none";
     /// The layer of these nodes: edge, fog or cloud.
     "elastic.layer" => elastic_layer: InLayer = "cloud";
+    /// A file with the machines that the resource manager reaches by ssh and may use as nodes (YAML); see docs/own-machines.md.
+    "elastic.hosts" => elastic_hosts: Maybe<File> = "none";
+    /// Where workers on those machines reach the manager: https://jobs.example.org:7070; auto is over the ssh connection.
+    "elastic.hosts_url" => elastic_hosts_url: Auto<ServerUrl> = "auto";
     /// How old the resource manager's key may become before it takes a new one.
     "elastic.key_age" => elastic_key_age: Span = "30days";
     /// What the names of exchanges, keys, topics and URNs of nodes begin with; sapparchi for workers that were written for that.

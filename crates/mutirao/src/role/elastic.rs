@@ -4,6 +4,7 @@
 //! `resource`'s.
 
 mod identity;
+mod providers;
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -15,10 +16,7 @@ use clap::Args;
 use mutirao_client::{Client, Credentials, Signer, Trust};
 use mutirao_core::auth::{Enrol, NewKey};
 use mutirao_core::clock::ClockExt;
-use mutirao_core::quantity::{Bytes, Cpus};
 use mutirao_core::{Clock, Dice, SystemClock, Timestamp, WorkerId};
-use mutirao_elastic::packing::{Amounts, NodeName};
-use mutirao_resource::local::{Local, LocalParts, NodeShape, Workers};
 use mutirao_resource::{HttpManager, Parts};
 use mutirao_store::FolderLock;
 use tokio::task::JoinHandle;
@@ -26,12 +24,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::worker::manager_of;
 use crate::cli::Globals;
-use crate::config::{Auto, Settings};
+use crate::config::Settings;
 use crate::failure::{Exit, Failure};
 use crate::signals::Asked;
-use crate::{checks, logs, machine, tls};
+use crate::{logs, machine, tls};
 use identity::Keys;
 pub use identity::{Identity, load};
+pub use providers::{Nodes, any, hosts};
 
 /// How often it is looked whether the key has become too old, and how soon a change that was cut short is gone on with.
 const KEY_LOOK_EVERY: Duration = Duration::from_secs(600);
@@ -165,31 +164,17 @@ const STOP_WAIT: Duration = Duration::from_secs(5);
 pub struct Running {
     stop: CancellationToken,
     work: JoinHandle<Result<(), Failure>>,
-    pub nodes: Arc<Local>,
+    pub nodes: Arc<Nodes>,
 }
 
 impl Running {
     pub fn start(settings: &Settings, place: Place, identity: Identity) -> Result<Self, Failure> {
         let (clock, dice): (Arc<dyn Clock>, _) = (SystemClock::shared(), Arc::new(Dice::from_os()));
-        let nodes = Arc::new(Local::new(LocalParts {
-            program: std::env::current_exe()?,
-            dir: place.nodes.clone(),
-            nodes: shapes(settings, &place.name),
-            workers: Workers {
-                url: place.url.clone(),
-                pin: place.pin.clone(),
-                way: settings.worker_way.as_str().into(),
-                ca: settings.tls_ca.given().map(|file| std::path::absolute(&file.0)).transpose()?,
-                collector: settings.telemetry_otlp.given().map(|url| url.0.clone()),
-                checkers: checks::launched_with(settings),
-                schedulers: checks::schedulers_launched_with(settings),
-            },
-            clock: clock.clone(),
-        }));
+        let nodes = Arc::new(Nodes::of(settings, &place, clock.clone())?);
         let manager = Arc::new(HttpManager::new(place.client(&identity)?, clock.clone()));
         let parts = Parts {
             manager: manager.clone(),
-            provider: nodes.clone(),
+            provider: nodes.provider(),
             clock: clock.clone(),
             dice,
             terms: mutirao_elastic::Terms::default(),
@@ -220,7 +205,7 @@ impl Running {
 
     /// Lets go of the lease. The nodes stay. A manager that does not take the lease back, as one that knows our key no more,
     /// keeps nobody from leaving: the lease runs out.
-    pub async fn stop(mut self) -> Arc<Local> {
+    pub async fn stop(mut self) -> Arc<Nodes> {
         self.stop.cancel();
         if !self.work.is_finished() && SystemClock.timeout(STOP_WAIT, &mut self.work).await.is_err() {
             tracing::warn!("the lease could not be given back in time; it runs out by itself");
@@ -269,25 +254,4 @@ async fn change_key(
     }
     *identity = identity::drop_former(place, &place.dir, identity.clone()).await?;
     Ok(())
-}
-
-/// The nodes that the settings ask for, named after the machine.
-fn shapes(settings: &Settings, host: &str) -> Vec<NodeShape> {
-    let count = settings.elastic_nodes.0;
-    let even = |whole: u64| whole / u64::from(count.max(1));
-    let cpus = match settings.elastic_cpus {
-        Auto::Set(cpus) => cpus,
-        Auto::Auto => Cpus { milli: even(u64::from(machine::cpus()) * 1_000) as u32 },
-    };
-    let memory = match settings.elastic_memory {
-        Auto::Set(memory) => memory,
-        Auto::Auto => Bytes(even(machine::memory())),
-    };
-    let shape = |n| NodeShape {
-        name: NodeName(format!("{host}-{n}")),
-        capacity: Amounts::of(cpus, memory),
-        labels: settings.elastic_labels.0.clone(),
-        layer: settings.elastic_layer.0,
-    };
-    (1..=count).map(shape).collect()
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use mutirao_core::SystemClock;
 use mutirao_core::clock::ClockExt;
-use mutirao_resource::local::{Haste, Local};
+use mutirao_resource::local::Haste;
 
 use super::crew::{Crew, Order};
+use crate::role::elastic::Nodes;
 use crate::signals::Asked;
 
 /// How long workers that were told to stop now may take: their tasks get SIGTERM, then SIGKILL.
@@ -18,7 +19,7 @@ const KILL_WAIT: Duration = Duration::from_secs(5);
 
 pub struct Household {
     pub crew: Crew,
-    pub nodes: Option<Arc<Local>>,
+    pub nodes: Option<Arc<Nodes>>,
 }
 
 impl Household {
@@ -42,7 +43,7 @@ impl Household {
     }
 
     fn nodes_left(&self) -> usize {
-        self.nodes.as_ref().map_or(0, |local| local.left())
+        self.nodes.as_ref().map_or(0, |nodes| nodes.left())
     }
 
     fn is_empty(&mut self) -> bool {
@@ -51,8 +52,8 @@ impl Household {
 
     async fn gone(&mut self, order: Order) {
         let nodes = async {
-            if let (Some(local), Some(haste)) = (&self.nodes, haste(order)) {
-                local.leave(haste).await;
+            if let (Some(nodes), Some(haste)) = (&self.nodes, haste(order)) {
+                nodes.leave(haste).await;
             }
         };
         tokio::join!(self.crew.gone(), nodes);

@@ -18,6 +18,7 @@ mod link;
 mod managers;
 mod monitors;
 mod network;
+mod pooled;
 mod requests;
 
 use std::collections::BTreeMap;

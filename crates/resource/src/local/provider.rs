@@ -159,32 +159,7 @@ impl Provider for Local {
         let Some(shape) = self.parts.nodes.iter().find(|shape| shape.name == launch.node) else {
             return Err(ProviderError::NoSuchNode { node: launch.node.clone() });
         };
-        let (cpus, memory) = share(shape, launch);
-        let Workers { url, pin, way, ca, collector, checkers, schedulers } = self.parts.workers.clone();
-        let (flags, keys) = match launch.queue.as_str() {
-            POOL => (stands(shape, &checkers), None),
-            SCHEDULERS => {
-                let Schedulers { settings, keys } = schedulers.ok_or(ProviderError::Refused(NO_KEYS.into()))?;
-                let own = ["--worker".to_owned(), launch.worker.0.clone()];
-                (set(&settings).chain(own).collect(), Some(keys))
-            }
-            _ => (Vec::new(), None),
-        };
-        let order = Order {
-            worker: launch.worker.clone(),
-            queue: launch.queue.clone(),
-            cpus,
-            memory,
-            token: launch.invitation.clone(),
-            url,
-            pin,
-            way,
-            ca,
-            collector,
-            idle_end: Span(launch.idle_end),
-            flags,
-            keys,
-        };
+        let order = order(&self.parts.workers, shape, launch)?;
         self.tell(&launch.node, Request::Launch(Box::new(order)), generation).await
     }
 
@@ -203,6 +178,36 @@ impl Provider for Local {
     async fn remove_node(&self, node: &NodeName, _: u64) -> Result<(), ProviderError> {
         Err(ProviderError::Refused(format!("{node} is part of this machine; change elastic.nodes")))
     }
+}
+
+/// What a node is told to start.
+pub fn order(workers: &Workers, shape: &NodeShape, launch: &Launch) -> Result<Order, ProviderError> {
+    let (cpus, memory) = share(shape, launch);
+    let Workers { url, pin, way, ca, collector, checkers, schedulers } = workers.clone();
+    let (flags, keys) = match launch.queue.as_str() {
+        POOL => (stands(shape, &checkers), None),
+        SCHEDULERS => {
+            let Schedulers { settings, keys } = schedulers.ok_or(ProviderError::Refused(NO_KEYS.into()))?;
+            let own = ["--worker".to_owned(), launch.worker.0.clone()];
+            (set(&settings).chain(own).collect(), Some(keys))
+        }
+        _ => (Vec::new(), None),
+    };
+    Ok(Order {
+        worker: launch.worker.clone(),
+        queue: launch.queue.clone(),
+        cpus,
+        memory,
+        token: launch.invitation.clone(),
+        url,
+        pin,
+        way,
+        ca,
+        collector,
+        idle_end: Span(launch.idle_end),
+        flags,
+        keys,
+    })
 }
 
 /// A checker stands where its node stands.

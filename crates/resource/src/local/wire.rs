@@ -14,7 +14,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 /// Bytes of one line: a listing of ten thousand workers, and some.
 const LINE_BYTES_MAX: u64 = 4 << 20;
-const SOCKET: &str = "agent.sock";
+pub const SOCKET: &str = "agent.sock";
 
 /// What is asked, and under which lease it was decided: an agent obeys nobody whose lease is older than one it has heard of.
 #[derive(Serialize, Deserialize)]

@@ -21,6 +21,7 @@ fn seen(name: &str, milli: u32, origin: Origin) -> NodeSeen {
         labels: Default::default(),
         layer: Layer::Cloud,
         answers: true,
+        note: None,
     };
     NodeSeen { node, origin, workers: BTreeMap::new(), ended: BTreeSet::new() }
 }
@@ -109,4 +110,28 @@ fn a_node_that_is_about_to_go_takes_nobody() {
     let have = Have { nodes: vec![seen("a", 4_000, Origin::Leaving)] };
     let mut rooms = Rooms::of(&have, &Balance::default(), Vec::new());
     assert_eq!(rooms.place(&QueueName::default(), &need(), 1).nodes, []);
+}
+
+#[test]
+fn one_that_is_away_takes_nobody_and_one_that_people_closed_is_not_made() {
+    let mut away = seen("small", 4_000, Origin::Away);
+    away.node.answers = false;
+    let closed = |wish| NodeRecord { node: away.node.clone(), wish };
+    let have = Have { nodes: vec![away.clone()] };
+    for (wish, made) in [(Wish::Open, 1), (Wish::Cordoned, 0), (Wish::Drained, 0)] {
+        let balance = Balance { nodes: vec![closed(wish)], ..Balance::default() };
+        let placed = Rooms::of(&have, &balance, vec![small()]).place(&QueueName::default(), &need(), 1);
+        assert_eq!((placed.nodes.len(), placed.make.len()), (0, made), "{wish:?}");
+    }
+}
+
+#[test]
+fn one_that_is_being_made_is_waited_for_longer_than_an_empty_one_is_kept() {
+    let mut coming = seen("small-1", 2_000, Origin::Made);
+    coming.node.answers = false;
+    let (have, idle, mut empty) = (Have { nodes: vec![coming] }, Balance::default(), Empty::default());
+    let at = |s: u64| Timestamp(0).plus(Duration::from_secs(s));
+    assert_eq!(empty.look(&have, &idle, at(0)), []);
+    assert_eq!(empty.look(&have, &idle, at(EMPTY_FOR.as_secs() + 1)), []);
+    assert_eq!(empty.look(&have, &idle, at(COMING_FOR.as_secs())), [NodeName("small-1".into())]);
 }

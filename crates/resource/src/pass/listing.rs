@@ -35,6 +35,7 @@ impl Listed {
         for seen in &have.nodes {
             let name = || seen.node.name.clone();
             match (seen.node.answers, seen.origin) {
+                (_, Origin::Away) => continue,
                 (false, _) => drop(listed.silent.insert(name())),
                 // Nobody is to be launched there any more.
                 (true, Origin::Leaving | Origin::Taken) => {}

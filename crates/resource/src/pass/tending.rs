@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use mutirao_core::{QueueName, WorkerId};
+use mutirao_elastic::packing::consolidating::Emptied;
 use mutirao_elastic::packing::{Need, NodeName};
 use mutirao_elastic::policy::Policy;
 use mutirao_elastic::protocol::{Balance, CREATE_MAX, Create, QueueBalance};
@@ -26,6 +27,7 @@ pub(super) struct View<'a> {
     pub queue: &'a QueueBalance,
     pub listed: Option<&'a Listed>,
     pub drained: &'a BTreeSet<NodeName>,
+    pub emptying: &'a Emptied,
     pub yielding: &'a BTreeSet<WorkerId>,
 }
 
@@ -54,6 +56,7 @@ impl Active {
             balance_at: view.balance.at,
             listed: view.listed.map(|listed| listed.by_queue.get(name).unwrap_or(&none)),
             drained: view.drained,
+            emptying: view.emptying,
             yielding: view.yielding,
             silent: &listed.silent,
             answering: &listed.answering,

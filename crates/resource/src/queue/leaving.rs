@@ -2,6 +2,7 @@
 
 use mutirao_core::WorkerId;
 use mutirao_elastic::fleet::{Life, Member};
+use mutirao_elastic::packing::NodeName;
 use mutirao_elastic::{Action, Fleet};
 
 use super::{Queue, Scene};
@@ -9,12 +10,15 @@ use super::{Queue, Scene};
 impl Queue {
     /// Workers of nodes that are to be empty go, as many at a time as leave the floor standing elsewhere, and at least one.
     /// So do those that were asked for on a node that has been away since: others are asked for in their place.
-    pub(super) fn leave_nodes(&self, scene: &Scene, fleet: &mut Fleet) {
+    /// Says of nodes that are emptied to be given back why.
+    pub(super) fn leave_nodes(&self, scene: &Scene, fleet: &mut Fleet) -> Vec<String> {
         let stands = |member: &Member| member.life <= Life::Reported;
         let must_go = |member: &Member| {
             let stranded = member.life == Life::Asked && scene.now.since(member.since) >= scene.terms.missing_for;
             member.node.as_ref().is_some_and(|node| {
-                scene.drained.contains(node) || (stranded && scene.listed.is_some() && !scene.answering.contains(node))
+                scene.drained.contains(node)
+                    || scene.emptying.contains_key(node)
+                    || (stranded && scene.listed.is_some() && !scene.answering.contains(node))
             })
         };
         let (away, home): (Vec<_>, Vec<_>) =
@@ -25,6 +29,8 @@ impl Queue {
         for (worker, _) in away.into_iter().take(going) {
             fleet.apply(&Action::Drain { worker: worker.clone() }, scene.now);
         }
+        let here = |node: &NodeName| self.fleet.members.values().any(|member| member.node.as_ref() == Some(node));
+        scene.emptying.iter().filter(|(node, _)| here(node)).map(|(_, why)| why.to_string()).collect()
     }
 }
 

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mutirao_core::envelope::{Beat, ParcelId, Reports};
+use mutirao_core::envelope::{Beat, Done, ParcelId, Reports};
 use mutirao_core::id::JobKey;
+use mutirao_core::outcome::{Outcome, Verdict};
 use mutirao_core::task::{Needs, Retry};
 use mutirao_core::{Mono, SessionId, Timestamp};
 use mutirao_queues::QueueSpec;
@@ -102,6 +103,21 @@ fn tasks_are_ready_until_a_worker_has_them_and_running_from_then_on() {
     let held = parcels[0].picks.len() as u64;
     assert_eq!((taken.tasks.ready, taken.tasks.running), (3 - held, held));
     assert_eq!(taken.sessions.unwrap()[&worker("a")], Activity::Busy { tasks: held as u32 });
+}
+
+#[test]
+fn what_ended_at_a_worker_is_counted_however_it_ended() {
+    assert_eq!(Stage::new(0).sight(at(1)).tasks.ended, Some(0));
+    let mut stage = Stage::new(3);
+    stage.beat("a", false, at(1));
+    let parcel = stage.desk.hand_out(at(1)).remove(0);
+    stage.take("a", parcel.id, at(1));
+    for (pick, verdict) in parcel.picks.iter().zip([Verdict::Ok, Verdict::Failed, Verdict::Unfit]) {
+        let (task, attempt, outcome) = (pick.task, pick.attempt, Outcome::new(verdict, at(1).wall));
+        stage.say("a", at(2), |reports| reports.done.push(Done { task, attempt, trace: String::new(), outcome }));
+    }
+    let ended = parcel.picks.len().min(2) as u64;
+    assert_eq!(stage.sight(at(2)).tasks.ended, Some(ended), "one that was turned down did not run");
 }
 
 #[test]

@@ -68,6 +68,7 @@ impl Inner {
                 labels: Default::default(),
                 layer: mutirao_elastic::packing::Layer::Cloud,
                 answers: true,
+                note: None,
             },
             wish: there.wish,
         };
@@ -92,7 +93,13 @@ impl Inner {
         });
         let running = own().filter(|(_, process)| process.task_left_s.is_some()).count() as u64;
         let oldest_wait = Span(line.waits_since.map_or(Duration::ZERO, |at| now.since(at)));
-        let tasks = Tasks { ready: line.ready.len() as u64, running, unacknowledged: running, oldest_wait };
+        let tasks = Tasks {
+            ready: line.ready.len() as u64,
+            running,
+            unacknowledged: running,
+            oldest_wait,
+            ended: Some(line.done),
+        };
         QueueBalance {
             queue: name.clone(),
             elastic: line.elastic.clone(),

@@ -105,6 +105,7 @@ impl Provider for World {
                 labels: Default::default(),
                 layer: Layer::Cloud,
                 answers: inner.now() >= there.answers_at,
+                note: None,
             },
             origin: there.origin,
             workers: inner
