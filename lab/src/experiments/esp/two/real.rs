@@ -159,7 +159,7 @@ fn work(passes: u32) -> String {
     let ten = |text: String| format!("replace({text}, 'a', 'aaaaaaaaaa')");
     let long = ten(ten(ten(begin)));
     let through = |text: String, pass: u32| {
-        let (this, that) = if pass % 2 == 0 { ('a', 'b') } else { ('b', 'a') };
+        let (this, that) = if pass.is_multiple_of(2) { ('a', 'b') } else { ('b', 'a') };
         format!("replace({text}, '{this}', '{that}')")
     };
     format!("length({})", (0..passes).fold(long, through))
