@@ -144,6 +144,21 @@ impl Line {
 
     /// Lets processes there reach an address from here, at a port of its loopback: this one, or any that is free.
     pub async fn lend_address(&self, port: Option<u16>, address: &str) -> Result<u16, String> {
+        let lent = self.forward_here(port, address).await;
+        let (Some(known), Err(_)) = (port, &lent) else { return lent };
+        // Who was here before may have asked this very connection for any port, and was given that one: then ssh knows it by
+        // having been asked for any. To open the connection anew would cut off who works there.
+        match self.forward_here(None, address).await {
+            Ok(found) if found == known => Ok(known),
+            Ok(_) => {
+                let _ = self.word(&["-O", "cancel", "-R", &format!("127.0.0.1:0:{address}")]).await;
+                lent
+            }
+            Err(_) => lent,
+        }
+    }
+
+    async fn forward_here(&self, port: Option<u16>, address: &str) -> Result<u16, String> {
         let asked = port.unwrap_or(0);
         let said = self.word(&["-O", "forward", "-R", &format!("127.0.0.1:{asked}:{address}")]).await?;
         match port {
