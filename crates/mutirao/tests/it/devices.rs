@@ -15,10 +15,14 @@ pub fn json_of(up: &Installation, args: &[&str]) -> Value {
 }
 
 /// Where the installation says that it listens.
-fn mqtt_port(up: &Installation) -> String {
-    let out = up.stdout();
-    let line = out.lines().find_map(|line| line.trim().strip_prefix("MQTT")).unwrap_or_else(|| panic!("{out}"));
-    line.rsplit(':').next().unwrap().trim().to_owned()
+pub fn mqtt_port(up: &Installation) -> String {
+    // Said a moment after it is ready.
+    let said = || {
+        let out = up.stdout();
+        let line = out.lines().find_map(|line| line.trim().strip_prefix("MQTT"))?;
+        Some(line.rsplit(':').next()?.trim().to_owned())
+    };
+    wait::some("it to say where it listens for MQTT", SOON, said)
 }
 
 fn mosquitto(program: &str, port: &str, user: &str, password: &str, rest: &[&str]) -> Command {

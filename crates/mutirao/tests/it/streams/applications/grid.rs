@@ -53,9 +53,7 @@ async fn speak(client: Client, said: Arc<Mutex<Vec<Reading>>>) {
 }
 
 fn mqtt_port(up: &Installation) -> String {
-    let out = up.stdout();
-    let line = out.lines().find_map(|line| line.trim().strip_prefix("MQTT")).unwrap_or_else(|| panic!("{out}"));
-    line.rsplit(':').next().unwrap().trim().to_owned()
+    crate::devices::mqtt_port(up)
 }
 
 /// What the stream said last of a meter is what comes of its readings.
