@@ -15,13 +15,14 @@ readonly NEEDED=(
   'command -v ssh                                    | openssh-client'
   'ls /usr/sbin/ip /sbin/ip                          | iproute2'
   'ls /usr/sbin/iptables /sbin/iptables              | iptables'
+  'ls /usr/sbin/nginx                                | nginx-light'
   'command -v ps                                     | procps'
   'command -v setpriv                                | util-linux'
   'command -v curl                                   | curl'
   'command -v jq                                     | jq'
 )
 # Units that these packages would enable for the next boot.
-readonly UNITS=(rabbitmq-server postgresql redis-server mosquitto ssh)
+readonly UNITS=(rabbitmq-server postgresql redis-server mosquitto ssh nginx)
 readonly POLICY=/usr/sbin/policy-rc.d
 readonly PACKAGES_LOCK=/tmp/mutirao-test-packages.lock
 

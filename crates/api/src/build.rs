@@ -113,6 +113,7 @@ pub async fn build(parts: ApiParts) -> Result<Api, ApiError> {
         links: links.clone(),
         ways,
         url: settings.url.clone(),
+        installation: settings.installation.clone(),
         link_places: Arc::new(Semaphore::new(settings.connections_max)),
         shutdown: shutdown.clone(),
     });

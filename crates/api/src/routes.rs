@@ -12,9 +12,9 @@ pub mod workers;
 use std::sync::Arc;
 
 use mutirao_broker::Shared as Broker;
-use mutirao_core::Clock;
 use mutirao_core::blobs::Blobs;
 use mutirao_core::job::Page;
+use mutirao_core::{Clock, InstallationId};
 use mutirao_surface::{BlobGuard, OpenApiRouter, Ready, Shards, paging, routes};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -43,6 +43,7 @@ pub struct Parts {
     pub ways: Arc<dyn Ways>,
     /// Where others reach this server.
     pub url: Option<String>,
+    pub installation: Option<InstallationId>,
     pub link_places: Arc<Semaphore>,
     pub shutdown: CancellationToken,
 }

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::response::Response;
+use futures_util::FutureExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -90,7 +91,7 @@ pub async fn serve(listener: TcpListener, answering: Answering, how: Serve) -> R
                     let _place = place;
                     tokio::select! {
                         biased;
-                        () = welcome(socket, peer, answering, how) => {}
+                        () = welcome(socket, peer, answering, how, Stay::UntilShutdown) => {}
                         () = cut.cancelled() => {}
                     }
                 });
@@ -100,6 +101,18 @@ pub async fn serve(listener: TcpListener, answering: Answering, how: Serve) -> R
                 how.clock.sleep(ACCEPT_PAUSE).await;
             }
         }
+    }
+    // At an address that others listen at too, the system has already given us those that wait: nobody else will answer them.
+    while let Some(Ok((socket, peer, place))) = accept(&listener, &places).now_or_never() {
+        let (answering, how, cut) = (answering.clone(), how.clone(), cut.child_token());
+        connections.spawn(async move {
+            let _place = place;
+            tokio::select! {
+                biased;
+                () = welcome(socket, peer, answering, how, Stay::OneRequest) => {}
+                () = cut.cancelled() => {}
+            }
+        });
     }
     drop(listener);
     connections.close();
@@ -121,26 +134,36 @@ async fn accept(
     Ok((socket, peer, place))
 }
 
-async fn welcome(socket: TcpStream, peer: SocketAddr, answering: Answering, how: Serve) {
+/// How long a connection is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stay {
+    UntilShutdown,
+    /// Of one that is only taken up while the server goes down.
+    OneRequest,
+}
+
+async fn welcome(socket: TcpStream, peer: SocketAddr, answering: Answering, how: Serve, stay: Stay) {
     // Answers are written whole, so waiting for more to send only delays them.
     let _ = socket.set_nodelay(true);
-    let Some(serving) = &how.tls else { return connection(socket, peer, answering, how.shutdown).await };
+    // It has begun already, and ends nothing of this.
+    let how = if stay == Stay::OneRequest { Serve { shutdown: CancellationToken::new(), ..how } } else { how };
+    let Some(serving) = &how.tls else { return connection(socket, peer, answering, how.shutdown, stay).await };
     let greeting = tokio::select! {
         greeting = tls::greet(socket, serving, &*how.clock) => greeting,
         // Nothing was asked yet, so there is nothing to end in order.
         () = how.shutdown.cancelled() => return,
     };
     match greeting {
-        Ok(Greeting::Tls(stream)) => connection(*stream, peer, answering, how.shutdown).await,
+        Ok(Greeting::Tls(stream)) => connection(*stream, peer, answering, how.shutdown, stay).await,
         Ok(Greeting::Plain(socket)) => {
             let answering = Answering { router: tls::only_tls(), short_way: None };
-            connection(socket, peer, answering, how.shutdown).await;
+            connection(socket, peer, answering, how.shutdown, stay).await;
         }
         Err(error) => tracing::debug!(%peer, %error, "no TLS came about"),
     }
 }
 
-async fn connection<S>(socket: S, peer: SocketAddr, answering: Answering, shutdown: CancellationToken)
+async fn connection<S>(socket: S, peer: SocketAddr, answering: Answering, shutdown: CancellationToken, stay: Stay)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -151,6 +174,7 @@ where
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)
+        .keep_alive(stay == Stay::UntilShutdown)
         .serve_connection(TokioIo::new(socket), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
@@ -164,5 +188,43 @@ where
     };
     if let Err(error) = ended {
         tracing::debug!(%peer, %error, "a connection broke");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use mutirao_core::SystemClock;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_waits_at_the_door_when_it_is_closed_is_answered() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut waiting = Vec::new();
+        for _ in 0..5 {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            socket.write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+            waiting.push(socket);
+        }
+        let shutdown = CancellationToken::new();
+        shutdown.cancel();
+        let how = Serve {
+            clock: SystemClock::shared(),
+            shutdown,
+            links: TaskTracker::new(),
+            drain: Duration::from_secs(5),
+            connections_max: 100,
+            tls: None,
+        };
+        let answering = Answering { router: Router::new().route("/", get(|| async { "hi" })), short_way: None };
+        serve(listener, answering, how).await.unwrap();
+        for mut socket in waiting {
+            let mut said = String::new();
+            socket.read_to_string(&mut said).await.unwrap();
+            assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("hi"), "{said}");
+        }
     }
 }

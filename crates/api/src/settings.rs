@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mutirao_core::InstallationId;
 use mutirao_tls::Serving;
 
 use crate::auth::upkeep::Keep;
@@ -31,6 +32,8 @@ pub struct Settings {
     pub keep: Keep,
     /// The certificate to show; without one, plain HTTP is spoken.
     pub tls: Option<Serving>,
+    /// Whose manager this is, for another that would share its address.
+    pub installation: Option<InstallationId>,
 }
 
 impl Default for Settings {
@@ -47,6 +50,7 @@ impl Default for Settings {
             body_bytes_held_max: 512 << 20,
             keep: Keep::default(),
             tls: None,
+            installation: None,
         }
     }
 }

@@ -20,6 +20,8 @@ use crate::target::Target;
 pub struct Health {
     /// Absent when the server does not tell.
     pub version: Option<String>,
+    /// Whose manager it is, when it says so.
+    pub installation: Option<String>,
     /// The server's clock, to the second.
     pub now: Option<Timestamp>,
 }
@@ -28,6 +30,8 @@ pub struct Health {
 struct HealthBody {
     #[serde(default)]
     version: Option<String>,
+    #[serde(default)]
+    installation: Option<String>,
 }
 
 impl Client {
@@ -72,7 +76,7 @@ impl Client {
     pub async fn health(&self) -> Result<Health, ClientError> {
         let (headers, body) = self.fetch_bytes(Call::get(Target::new("/healthz"))).await?;
         let body: HealthBody = serde_json::from_slice(&body).unwrap_or_default();
-        Ok(Health { version: body.version, now: server_time(&headers) })
+        Ok(Health { version: body.version, installation: body.installation, now: server_time(&headers) })
     }
 
     /// Whether it can do its work; the problem says what is missing.

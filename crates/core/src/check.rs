@@ -115,6 +115,13 @@ pub fn schedulers() -> QueueName {
     SCHEDULERS.parse().expect("it has the form of a queue's name")
 }
 
+/// The same of managers: processes that do what the others do, on the same machine and at the same address.
+pub const MANAGERS: &str = "_managers";
+
+pub fn managers() -> QueueName {
+    MANAGERS.parse().expect("it has the form of a queue's name")
+}
+
 /// What the work queues of checks begin with.
 pub const CHECKS: &str = "checks.";
 /// Where whoever makes checks hears in which places some are wanted.

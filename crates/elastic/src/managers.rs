@@ -1,8 +1,8 @@
 //! Whoever owns monitors, and the cpu that each uses: managers, and schedulers, which do nothing else. SentryWeb's preset says
 //! how many there should be: 70 % of 150 millicores for two minutes.
 //!
-//! Schedulers come and go by a resource manager, as the workers of a queue do, and are [seen](Managers::schedulers) for it
-//! here. Of managers it is advice: no provider starts them, so people do.
+//! Schedulers come and go by a resource manager, as the workers of a queue do, and so can managers beside the first; they are
+//! [seen](Managers::of_pool) for it here. Else it is advice for whoever starts them.
 //!
 //! Pure: whoever has a clock and a broker says who was heard, and when.
 
@@ -12,6 +12,7 @@ use std::time::Duration;
 use mutirao_core::envelope::Footprint;
 use mutirao_core::quantity::{Cpus, Span};
 use mutirao_core::{Mono, Timestamp, WorkerId};
+use serde::{Deserialize, Serialize};
 
 use crate::decide::{Decision, State, decide};
 use crate::fleet::Activity;
@@ -33,13 +34,32 @@ const KNOWN_MAX: usize = 1_000;
 pub struct Voice {
     /// Of the process alone, without the workers that it may have started. None in its first seconds.
     pub cpu_milli: Option<u32>,
-    /// Of a scheduler that a resource manager started: who it is there, and how much it owns.
-    pub scheduler: Option<(WorkerId, u32)>,
+    /// How full its machine's memory is.
+    pub host_memory_percent: Option<u8>,
+    /// Of one that a resource manager started.
+    pub pooled: Option<Pooled>,
 }
 
-/// The schedulers that resource managers started.
+/// What a resource manager starts besides workers and checkers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pool {
+    #[default]
+    Schedulers,
+    Managers,
+}
+
+/// Who it is to its resource manager, and how much it owns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pooled {
+    pub pool: Pool,
+    pub worker: WorkerId,
+    pub owned: u32,
+}
+
+/// Those of one pool that resource managers started.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Schedulers {
+pub struct Seen {
     /// None until they have been listened to for long enough.
     pub sessions: Option<BTreeMap<WorkerId, Activity>>,
     pub footprints: BTreeMap<WorkerId, Footprint>,
@@ -94,21 +114,25 @@ impl Managers {
     }
 
     /// None while they cannot be heard.
-    pub fn schedulers(&self, now: Mono) -> Option<Schedulers> {
+    pub fn of_pool(&self, pool: Pool, now: Mono) -> Option<Seen> {
         if !self.is_heard(now) {
             return None;
         }
         let alive = self.known.values().filter(|known| now.since(known.heard) < SILENT_AFTER);
-        let pooled: Vec<(&WorkerId, u32, Option<u32>)> = alive
-            .filter_map(|known| known.voice.scheduler.as_ref().map(|(id, owned)| (id, *owned, known.voice.cpu_milli)))
+        let own = |voice: &Voice| voice.pooled.as_ref().is_some_and(|pooled| pooled.pool == pool);
+        let pooled: Vec<(&Pooled, &Voice)> = alive
+            .map(|known| &known.voice)
+            .filter(|voice| own(voice))
+            .filter_map(|voice| Some((voice.pooled.as_ref()?, voice)))
             .collect();
         let heard_all = self.listening.is_some_and(|since| now.since(since) >= SAID_EVERY * 2);
         // One that owns nothing yet is there for it: none of them is ever idle.
-        let session = |(id, owned, _): &(&WorkerId, u32, _)| ((*id).clone(), Activity::Busy { tasks: (*owned).max(1) });
-        let footprint = |(id, _, cpu_milli): &(&WorkerId, u32, Option<u32>)| {
-            ((*id).clone(), Footprint { cpu_milli: *cpu_milli, ..Footprint::default() })
+        let session = |(one, _): &(&Pooled, _)| (one.worker.clone(), Activity::Busy { tasks: one.owned.max(1) });
+        let footprint = |(one, voice): &(&Pooled, &Voice)| {
+            let Voice { cpu_milli, host_memory_percent, .. } = **voice;
+            (one.worker.clone(), Footprint { cpu_milli, host_memory_percent, ..Footprint::default() })
         };
-        Some(Schedulers {
+        Some(Seen {
             sessions: heard_all.then(|| pooled.iter().map(session).collect()),
             footprints: pooled.iter().map(footprint).collect(),
         })
@@ -155,7 +179,7 @@ mod tests {
     use super::*;
 
     fn uses(cpu_milli: u32) -> Voice {
-        Voice { cpu_milli: Some(cpu_milli), scheduler: None }
+        Voice { cpu_milli: Some(cpu_milli), ..Voice::default() }
     }
 
     /// Two managers that use so much each, from one second to another.
@@ -198,20 +222,30 @@ mod tests {
         let at = |seconds| Mono(Duration::from_secs(seconds));
         let worker = WorkerId("wx1".into());
         let mut managers = Managers::default();
-        assert_eq!(managers.schedulers(at(0)), None);
+        assert_eq!(managers.of_pool(Pool::Schedulers, at(0)), None);
         managers.listening(at(0));
-        let voice = Voice { cpu_milli: Some(120), scheduler: Some((worker.clone(), 8)) };
+        let pooled = Some(Pooled { pool: Pool::Schedulers, worker: worker.clone(), owned: 8 });
+        let voice = Voice { cpu_milli: Some(120), host_memory_percent: Some(61), pooled };
         managers.hear("s1".into(), voice, at(3));
-        assert_eq!(managers.schedulers(at(4)).unwrap().sessions, None, "not everybody may have been heard yet");
-        let seen = managers.schedulers(at(11)).unwrap();
+        assert_eq!(
+            managers.of_pool(Pool::Schedulers, at(4)).unwrap().sessions,
+            None,
+            "not everybody may have been heard yet"
+        );
+        let seen = managers.of_pool(Pool::Schedulers, at(11)).unwrap();
         assert_eq!(seen.sessions.unwrap()[&worker], Activity::Busy { tasks: 8 });
-        assert_eq!(seen.footprints[&worker].cpu_milli, Some(120));
-        assert_eq!(managers.schedulers(at(14)), None, "the way is broken");
+        let footprint = seen.footprints[&worker];
+        assert_eq!((footprint.cpu_milli, footprint.host_memory_percent), (Some(120), Some(61)));
+        assert_eq!(
+            managers.of_pool(Pool::Managers, at(11)).unwrap(),
+            Seen { sessions: Some(BTreeMap::new()), ..Seen::default() }
+        );
+        assert_eq!(managers.of_pool(Pool::Schedulers, at(14)), None, "the way is broken");
         // The manager itself is heard again, the scheduler is not.
         for second in [20, 25, 30] {
             managers.hear("one".into(), uses(5), at(second));
         }
-        assert_eq!(managers.schedulers(at(21)).unwrap().sessions, None);
-        assert_eq!(managers.schedulers(at(31)).unwrap().sessions, Some(BTreeMap::new()));
+        assert_eq!(managers.of_pool(Pool::Schedulers, at(21)).unwrap().sessions, None);
+        assert_eq!(managers.of_pool(Pool::Schedulers, at(31)).unwrap().sessions, Some(BTreeMap::new()));
     }
 }

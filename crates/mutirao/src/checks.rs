@@ -7,7 +7,7 @@ use mutirao_elastic::Elastic;
 use mutirao_monitors::checker::Bounds;
 use mutirao_monitors::service::Programs;
 use mutirao_probes::{Probes, Reach, Strangers};
-use mutirao_resource::local::Schedulers;
+use mutirao_resource::local::Trusted;
 use mutirao_tls::Believe;
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ pub fn schedulers(settings: &Settings) -> Result<Option<Elastic>, Failure> {
 }
 
 /// What a scheduler is started with that a resource manager starts; none where this process does not know what it needs.
-pub fn schedulers_launched_with(settings: &Settings) -> Option<Schedulers> {
+pub fn schedulers_launched_with(settings: &Settings) -> Option<Trusted> {
     let (database, broker) = (settings.database.set()?, settings.broker.set()?);
     let keys = Keys {
         database: database.0.clone(),
@@ -79,7 +79,7 @@ pub fn schedulers_launched_with(settings: &Settings) -> Option<Schedulers> {
         format!("monitors.exec={}", leave(settings.monitors_exec)),
         format!("monitors.keep={}", settings.monitors_keep),
     ];
-    Some(Schedulers { settings, keys: serde_json::to_string(&keys).ok()? })
+    Some(Trusted { settings, keys: serde_json::to_string(&keys).ok()? })
 }
 
 /// What opens everything to a scheduler. It gets this over its stdin, where nobody else can read it.

@@ -14,7 +14,8 @@ mod table;
 use std::path::{Path, PathBuf};
 
 pub use kinds::{
-    Auto, Between, InLayer, Labels, Leave, LogFormat, OwnChecker, OwnHost, StreamFiles, StreamMover, Switch, WorkerWay,
+    Auto, Between, InLayer, Labels, Leave, LogFormat, OwnChecker, OwnHost, Port, StreamFiles, StreamMover, Switch,
+    WorkerWay,
 };
 pub use layers::{Given, Origin, Value, Values};
 pub use table::{Secrecy, Setting, Settings, TABLE};
@@ -71,6 +72,9 @@ impl Config {
     }
 }
 
+/// What settings come by that whoever started this process says over its stdin, where nobody else can read them.
+pub const OVER_STDIN: &str = "stdin";
+
 /// A secret that stands in the arguments, where every user of the machine can read it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Exposed {
@@ -85,7 +89,9 @@ impl Config {
     pub fn exposed(&self) -> Vec<Exposed> {
         let secrets = TABLE.iter().filter(|setting| setting.secrecy == Secrecy::Masked);
         let exposed = secrets.filter_map(|setting| match self.values.get(setting) {
-            Value { text, origin: Origin::Flag(flag) } if !text.contains("://") || has_password(text) => {
+            Value { text, origin: Origin::Flag(flag) }
+                if *flag != OVER_STDIN && (!text.contains("://") || has_password(text)) =>
+            {
                 Some(Exposed { key: setting.key, flag, variable: setting.env() })
             }
             _ => None,
@@ -174,6 +180,7 @@ mod tests {
         assert_eq!(found, [("token", "--set", "MUTIRAO_TOKEN".to_owned())]);
         assert_eq!(exposed(vec![], &[("MUTIRAO_DATABASE", with)]), []);
         assert_eq!(exposed(vec![Given::flag("--database", "database", "postgres://ana@db/lab")], &[]), []);
+        assert_eq!(exposed(vec![Given::flag(OVER_STDIN, "database", with)], &[]), []);
         let queried = "postgres://ana@db/lab?password=s3cret";
         assert_eq!(exposed(vec![Given::flag("--database", "database", queried)], &[]).len(), 1);
     }

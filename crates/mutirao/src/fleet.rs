@@ -6,12 +6,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mutirao_api::{Auth, Ways};
 use mutirao_core::auth::Duty;
-use mutirao_core::check::{pool, schedulers};
+use mutirao_core::check::{managers, pool, schedulers};
 use mutirao_core::job::WorkerView;
 use mutirao_core::quantity::Cpus;
 use mutirao_core::{Problem, QueueName, ShardId, Timestamp, WorkerId};
 use mutirao_elastic::Elastic;
-use mutirao_elastic::managers::{ASKED, Schedulers};
+use mutirao_elastic::managers::{ASKED, Pool, Seen};
 use mutirao_elastic::measure::Tasks;
 use mutirao_elastic::packing::Need;
 use mutirao_elastic::protocol::Invitation;
@@ -25,8 +25,8 @@ use mutirao_queues::{QueueSight, QueueSpec, Reason, Workers};
 
 use crate::managers::Peers;
 
-/// Whoever hands out work, as the fleet asks them: jobs, and monitors, whose checkers and schedulers are the workers of two
-/// pools.
+/// Whoever hands out work, as the fleet asks them: jobs, monitors, whose checkers and schedulers are the workers of two
+/// pools, and managers, which are those of a third.
 pub struct Grounds {
     pub jobs: Jobs,
     pub monitors: Monitors,
@@ -34,6 +34,8 @@ pub struct Grounds {
     pub checkers: Option<Elastic>,
     /// None where no schedulers do.
     pub schedulers: Option<Elastic>,
+    /// None where no managers do.
+    pub beside: Option<Elastic>,
     /// None where there can be but one.
     pub managers: Option<Peers>,
 }
@@ -46,18 +48,22 @@ impl Grounds {
             elastic.clone().map(|elastic| QueueSpec { elastic: Some(elastic), workers, ..QueueSpec::new(name) })
         };
         let checkers = spec(pool(), Cpus::ONE, &self.checkers);
-        checkers.into_iter().chain(spec(schedulers(), ASKED, &self.schedulers))
+        let schedulers = spec(schedulers(), ASKED, &self.schedulers);
+        checkers.into_iter().chain(schedulers).chain(spec(managers(), MANAGER_ASKED, &self.beside))
     }
 
-    fn schedulers_seen(&self) -> Option<QueueSight> {
-        let Schedulers { sessions, footprints } = self.managers.as_ref()?.schedulers()?;
+    fn seen(&self, queue: QueueName, pool: Pool) -> Option<QueueSight> {
+        let Seen { sessions, footprints } = self.managers.as_ref()?.of_pool(pool)?;
         // Nothing waits for one of them: what a shard has to do is in the cpu that they use.
-        Some(QueueSight { queue: schedulers(), tasks: Tasks::default(), sessions, footprints })
+        Some(QueueSight { queue, tasks: Tasks::default(), sessions, footprints })
     }
 }
 
+/// What a manager beside the first is reckoned to take of its machine.
+const MANAGER_ASKED: Cpus = Cpus { milli: 500 };
+
 fn is_pool(queue: &QueueName) -> bool {
-    *queue == pool() || *queue == schedulers()
+    [pool(), schedulers(), managers()].contains(queue)
 }
 
 #[async_trait]
@@ -81,7 +87,10 @@ impl Floor for Grounds {
             footprints,
         }));
         if queues.contains(&schedulers()) {
-            sights.extend(self.schedulers_seen());
+            sights.extend(self.seen(schedulers(), Pool::Schedulers));
+        }
+        if queues.contains(&managers()) {
+            sights.extend(self.seen(managers(), Pool::Managers));
         }
         sights
     }
@@ -91,8 +100,9 @@ impl Floor for Grounds {
     }
 
     fn managers(&self) -> Option<ManagersStatus> {
-        // Where schedulers come and go by themselves nobody needs to be told how many managers there should be.
-        self.managers.as_ref().filter(|_| self.schedulers.is_none())?.status()
+        // Where they come and go by themselves nobody needs to be told how many there should be.
+        let alone = self.schedulers.is_none() && self.beside.is_none();
+        self.managers.as_ref().filter(|_| alone)?.status()
     }
 
     async fn drain(&self, all: &[(WorkerId, QueueName)], news: Option<&QueueName>) {
@@ -101,7 +111,7 @@ impl Floor for Grounds {
         };
         self.monitors.rest(of(&pool())).await;
         if let Some(peers) = &self.managers {
-            peers.rest(of(&schedulers())).await;
+            peers.rest([of(&schedulers()), of(&managers())].concat()).await;
         }
         let workers: Vec<_> = all.iter().filter(|(_, queue)| !is_pool(queue)).cloned().collect();
         self.jobs.rest(&workers, news.filter(|queue| !is_pool(queue))).await;
@@ -136,8 +146,8 @@ impl Identities for Gatekeeper {
     }
 
     async fn invite(&self, worker: &WorkerId, queue: &QueueName, by: &str) -> Result<Invitation, Problem> {
-        // A scheduler is no client of ours: the database and the broker let it in, with what it gets from whoever starts it.
-        if *queue == schedulers() {
+        // These are no clients of ours: the database and the broker let them in, with what they get from whoever starts them.
+        if *queue == schedulers() || *queue == managers() {
             return Ok(Invitation { token: String::new(), expires_at: Timestamp(i64::MAX) });
         }
         // Programs are left to checkers that people start: they would run as whoever runs the nodes.

@@ -10,6 +10,7 @@ mod cli;
 mod config;
 mod database;
 mod doctor;
+mod door;
 mod failure;
 mod fleet;
 mod flows;

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use mutirao_api::auth::upkeep::Keep;
 use mutirao_api::{Api, ApiError, ApiParts, Rate};
-use mutirao_broker::Rabbit;
+use mutirao_broker::{Rabbit, Shared as Broker};
 use mutirao_conductor::{Streams, StreamsParts};
 use mutirao_core::auth::Role;
 use mutirao_core::job::{WorkerState, WorkerView};
-use mutirao_core::{Clock, Dice, InstallationId, QueueName, SystemClock};
+use mutirao_core::{Clock, Dice, InstallationId, QueueName, SystemClock, WorkerId};
 use mutirao_fleet::{Fleets, FleetsParts};
 use mutirao_flows::foreman::Rules;
 use mutirao_flows::{Flows, FlowsParts};
@@ -28,19 +28,19 @@ use mutirao_nodes::switchboard::Switchboard;
 use mutirao_shards::{Company, MemberId};
 use mutirao_store::{Database, FolderLock, installation};
 use mutirao_tls::Serving;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::House;
 use crate::cli::ADDRESS_FILE;
-use crate::config::{OwnChecker, Settings, Switch};
+use crate::config::{OwnChecker, Port, Settings, Switch};
 use crate::failure::Failure;
 use crate::fleet::{Advice, Enrolments, Gatekeeper, Grounds};
 use crate::managers::Peers;
 use crate::membership::Membership;
 use crate::up::{Invite, Obituary, Resumed};
-use crate::{broker, checks, database, flows, leavers, machine, nodes, streams, tls};
+use crate::{broker, checks, database, door, flows, leavers, machine, managers, nodes, streams, tls};
 
 /// How long open requests may take to end when the manager goes down.
 const REQUESTS_DRAIN: Duration = Duration::from_secs(5);
@@ -48,6 +48,8 @@ const REQUESTS_DRAIN: Duration = Duration::from_secs(5);
 pub struct Manager {
     /// Where local clients and workers reach the API.
     pub url: String,
+    /// Where it listens.
+    pub address: SocketAddr,
     pub token_file: PathBuf,
     data: PathBuf,
     api: Arc<Api>,
@@ -65,13 +67,17 @@ pub struct Manager {
     rabbit: Option<Arc<Rabbit>>,
     shutdown: CancellationToken,
     serving: JoinHandle<Result<(), ApiError>>,
+    /// Who it is to the resource manager that started it, if one did, and where it hears from it.
+    pooled: Option<(WorkerId, Broker)>,
+    clock: Arc<dyn Clock>,
     _lock: FolderLock,
 }
 
 impl Manager {
-    /// Everything is up, and the address is written, when this returns.
-    pub async fn start(settings: &Settings) -> Result<Self, Failure> {
-        let schedulers = checks::schedulers(settings)?;
+    /// Everything is up, and the address is written, when this returns. `pooled`: who it is to the resource manager that started
+    /// it, if one did.
+    pub async fn start(settings: &Settings, pooled: Option<WorkerId>) -> Result<Self, Failure> {
+        let (schedulers, beside) = (checks::schedulers(settings)?, managers::pool::elastic(settings)?);
         let tls = tls::serving(settings)?;
         for line in tls::warnings(settings, tls.as_ref(), SystemClock.now()) {
             tracing::warn!("{line}");
@@ -79,8 +85,11 @@ impl Manager {
         let data = &settings.data.0;
         let lock = FolderLock::take(data).map_err(|error| Failure::failed(error.to_string()))?;
         let data = std::path::absolute(data)?;
-        let listener = bind(settings.listen).await?;
-        let address = listener.local_addr()?;
+        // What can be refused at once is, before anything is opened.
+        let own = match door::port(settings) {
+            Port::Own => Some(door::own(settings.listen).await?),
+            Port::Shared => None,
+        };
         if let Some(tls) = &tls {
             tls::keep_pin(&data, tls)?;
         }
@@ -89,6 +98,12 @@ impl Manager {
         mutirao_api::gather().map_err(failed)?;
         let (clock, dice): (Arc<dyn Clock>, _) = (SystemClock::shared(), Arc::new(Dice::from_os()));
         let store = database::open(settings, &data).await.map_err(failed)?;
+        let installation = installation::of(&store, InstallationId::random()).await.map_err(failed)?.id;
+        let listener = match own {
+            Some(listener) => listener,
+            None => share(settings, scheme, &data, &installation).await?,
+        };
+        let address = listener.local_addr()?;
         let blobs = database::blobs(&store, &data).map_err(failed)?;
         let leases = database::leases(settings, &store, &lock).await.map_err(failed)?;
         // Who may not share the queues marks no broker as its installation's either.
@@ -174,7 +189,7 @@ impl Manager {
             tokio::spawn(leavers::watch(management, jobs.clone(), auth.clone(), clock.clone(), shutdown.clone()));
         }
         let peers = (rabbit.is_some() && matches!(store, Database::Postgres(_)))
-            .then(|| Peers::meet(own_name.clone(), broker.clone(), clock.clone(), shutdown.clone()));
+            .then(|| Peers::meet(own_name.clone(), pooled.clone(), broker.clone(), clock.clone(), shutdown.clone()));
         let fleets = Fleets::start(FleetsParts {
             store: store.clone(),
             leases: leases.clone(),
@@ -183,6 +198,7 @@ impl Manager {
                 monitors: monitors.clone(),
                 checkers: checks::pool(settings),
                 schedulers,
+                beside,
                 managers: peers,
             }),
             identities: Arc::new(Gatekeeper { auth: auth.clone(), ways: ways.clone() }),
@@ -224,6 +240,7 @@ impl Manager {
             },
         )?;
         let own_clock = clock.clone();
+        let pooled = pooled.map(|worker| (worker, broker.clone()));
         let api = mutirao_api::build(ApiParts {
             auth,
             broker,
@@ -240,7 +257,10 @@ impl Manager {
                 mutirao_flows::catalogue::capability(&switchboard),
             ],
             ways,
-            settings: api_settings(settings, shown_url(settings, scheme, address), tls),
+            settings: mutirao_api::Settings {
+                installation: Some(installation),
+                ..api_settings(settings, shown_url(settings, scheme, address), tls)
+            },
             shutdown: shutdown.clone(),
         })
         .await
@@ -257,6 +277,9 @@ impl Manager {
         write_address(&data, &url)?;
         Ok(Self {
             url,
+            address,
+            pooled,
+            clock: own_clock,
             token_file,
             data,
             api,
@@ -326,6 +349,17 @@ impl Manager {
         })
     }
 
+    /// Ends when the resource manager that started it sends it home. Cancel-safe.
+    pub fn told_to_rest(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (pooled, clock) = (self.pooled.clone(), self.clock.clone());
+        async move {
+            match pooled {
+                Some((worker, broker)) => managers::told_to_rest(&worker, &broker, &clock).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     /// Takes no more jobs in. Everything else is still answered, while the workers go home.
     pub fn close(&self) {
         self.jobs.close();
@@ -391,33 +425,16 @@ fn inside(settings: &Settings) -> Option<Inside> {
     }
 }
 
-/// Connections that may wait to be taken up. Hundreds of clients that come at the same moment, each with a new one for each
-/// request, are kept in this line; whom it has no room for asks again after a whole second. The system has a bound of its
-/// own (`net.core.somaxconn`).
-const WAITING_AT_THE_DOOR: u32 = 4_096;
-
-fn listener(listen: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = if listen.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // What the last one here left open does not keep the next from listening.
-    socket.set_reuseaddr(true)?;
-    socket.bind(listen)?;
-    socket.listen(WAITING_AT_THE_DOOR)
-}
-
-pub(crate) async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
-    listener(listen).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => Failure::failed(format!(
-            "{listen} is taken by another program; choose another with --listen ({}:0 takes any free port)",
-            listen.ip()
-        )),
-        std::io::ErrorKind::PermissionDenied => {
-            Failure::failed(format!("you may not listen on {listen}; choose a port above 1023 with --listen"))
-        }
-        std::io::ErrorKind::AddrNotAvailable => {
-            Failure::failed(format!("{listen} is not an address of this machine; choose another with --listen"))
-        }
-        _ => Failure::failed(format!("cannot listen on {listen}: {error}")),
-    })
+/// At an address where other managers of this installation may be.
+async fn share(
+    settings: &Settings,
+    scheme: &str,
+    data: &Path,
+    installation: &InstallationId,
+) -> Result<TcpListener, Failure> {
+    let address = format!("{scheme}://{}", as_reached_from_here(settings.listen));
+    let trust = tls::trust(settings, &address, Some(tls::pin_file(data)))?;
+    door::shared(settings.listen, &address, &trust, installation).await
 }
 
 /// Only what outlives every manager may stand between a write and the store.
@@ -504,8 +521,6 @@ fn write_address(data: &Path, url: &str) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use mutirao_core::clock::ClockExt;
-
     use super::*;
 
     #[test]
@@ -520,22 +535,5 @@ mod tests {
     fn the_api_answers_to_the_name_by_which_workers_are_sent_to_it() {
         assert_eq!(name_in("https://lab.example.org:7070").as_deref(), Some("lab.example.org"));
         assert_eq!(name_in("http://[::1]:7070"), None);
-    }
-
-    #[tokio::test]
-    async fn a_port_that_is_taken_is_one_line_with_a_remedy() {
-        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let Err(Failure::Said { code, line }) = bind(taken.local_addr().unwrap()).await else { panic!("bound twice") };
-        assert!(code == 1 && line.contains("--listen") && line.contains("is taken"), "{line}");
-    }
-
-    #[tokio::test]
-    async fn hundreds_who_come_at_the_same_moment_need_not_ask_again() {
-        let door = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let address = door.local_addr().unwrap();
-        // Nobody is taken up. Whoever finds no room in the line asks again after a second.
-        let all = futures_util::future::join_all((0..300).map(|_| tokio::net::TcpStream::connect(address)));
-        let waiting = SystemClock.timeout(Duration::from_millis(900), all).await.expect("somebody was sent away");
-        assert!(waiting.iter().all(Result::is_ok));
     }
 }

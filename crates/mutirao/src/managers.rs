@@ -1,5 +1,8 @@
 //! What those who own monitors use, said by each to all of them, so that any manager can say how many there should be
-//! ([`mutirao_elastic::managers`]); and who of the schedulers is to go. Where there can be several: with PostgreSQL and RabbitMQ.
+//! ([`mutirao_elastic::managers`]); and who of those that a resource manager started is to go. Where there can be several: with
+//! PostgreSQL and RabbitMQ. How managers are started beside the first is [`pool`]'s.
+
+pub mod pool;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +10,8 @@ use std::time::Duration;
 use mutirao_broker::{BrokerError, Heard, Shared as Broker};
 use mutirao_core::clock::ClockExt;
 use mutirao_core::envelope::{Version, open, seal};
-use mutirao_core::{Clock, Mono, WorkerId};
-use mutirao_elastic::managers::{Managers, SAID_EVERY, Schedulers, Voice};
+use mutirao_core::{Clock, Mono, WorkerId, meminfo};
+use mutirao_elastic::managers::{Managers, Pool, Pooled, SAID_EVERY, Seen, Voice};
 use mutirao_elastic::view::ManagersStatus;
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
@@ -16,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 const USE: &str = "crew.managers";
+/// Named after those who were the first to hear of it.
 const REST: &str = "crew.schedulers.rest";
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -26,15 +30,19 @@ struct Said {
     member: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cpu_milli: Option<u32>,
-    /// Of a scheduler that a resource manager started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    host_memory_percent: Option<u8>,
+    /// Of one that a resource manager started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     worker: Option<WorkerId>,
+    #[serde(default)]
+    pool: Pool,
     /// Shards of the monitors that it owns.
     #[serde(default)]
     owned: u32,
 }
 
-/// Schedulers that are to give back what they own, and go.
+/// Schedulers and managers that are to give back what they own, and go.
 #[derive(Serialize, Deserialize)]
 struct Rest {
     #[serde(default)]
@@ -51,13 +59,19 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Says and hears until the manager stops.
-    pub fn meet(member: String, broker: Broker, clock: Arc<dyn Clock>, stop: CancellationToken) -> Self {
+    /// Says and hears until the manager stops. `own`: who it is to the resource manager that started it, if one did.
+    pub fn meet(
+        member: String,
+        own: Option<WorkerId>,
+        broker: Broker,
+        clock: Arc<dyn Clock>,
+        stop: CancellationToken,
+    ) -> Self {
         let peers = Self { seen: Arc::default(), broker, clock };
         let both = peers.clone();
         tokio::spawn(async move {
             tokio::select! {
-                () = both.say(member) => {}
+                () = both.say(member, own) => {}
                 () = both.listen() => {}
                 () = stop.cancelled() => {}
             }
@@ -69,8 +83,8 @@ impl Peers {
         self.seen.lock().status()
     }
 
-    pub fn schedulers(&self) -> Option<Schedulers> {
-        self.seen.lock().schedulers(self.clock.monotonic())
+    pub fn of_pool(&self, pool: Pool) -> Option<Seen> {
+        self.seen.lock().of_pool(pool, self.clock.monotonic())
     }
 
     /// These are to give back what they own, and go. Said again for as long as they are there.
@@ -84,10 +98,12 @@ impl Peers {
         }
     }
 
-    async fn say(&self, member: String) {
+    async fn say(&self, member: String, own: Option<WorkerId>) {
         let mut used = Used::default();
+        // Each owns a share of everything there is, so none of them is ever idle.
+        let pooled = own.map(|worker| Pooled { pool: Pool::Managers, worker, owned: 1 });
         loop {
-            let voice = Voice { cpu_milli: used.since_last(self.clock.monotonic()), scheduler: None };
+            let voice = used.voice(self.clock.monotonic(), pooled.clone());
             announce(&self.broker, &self.clock, &member, voice).await;
             self.clock.sleep(SAID_EVERY).await;
             self.seen.lock().decide(self.clock.monotonic());
@@ -110,9 +126,10 @@ impl Peers {
         self.seen.lock().listening(self.clock.monotonic());
         loop {
             if let Heard::Message(body) = ear.next().await?
-                && let Ok(Said { member, cpu_milli, worker, owned, .. }) = open(&body)
+                && let Ok(Said { member, cpu_milli, host_memory_percent, worker, pool, owned, .. }) = open(&body)
             {
-                let voice = Voice { cpu_milli, scheduler: worker.map(|worker| (worker, owned)) };
+                let pooled = worker.map(|worker| Pooled { pool, worker, owned });
+                let voice = Voice { cpu_milli, host_memory_percent, pooled };
                 self.seen.lock().hear(member, voice, self.clock.monotonic());
             }
         }
@@ -129,13 +146,14 @@ pub async fn say_as_scheduler(
 ) {
     let mut used = Used::default();
     loop {
-        let voice = Voice { cpu_milli: used.since_last(clock.monotonic()), scheduler: Some((worker.clone(), owned())) };
+        let pooled = Pooled { pool: Pool::Schedulers, worker: worker.clone(), owned: owned() };
+        let voice = used.voice(clock.monotonic(), Some(pooled));
         announce(broker, clock, &member, voice).await;
         clock.sleep(SAID_EVERY).await;
     }
 }
 
-/// Returns when this scheduler is to go.
+/// Returns when this one is to go.
 pub async fn told_to_rest(worker: &WorkerId, broker: &Broker, clock: &Arc<dyn Clock>) {
     loop {
         match hear_of_rest(worker, broker).await {
@@ -160,8 +178,13 @@ async fn hear_of_rest(worker: &WorkerId, broker: &Broker) -> Result<(), BrokerEr
 }
 
 async fn announce(broker: &Broker, clock: &Arc<dyn Clock>, member: &str, voice: Voice) {
-    let (worker, owned) = voice.scheduler.map_or((None, 0), |(worker, owned)| (Some(worker), owned));
-    let said = Said { v: Version::default(), member: member.to_owned(), cpu_milli: voice.cpu_milli, worker, owned };
+    let Voice { cpu_milli, host_memory_percent, pooled } = voice;
+    let (worker, pool, owned) = match pooled {
+        Some(Pooled { pool, worker, owned }) => (Some(worker), pool, owned),
+        None => (None, Pool::default(), 0),
+    };
+    let member = member.to_owned();
+    let said = Said { v: Version::default(), member, cpu_milli, host_memory_percent, worker, pool, owned };
     if !matches!(clock.timeout(SAID_EVERY, broker.announce(USE, seal(&said))).await, Ok(Ok(()))) {
         tracing::debug!("what this process uses could not be said; the next round will");
     }
@@ -174,6 +197,12 @@ struct Used {
 }
 
 impl Used {
+    fn voice(&mut self, now: Mono, pooled: Option<Pooled>) -> Voice {
+        let meminfo = std::fs::read_to_string("/proc/meminfo").ok();
+        let host_memory_percent = meminfo.and_then(|text| meminfo::used_percent(&text)).map(|used| used.round() as u8);
+        Voice { cpu_milli: self.since_last(now), host_memory_percent, pooled }
+    }
+
     /// None at the first look.
     fn since_last(&mut self, now: Mono) -> Option<u32> {
         let spent = clock_gettime(ClockId::ProcessCPUTime);

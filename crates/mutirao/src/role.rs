@@ -4,17 +4,18 @@ mod checker;
 pub mod elastic;
 mod host;
 pub mod identity;
-mod launched;
+pub mod launched;
 mod node;
 mod reach;
 mod scheduler;
-mod worker;
+pub mod worker;
 
 use clap::{Args, Subcommand};
 use mutirao_core::SessionId;
 
 use crate::cli::Globals;
 use crate::failure::Failure;
+use crate::managers::pool::Launched;
 use crate::up::{self, ManagerArgs};
 
 #[derive(Debug, Args)]
@@ -26,7 +27,7 @@ pub struct RoleArgs {
 #[derive(Debug, Subcommand)]
 enum Role {
     /// The API and the manager, without workers
-    Manager(ManagerArgs),
+    Manager(Box<ManagerRoleArgs>),
     /// A worker: takes tasks of one queue and runs them
     Worker(worker::WorkerArgs),
     /// A checker: makes the checks of monitors
@@ -44,6 +45,14 @@ enum Role {
     Keeper { session: String },
 }
 
+#[derive(Debug, Args)]
+struct ManagerRoleArgs {
+    #[command(flatten)]
+    manager: ManagerArgs,
+    #[command(flatten)]
+    launched: Launched,
+}
+
 impl RoleArgs {
     /// Whether it is for machines that have little: one thread, few buffers.
     pub fn is_small(&self) -> bool {
@@ -53,7 +62,7 @@ impl RoleArgs {
 
 pub async fn run(globals: &Globals, args: RoleArgs) -> Result<(), Failure> {
     match args.role {
-        Role::Manager(args) => up::run_alone(globals, args).await,
+        Role::Manager(args) => up::run_alone(globals, args.manager, args.launched).await,
         Role::Worker(args) => worker::run(globals, args).await,
         Role::Checker(args) => checker::run(globals, args).await,
         Role::Scheduler(args) => scheduler::run(globals, args).await,

@@ -11,12 +11,14 @@ use mutirao_core::quantity::Span;
 use mutirao_core::{Dice, SystemClock};
 
 use crate::cli::Globals;
-use crate::config::{Config, Exposed, Given, Settings};
+use crate::config::{Config, Exposed, Given};
 use crate::failure::Failure;
 use crate::manager::Manager;
+use crate::managers::pool::{Launched, Origins};
 use crate::role::elastic::{self, Running};
+use crate::role::worker::gone;
 use crate::signals::Asked;
-use crate::{logs, machine, telemetry, tls};
+use crate::{logs, machine, managers, telemetry, tls};
 use crew::Crew;
 pub use crew::{Invite, Obituary, Resumed};
 use household::Household;
@@ -78,15 +80,16 @@ enum Company {
 pub async fn run(globals: &Globals, args: UpArgs) -> Result<(), Failure> {
     let mut given = args.manager.given();
     given.extend(args.workers.iter().map(|text| Given::flag("--workers", "worker.count", text)));
-    run_with(globals, given, Company::Workers).await
+    run_with(globals, given, Company::Workers, Origins::NOBODY).await
 }
 
 /// The manager alone.
-pub async fn run_alone(globals: &Globals, args: ManagerArgs) -> Result<(), Failure> {
-    run_with(globals, args.given(), Company::Nobody).await
+pub async fn run_alone(globals: &Globals, args: ManagerArgs, launched: Launched) -> Result<(), Failure> {
+    let (origins, told) = launched.meet().await?;
+    run_with(globals, [args.given(), told].concat(), Company::Nobody, origins).await
 }
 
-async fn run_with(globals: &Globals, given: Vec<Given>, company: Company) -> Result<(), Failure> {
+async fn run_with(globals: &Globals, given: Vec<Given>, company: Company, mut origins: Origins) -> Result<(), Failure> {
     let config = globals.config(given)?;
     let settings = &config.settings;
     logs::start(settings);
@@ -94,7 +97,7 @@ async fn run_with(globals: &Globals, given: Vec<Given>, company: Company) -> Res
     warn_of_exposed_secrets(&config);
     let telemetry = telemetry::start(settings, "manager")?;
     let mut asked = Asked::listen()?;
-    let mut manager = Manager::start(settings).await?;
+    let mut manager = Manager::start(settings, origins.worker.clone()).await?;
     let workers = if company == Company::Workers { settings.worker_count.0 } else { 0 };
     if workers > 0 {
         manager.ensure_queue(&settings.worker_queue).await?;
@@ -117,17 +120,23 @@ async fn run_with(globals: &Globals, given: Vec<Given>, company: Company) -> Res
         dice: Arc::new(Dice::from_os()),
     })?;
     let mut elastic = match company {
-        Company::Workers => resource_manager(settings, &manager).await?,
+        Company::Workers => resource_manager(&config, &manager).await?,
         Company::Nobody => None,
     };
     announce::up(globals, &config, &manager, workers, capacity);
 
+    let told_to_rest = manager.told_to_rest();
     let broken = tokio::select! {
         () = asked.next() => None,
+        () = told_to_rest => None,
+        () = gone(&mut origins.parent) => None,
         failure = manager.broken() => Some(failure),
         failure = ended(&mut elastic) => Some(failure),
     };
-    manager.close();
+    // Of several at one address it goes alone: the others take in what comes.
+    if origins.worker.is_none() {
+        manager.close();
+    }
     let nodes = match elastic {
         Some(running) => Some(running.stop().await),
         None => None,
@@ -156,7 +165,8 @@ fn warn_of_exposed_secrets(config: &Config) {
 
 /// The resource manager beside this manager, let in by itself. One that the manager does not know any more, since it was
 /// restored from a backup, is let in again.
-async fn resource_manager(settings: &Settings, manager: &Manager) -> Result<Option<Running>, Failure> {
+async fn resource_manager(config: &Config, manager: &Manager) -> Result<Option<Running>, Failure> {
+    let settings = &config.settings;
     if !elastic::any(settings) {
         return Ok(None);
     }
@@ -168,6 +178,7 @@ async fn resource_manager(settings: &Settings, manager: &Manager) -> Result<Opti
         dir: elastic::folder(&data)?,
         nodes: data.join("nodes"),
         name: machine::host_name(),
+        managers: managers::pool::launched_with(config, manager.address),
     };
     let known = match elastic::load(&place.dir)? {
         Some(identity) if place.is_known(&identity).await? => Some(identity),

@@ -19,5 +19,5 @@ pub mod wire;
 
 pub use agent::{Agent, AgentError};
 pub use process::WorkerProcess;
-pub use provider::{Local, LocalParts, NodeShape, Schedulers, Workers, order};
+pub use provider::{Local, LocalParts, NodeShape, Trusted, Workers, order};
 pub use wire::Haste;

@@ -70,6 +70,12 @@ impl Setup {
         self
     }
 
+    /// On loopback, where any free port will not do.
+    pub fn port(mut self, port: u16) -> Self {
+        self.listen = SocketAddr::from(([127, 0, 0, 1], port)).to_string();
+        self
+    }
+
     /// A setting, as `--set key=value`.
     pub fn set(self, key: &str, value: &str) -> Self {
         self.arg("--set").arg(&format!("{key}={value}"))

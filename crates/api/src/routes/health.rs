@@ -20,12 +20,16 @@ const READY_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct Alive {
     pub version: &'static str,
+    /// Whose manager this is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub installation: Option<String>,
 }
 
 /// Says that the process lives, and nothing about what it needs.
 #[utoipa::path(get, path = "/healthz", tag = "health", security(()), responses((status = 200, body = Alive)))]
-pub async fn healthz() -> Json<Alive> {
-    Json(Alive { version: env!("CARGO_PKG_VERSION") })
+pub async fn healthz(State(parts): State<SharedParts>) -> Json<Alive> {
+    let installation = parts.installation.as_ref().map(|id| id.0.clone());
+    Json(Alive { version: env!("CARGO_PKG_VERSION"), installation })
 }
 
 #[derive(Serialize, utoipa::ToSchema)]

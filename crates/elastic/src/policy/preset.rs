@@ -61,6 +61,11 @@ impl Elastic {
         Self { min, max, ..Preset::SentrywebSchedulers.elastic() }
     }
 
+    /// For managers beside the first: the third document's rule, one more above 70 % of the machine's memory, between these.
+    pub fn of_managers(min: u32, max: u32) -> Self {
+        Self { min, max, ..Preset::Kv003.elastic() }
+    }
+
     /// For checkers that make so many checks at once each: SentryWeb's figures for 50 slots, in proportion, and two more. How
     /// late the checks begin that begin now says at once that there are too few; the cpu they use together says what fewer
     /// would have to do, which no figure of a queue does: without it the pool would flap.

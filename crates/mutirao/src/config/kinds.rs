@@ -41,7 +41,7 @@ macro_rules! kind {
 kind! {
     Folder = "folder", File = "file", Count = "count", Many = "count", Level = "level",
     Names = "names", LogFormat = "format", LogSize = "size", WorkerWay = "way", QueueName = "queue", Span = "duration", Lease = "duration", Cpus = "cpus", Bytes = "size", ServerUrl = "url", Share = "share",
-    Labels = "labels", InLayer = "layer", Leave = "leave", OwnChecker = "inside|none", OwnHost = "inside|none", StreamFiles = "folder|anywhere", StreamMover = "none|random|adaptive|mutirao", Crew = "least..most", Switch = "on|off",
+    Labels = "labels", InLayer = "layer", Leave = "leave", OwnChecker = "inside|none", OwnHost = "inside|none", StreamFiles = "folder|anywhere", StreamMover = "none|random|adaptive|mutirao", Crew = "least..most", Switch = "on|off", Port = "own|shared",
     Namespace = "namespace", Routing = "learned|round-robin",
 }
 
@@ -259,6 +259,27 @@ impl FromStr for Switch {
             "on" => Ok(Self::On),
             "off" => Ok(Self::Off),
             _ => Err(format!("\"{text}\" is neither: choose on or off")),
+        }
+    }
+}
+
+/// Whose the address is at which a manager listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// This manager's alone.
+    Own,
+    /// Also that of other managers of its installation on this machine.
+    Shared,
+}
+
+impl FromStr for Port {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "own" => Ok(Self::Own),
+            "shared" => Ok(Self::Shared),
+            _ => Err(format!("\"{text}\" is neither: choose own or shared")),
         }
     }
 }

@@ -8,8 +8,8 @@ use mutirao_nodes::Namespace;
 
 use super::kinds::{
     Auto, BrokerUrl, CacheUrl, Count, Crew, DatabaseUrl, File, Folder, InLayer, Kind, Labels, Lease, Leave, Level,
-    LogFormat, LogSize, ManagementUrl, Many, Maybe, Names, OwnChecker, OwnHost, Routing, Secret, ServerUrl, Share,
-    StreamFiles, StreamMover, Switch, WorkerWay,
+    LogFormat, LogSize, ManagementUrl, Many, Maybe, Names, OwnChecker, OwnHost, Port, Routing, Secret, ServerUrl,
+    Share, StreamFiles, StreamMover, Switch, WorkerWay,
 };
 use super::{ConfigError, Values};
 
@@ -111,6 +111,12 @@ settings! {
     /// Where the other managers and people reach this manager, as `shard list` shows it: https://one.example.org:7070; auto is
     /// where it listens, or this host's name when it listens everywhere.
     "api.url" => api_url: Auto<ServerUrl> = "auto";
+    /// How many managers a resource manager keeps beside this one, on the same machine and at the same address, from the least to
+    /// the most, by how full the machine's memory is: 0..3; or none. With PostgreSQL and RabbitMQ. The same for all managers.
+    "api.managers" => api_managers: Crew = "none";
+    /// Whether other managers of the same installation, of the same user on this machine, may listen at the same address
+    /// (shared), so that the system deals connections out to them; or it is this one's alone (own). With api.managers it is shared.
+    "api.port" => api_port: Port = "own";
     /// The certificate that the API shows, with its chain (PEM); with it, and tls.key, the API speaks https only.
     "tls.cert" => tls_cert: Maybe<File> = "none";
     /// The private key of that certificate (PEM, without a password). Only its owner should be able to read it.

@@ -17,6 +17,7 @@ use mutirao_client::{Client, Credentials, Signer, Trust};
 use mutirao_core::auth::{Enrol, NewKey};
 use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, Dice, SystemClock, Timestamp, WorkerId};
+use mutirao_resource::local::Trusted;
 use mutirao_resource::{HttpManager, Parts};
 use mutirao_store::FolderLock;
 use tokio::task::JoinHandle;
@@ -69,6 +70,7 @@ pub async fn run(globals: &Globals, args: ElasticArgs) -> Result<(), Failure> {
         nodes: args.nodes.map_or_else(|| Ok(dir.join("nodes")), std::path::absolute)?,
         dir,
         name: args.name.unwrap_or_else(machine::host_name),
+        managers: None,
     };
     let identity = match (load(&place.dir)?, args.invite) {
         (Some(identity), _) => identity,
@@ -114,6 +116,8 @@ pub struct Place {
     pub dir: PathBuf,
     pub nodes: PathBuf,
     pub name: String,
+    /// What managers beside the one here are started with.
+    pub managers: Option<Trusted>,
 }
 
 impl Place {

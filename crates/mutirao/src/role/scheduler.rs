@@ -23,12 +23,12 @@ use super::worker::{gone, line};
 use crate::broker::{House, Opened};
 use crate::checks::Keys;
 use crate::cli::Globals;
-use crate::config::{Given, Settings};
+use crate::config::{Given, OVER_STDIN, Settings};
 use crate::failure::Failure;
-use crate::manager::{api_settings, bind, failed, shown_url};
+use crate::manager::{api_settings, failed, shown_url};
 use crate::membership::Membership;
 use crate::signals::Asked;
-use crate::{broker, checks, database, logs, managers, tls};
+use crate::{broker, checks, database, door, logs, managers, tls};
 
 #[derive(Debug, Args)]
 pub struct SchedulerArgs {
@@ -79,12 +79,12 @@ async fn meet() -> Result<(Option<Parent<pipe::Receiver>>, Vec<Given>), Failure>
     let (parent, first) = Parent::meet(line()?).await?;
     let bad = || Failure::failed("whoever started this scheduler did not say where the database and the broker are");
     let keys: Keys = first.and_then(|line| serde_json::from_str(&line).ok()).ok_or_else(bad)?;
-    let management = keys.broker_management.map(|url| Given::flag("stdin", "broker_management", url));
+    let management = keys.broker_management.map(|url| Given::flag(OVER_STDIN, "broker_management", url));
     let rest = [
-        Given::flag("stdin", "database", keys.database),
-        Given::flag("stdin", "broker", keys.broker),
+        Given::flag(OVER_STDIN, "database", keys.database),
+        Given::flag(OVER_STDIN, "broker", keys.broker),
         // What its environment says of this is the manager's.
-        Given::flag("stdin", "api.url", "auto"),
+        Given::flag(OVER_STDIN, "api.url", "auto"),
     ];
     Ok((Some(parent), rest.into_iter().chain(management).collect()))
 }
@@ -105,7 +105,7 @@ impl Scheduler {
         let tls = tls::serving(settings)?;
         let dir = std::path::absolute(dir)?;
         let lock = FolderLock::take(&dir).map_err(|error| Failure::failed(error.to_string()))?;
-        let listener = bind(settings.listen).await?;
+        let listener = door::own(settings.listen).await?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let address = shown_url(settings, scheme, listener.local_addr()?);
         mutirao_api::gather().map_err(failed)?;

@@ -141,7 +141,7 @@ fn take_folder(dir: &Path) -> Result<FolderLock, Failure> {
 }
 
 /// Our stdin as the pipe it is: tokio's own stdin would keep a thread, and with it the process, until the parent ends.
-pub(super) fn line() -> std::io::Result<pipe::Receiver> {
+pub(crate) fn line() -> std::io::Result<pipe::Receiver> {
     pipe::Receiver::from_owned_fd(std::io::stdin().as_fd().try_clone_to_owned()?)
 }
 
@@ -227,7 +227,7 @@ pub(super) async fn first_contact(state: &mut watch::Receiver<LinkState>) -> Con
 }
 
 /// Ends when there is a parent and it is gone.
-pub(super) async fn gone(parent: &mut Option<Parent<pipe::Receiver>>) {
+pub(crate) async fn gone(parent: &mut Option<Parent<pipe::Receiver>>) {
     match parent {
         Some(parent) => parent.gone().await,
         None => std::future::pending().await,

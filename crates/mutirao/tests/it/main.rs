@@ -11,6 +11,7 @@ mod checkers;
 mod database;
 mod devices;
 mod docs;
+mod doors;
 mod elastic;
 mod faults;
 mod flowing;

@@ -228,6 +228,7 @@ mod tests {
             collector: None,
             checkers: vec![],
             schedulers: None,
+            managers: None,
         };
         let local = Local::new(LocalParts {
             program: "/bin/false".into(),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use mutirao_core::QueueName;
-use mutirao_core::check::{POOL, SCHEDULERS};
+use mutirao_core::check::{MANAGERS, POOL, SCHEDULERS};
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 use tokio::process::Command;
 
@@ -28,7 +28,7 @@ pub struct WorkerProcess<'a> {
     /// Where its traces go.
     pub collector: Option<&'a str>,
     pub idle_end: Option<Span>,
-    /// Of a checker or a scheduler: more that it is started with.
+    /// Of a checker, a scheduler or a manager: more that it is started with.
     pub flags: &'a [String],
 }
 
@@ -40,6 +40,7 @@ impl WorkerProcess<'_> {
             POOL => drop(self.a_client_of_the_manager(command.args(["role", "checker"]).args(self.flags))),
             // It asks no manager for anything.
             SCHEDULERS => drop(command.args(["role", "scheduler"]).args(self.flags)),
+            MANAGERS => drop(command.args(["role", "manager"]).args(self.flags)),
             queue => {
                 command
                     .args(["role", "worker", "--queue", queue])

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use mutirao_core::check::{POOL, SCHEDULERS};
+use mutirao_core::check::{MANAGERS, POOL, SCHEDULERS};
 use mutirao_core::clock::ClockExt;
 use mutirao_core::quantity::{Bytes, Cpus, Span};
 use mutirao_core::{Clock, WorkerId};
@@ -41,25 +41,30 @@ pub struct Workers {
     /// Settings that checkers are started with.
     pub checkers: Vec<String>,
     /// What schedulers are started with; none where this process cannot open the database and the broker to them.
-    pub schedulers: Option<Schedulers>,
+    pub schedulers: Option<Trusted>,
+    /// What managers are started with that share this machine's address with the first.
+    pub managers: Option<Trusted>,
 }
 
-/// How schedulers are started. Holds secrets, so it is never printed.
+/// How those are started that open the database and the broker themselves. Holds secrets, so it is never printed.
 #[derive(Clone)]
-pub struct Schedulers {
+pub struct Trusted {
     pub settings: Vec<String>,
     /// What opens the database and the broker to them, as one line that each gets over its stdin.
     pub keys: String,
 }
 
-impl std::fmt::Debug for Schedulers {
+impl std::fmt::Debug for Trusted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Schedulers").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Trusted").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
 const NO_KEYS: &str = "a scheduler needs the PostgreSQL and the RabbitMQ of its managers, and this resource manager was not \
     told where they are: give it MUTIRAO_DATABASE and MUTIRAO_BROKER";
+
+const NOT_HERE: &str = "a manager that shares another's address has to be on its machine, and this resource manager was not told \
+    of one here: it has to be `mutirao up` itself, with api.managers";
 
 pub struct LocalParts {
     /// The program whose `role node` is an agent.
@@ -183,14 +188,16 @@ impl Provider for Local {
 /// What a node is told to start.
 pub fn order(workers: &Workers, shape: &NodeShape, launch: &Launch) -> Result<Order, ProviderError> {
     let (cpus, memory) = share(shape, launch);
-    let Workers { url, pin, way, ca, collector, checkers, schedulers } = workers.clone();
+    let Workers { url, pin, way, ca, collector, checkers, schedulers, managers } = workers.clone();
+    let trusted = |given: Option<Trusted>, none: &str| {
+        let Trusted { settings, keys } = given.ok_or_else(|| ProviderError::Refused(none.into()))?;
+        let own = ["--worker".to_owned(), launch.worker.0.clone()];
+        Ok::<_, ProviderError>((set(&settings).chain(own).collect(), Some(keys)))
+    };
     let (flags, keys) = match launch.queue.as_str() {
         POOL => (stands(shape, &checkers), None),
-        SCHEDULERS => {
-            let Schedulers { settings, keys } = schedulers.ok_or(ProviderError::Refused(NO_KEYS.into()))?;
-            let own = ["--worker".to_owned(), launch.worker.0.clone()];
-            (set(&settings).chain(own).collect(), Some(keys))
-        }
+        SCHEDULERS => trusted(schedulers, NO_KEYS)?,
+        MANAGERS => trusted(managers, NOT_HERE)?,
         _ => (Vec::new(), None),
     };
     Ok(Order {

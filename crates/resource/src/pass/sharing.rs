@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mutirao_core::check::{POOL, SCHEDULERS};
+use mutirao_core::check::{MANAGERS, POOL, SCHEDULERS};
 use mutirao_core::{Timestamp, WorkerId};
 use mutirao_elastic::fleet::{Activity, Life, Member};
 use mutirao_elastic::packing::sharing::{Idle, Party};
@@ -46,7 +46,7 @@ impl Active {
             need: queue.need.clone(),
             floor: elastic.min,
             // A monitor that nobody checks for a while is blind, however little there is to check.
-            keeps: if [POOL, SCHEDULERS].contains(&queue.queue.as_str()) { elastic.min } else { 0 },
+            keeps: if [POOL, SCHEDULERS, MANAGERS].contains(&queue.queue.as_str()) { elastic.min } else { 0 },
             standing,
             wants,
             waiting: tasks.ready,

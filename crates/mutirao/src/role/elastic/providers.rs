@@ -39,6 +39,7 @@ impl Nodes {
             collector: settings.telemetry_otlp.given().map(|url| url.0.clone()),
             checkers: checks::launched_with(settings),
             schedulers: checks::schedulers_launched_with(settings),
+            managers: place.managers.clone(),
         };
         let hosts = hosts(settings)?;
         let ssh = match hosts.is_empty() {
@@ -50,7 +51,7 @@ impl Nodes {
                 let trust = (place.pin.clone(), ca);
                 let program = std::env::current_exe()?;
                 let means = Means::new(by_ssh::NAME, program, dir, owner, reach, trust, clock.clone());
-                Some(Arc::new(Ssh::new(hosts, means, Workers { way, ..workers.clone() })))
+                Some(Arc::new(Ssh::new(hosts, means, Workers { way, managers: None, ..workers.clone() })))
             }
         };
         let local = Local::new(LocalParts {

@@ -122,6 +122,7 @@ fn local(up: &Installation, clock: Arc<dyn Clock>) -> Arc<Local> {
             collector: None,
             checkers: vec![],
             schedulers: None,
+            managers: None,
         },
         clock,
     }))
