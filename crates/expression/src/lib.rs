@@ -17,6 +17,7 @@
 
 mod lately;
 mod members;
+mod mixed;
 mod sight;
 pub mod toll;
 
