@@ -1,8 +1,12 @@
 """The same over AMQP, by aio-pika, which reconnects by itself."""
 
 import asyncio
+import logging
+
+log = logging.getLogger("mutirao_worker")
 
 PREFETCH = 16
+PAUSE_S = 5.0
 
 
 class Amqp:
@@ -32,8 +36,7 @@ class Amqp:
                 await asyncio.sleep(0.5)
 
     async def run(self):
-        connection = await self._pika.connect_robust(self._url)
-        async with connection:
+        async with await self._connect() as connection:
             channel = await connection.channel()
             await channel.set_qos(prefetch_count=PREFETCH)
             self._topic = await channel.get_exchange("amq.topic")
@@ -49,6 +52,19 @@ class Amqp:
             connection.reconnect_callbacks.add(lambda *_: self._up())
             self._up()
             await asyncio.Future()
+
+    async def _connect(self):
+        """aio-pika comes back by itself once it was there; the first time is ours."""
+        told = None
+        while True:
+            try:
+                return await self._pika.connect_robust(self._url)
+            except (self._pika.exceptions.AMQPError, OSError, asyncio.TimeoutError) as error:
+                why = str(error) or type(error).__name__
+            if why != told:
+                log.warning("RabbitMQ cannot be reached: %s; it is tried again and again", why)
+                told = why
+            await asyncio.sleep(PAUSE_S)
 
     async def _taken(self, message):
         self._heard(self._places.device_topic(self._node), message.body, lambda: asyncio.ensure_future(message.ack()))

@@ -13,6 +13,8 @@ KEEP_ALIVE_S = 30
 PACKET_BYTES_MAX = 256 << 10
 IN_FLIGHT_MAX = 16
 PAUSE_MIN_S, PAUSE_MAX_S = 0.25, 10.0
+# Who is let in and cut off at once is not let in more often for that.
+STEADY_S = 10.0
 CONNECT_S = 10.0
 
 CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK, PINGREQ, PINGRESP, DISCONNECT = 1, 2, 3, 4, 8, 9, 12, 13, 14
@@ -20,6 +22,15 @@ CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK, PINGREQ, PINGRESP, DISCONN
 
 class Refused(Exception):
     pass
+
+
+def reason(error):
+    """Of a connection that failed, in words."""
+    if isinstance(error, asyncio.IncompleteReadError):
+        return "it was closed by the other side"
+    if isinstance(error, asyncio.TimeoutError):
+        return "nothing was heard"
+    return str(error) or type(error).__name__
 
 
 def text(value):
@@ -58,7 +69,7 @@ class Mqtt:
     def __init__(self, url, client_id, subscriptions, heard, connected, disconnected):
         parts = urlsplit(url)
         if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname:
-            raise ValueError("write it like mqtt://HOST:1883 or mqtts://HOST:8883")
+            raise ValueError("write it like mqtt://USER:PASSWORD@HOST:1883, mqtts://…:8883 or amqp://USER:PASSWORD@HOST/")
         self._host = parts.hostname
         self._tls = ssl.create_default_context() if parts.scheme == "mqtts" else None
         self._port = parts.port or (8883 if self._tls else 1883)
@@ -69,6 +80,7 @@ class Mqtt:
         self._writer = None
         self._pid = 0
         self._unacked = {}
+        self._refused = []
         self._room = asyncio.Semaphore(IN_FLIGHT_MAX)
 
     async def publish(self, topic, payload):
@@ -89,18 +101,25 @@ class Mqtt:
 
     async def run(self):
         """Connects, for as long as it is not cancelled."""
-        pause = PAUSE_MIN_S
+        now = asyncio.get_running_loop().time
+        pause, told = PAUSE_MIN_S, None
         while True:
+            since = None
             try:
                 reader = await asyncio.wait_for(self._connect(), CONNECT_S)
-                pause = PAUSE_MIN_S
+                since = now()
                 await self._talk(reader)
             except Refused as refused:
-                log.warning("the server does not let this worker in: %s", refused)
+                why = f"the server does not let this worker in: {refused}"
             except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.TimeoutError) as error:
-                log.debug("the connection broke: %s", error)
+                why = f"the connection {'failed' if since is None else 'broke'}: {reason(error)}"
             finally:
                 self._close()
+            if since is not None and now() - since >= STEADY_S:
+                pause, told = PAUSE_MIN_S, None
+            if why != told:
+                log.warning("%s:%s: %s; it is tried again and again", self._host, self._port, why)
+                told = why
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, PAUSE_MAX_S)
 
@@ -133,6 +152,7 @@ class Mqtt:
                 kind, flags, body = await asyncio.wait_for(read_packet(reader), KEEP_ALIVE_S * 1.5)
                 if kind == SUBACK and not up:
                     up = True
+                    self._warn_of_refused(body[2:])
                     self._connected()
                 elif kind == PUBACK:
                     _, done = self._unacked.get(int.from_bytes(body[:2], "big"), (None, None))
@@ -144,6 +164,12 @@ class Mqtt:
             pinging.cancel()
             if up:
                 self._disconnected()
+
+    def _warn_of_refused(self, granted):
+        refused = [topic for (topic, _), code in zip(self._subscriptions, granted) if code == 0x80]
+        if refused and refused != self._refused:
+            log.warning("the server does not let it hear %s: is its user for another node?", ", ".join(refused))
+        self._refused = refused
 
     def _message(self, flags, body):
         end = 2 + int.from_bytes(body[:2], "big")

@@ -5,6 +5,7 @@ import re
 
 LAYERS = ("EDGE", "FOG", "CLOUD")
 MESSAGE_BYTES_MAX = 256 << 10
+SLOTS_MAX = 256
 _NODE = re.compile(r"[A-Za-z0-9:_-]{1,64}\Z")
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,32}\Z")
 _ACTION = re.compile(r"urn:[A-Za-z0-9_-]{1,32}:Action:(?=.{1,100}\Z)[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
@@ -22,6 +23,12 @@ def namespace(text):
     return text
 
 
+def slots(many):
+    if not 1 <= many <= SLOTS_MAX:
+        raise ValueError(f"{many} slots are not between 1 and {SLOTS_MAX}")
+    return many
+
+
 def layer(text):
     if text.upper() not in LAYERS:
         raise ValueError(f"{text!r} is not a layer: write edge, fog or cloud")
@@ -32,7 +39,7 @@ def action_urn(space, name):
     """The whole name of an action, from a whole or a short one."""
     urn = name if name.startswith("urn:") else f"urn:{space}:Action:{name}"
     if not _ACTION.match(urn):
-        raise ValueError(f"{name!r} is not an action: write letters, digits, ., - and _")
+        raise ValueError(f"{name!r} is not an action: write letters, digits, ., - and _, and its version as version=2")
     return urn
 
 
@@ -92,7 +99,9 @@ def read_message(payload):
 
 
 def result(action, request, output):
-    said = json.dumps({"actionTo": action, "requestID": request, "messageData": json.dumps(output)})
+    # What JSON has no word for (NaN) would be taken for a text over there.
+    data = json.dumps(output, allow_nan=False)
+    said = json.dumps({"actionTo": action, "requestID": request, "messageData": data})
     if len(said) + 1024 > MESSAGE_BYTES_MAX:
         return failure(action, request, "its output is too long to be sent")
     return said

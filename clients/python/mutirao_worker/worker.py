@@ -6,6 +6,7 @@ import json
 import logging
 import signal
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 from . import wire
@@ -18,6 +19,8 @@ log = logging.getLogger("mutirao_worker")
 REMEMBERED_MAX = 512
 IN_HAND_MAX = 256
 LEAVE_S = 15.0
+# Registrations without an answer, after which somebody should hear of it.
+UNANSWERED = 3
 
 
 class Failed(Exception):
@@ -32,16 +35,23 @@ class Worker:
         self._places = wire.Places(self._space)
         self._url = url
         self._labels = dict(labels or {})
-        self._slots = slots
+        self._slots = wire.slots(slots)
+        # As many as may run: the loop's own are as few as the machine has processors.
+        self._threads = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="action")
         self._actions = {}
         self._offers = {}
         self._enrolment = Enrolment(self._node)
         self._answers = OrderedDict()
         self._tasks = set()
+        self._registering = None
+        self._leaving = False
+        self._unanswered = 0
 
     def action(self, name, *, version=0):
         """Makes a function an action. It is given its input and returns its output, or raises why it failed."""
         urn = wire.action_urn(self._space, name)
+        if urn in self._actions:
+            raise ValueError(f"{urn} is there already: one worker has one version of an action")
 
         def keep(function):
             self._actions[urn] = function
@@ -51,13 +61,16 @@ class Worker:
         return keep
 
     def run(self):
-        """Works until it is interrupted or asked to end."""
+        """Works until it is interrupted or asked to end; a second Ctrl-C ends it at once."""
+        if not log.hasHandlers():
+            log.addHandler(logging.StreamHandler())
+            log.setLevel(logging.INFO)
         asyncio.run(self.serve())
 
     async def serve(self):
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         for sign in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(sign, stop.set)
+            loop.add_signal_handler(sign, self._stop, loop, stop)
         self._turns = asyncio.Semaphore(self._slots)
         self._line = self._make_line()
         working = [asyncio.ensure_future(self._line.run()), asyncio.ensure_future(self._tick())]
@@ -66,11 +79,19 @@ class Worker:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=LEAVE_S)
         await self._line.leave()
-        for one in [*working, stopped, *self._tasks]:
+        left = [*working, stopped, *self._tasks]
+        left += [self._registering] if self._registering else []
+        for one in left:
             one.cancel()
-        await asyncio.gather(*working, stopped, *self._tasks, return_exceptions=True)
+        await asyncio.gather(*left, return_exceptions=True)
         for one in done - {stopped}:
             one.result()
+
+    def _stop(self, loop, stop):
+        # What comes from now on is not acknowledged, and waits.
+        self._leaving = True
+        loop.remove_signal_handler(signal.SIGINT)
+        stop.set()
 
     def _make_line(self):
         hears = (self._heard, self._connected, self._enrolment.disconnected)
@@ -91,7 +112,12 @@ class Worker:
     def _register_if(self, asked):
         if asked:
             said = wire.register(self._node, self._layer, self._offers.values(), self._labels, self._slots)
-            self._spawn(self._line.publish(self._places.register, said))
+            # One that is not through yet is said again by whoever carries it.
+            if self._registering is None or self._registering.done():
+                self._registering = asyncio.ensure_future(self._line.publish(self._places.register, said))
+            self._unanswered += 1
+            if self._unanswered == UNANSWERED:
+                log.warning("nobody answers the registration of %s; `mutirao node rubbish` says why one is refused", self._node)
 
     def _heard(self, topic, payload, ack):
         place = topic.replace("/", ".")
@@ -101,12 +127,22 @@ class Worker:
                 self._register_if(self._enrolment.beat(json.loads(payload), _now()))
             elif place == self._places.ack:
                 ack()
-                self._enrolment.acknowledged(json.loads(payload))
+                self._acknowledged(json.loads(payload))
             else:
                 self._take(wire.read_message(payload), ack)
         except (ValueError, AttributeError, UnicodeDecodeError) as error:
             log.warning("a message on %s is left: %s", topic, error)
             ack()
+
+    def _acknowledged(self, ack):
+        was = self._enrolment.registered
+        self._enrolment.acknowledged(ack)
+        if ack.get("nodeId") != self._node or not self._enrolment.registered:
+            return
+        self._unanswered = 0
+        if not was:
+            names = [str(action).rsplit(":Action:", 1)[-1] for action in ack.get("actions") or []]
+            log.info("%s is registered with %s", self._node, ", ".join(names) or "no action")
 
     def _take(self, message, ack):
         action, request, data = message
@@ -117,7 +153,7 @@ class Worker:
             if answer is not None:
                 self._spawn(self._line.publish(self._places.results, answer))
             return
-        if len(self._tasks) >= IN_HAND_MAX:
+        if self._leaving or len(self._tasks) >= IN_HAND_MAX:
             return  # Not acknowledged: it comes again.
         self._answers[key] = None
         self._spawn(self._work(key, data, ack))
@@ -140,7 +176,7 @@ class Worker:
             if inspect.iscoroutinefunction(function):
                 output = await function(data)
             else:
-                output = await asyncio.to_thread(function, data)
+                output = await asyncio.get_running_loop().run_in_executor(self._threads, function, data)
             return wire.result(action, request, output)
         except Failed as failed:
             return wire.failure(action, request, failed)

@@ -1,6 +1,6 @@
 //! A folder of definitions. It is looked at again and again: what was added is there, what was changed takes new tasks, what
-//! was removed is gone, each without a restart. A definition that cannot be read is told once, and what it said before
-//! goes on.
+//! was removed is gone, each without a restart. A definition that cannot be used is told once, and what it said before
+//! goes on; it is tried again at each look, for what stands in its way may be another file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::definition::Definition;
 use crate::exec::{self, Surroundings};
-use crate::table::Table;
+use crate::table::{Full, Table};
 
 pub const LOOK: Duration = Duration::from_secs(2);
 const FILES_MAX: usize = 256;
@@ -31,13 +31,16 @@ pub struct Folder {
 #[derive(Default)]
 struct File {
     print: Print,
+    /// Why it could not be used when it was last looked at.
+    unfit: Option<String>,
     actions: BTreeSet<ActionName>,
     /// Files of the folder that its commands run.
     programs: BTreeSet<PathBuf>,
 }
 
 /// By what a change is seen: of the definition and of each program, what the file system says of it.
-type Print = Vec<Option<(u64, i64, i64, u64)>>;
+type Print = Vec<About>;
+type About = Option<(u64, i64, i64, u64)>;
 
 impl Folder {
     pub fn new(around: Surroundings, namespace: Namespace, read: Read, table: Arc<Table>) -> Self {
@@ -58,24 +61,26 @@ impl Folder {
             actions.iter().for_each(|action| self.table.remove(action));
         }
         for path in found {
-            let known = self.files.get(&path);
-            let print = known.map(|file| print_of(&path, &file.programs));
-            if known.is_some_and(|file| Some(&file.print) == print.as_ref()) {
+            let is_the_same = |file: &File| file.unfit.is_none() && file.print == print_of(&path, &file.programs);
+            if self.files.get(&path).is_some_and(is_the_same) {
                 continue;
             }
-            if let Err(why) = self.load(&path) {
-                notices.push(format!("{}: {why}", path.display()));
-            }
+            let unfit = self.load(&path).err();
+            let file = self.files.entry(path.clone()).or_default();
+            let told = std::mem::replace(&mut file.unfit, unfit.clone());
+            notices
+                .extend(unfit.filter(|why| told.as_ref() != Some(why)).map(|why| format!("{}: {why}", path.display())));
         }
         notices
     }
 
     fn load(&mut self, path: &Path) -> Result<(), String> {
-        let before = self.files.entry(path.to_owned()).or_default();
-        before.print = print_of(path, &before.programs);
+        // Before it is read: what is changed meanwhile is seen at the next look.
+        let seen = about(path);
         let read = (self.read)(path)?;
         let definitions: Vec<Definition> =
             read.into_iter().map(|value| Definition::read(value, &self.namespace)).collect::<Result<_, _>>()?;
+        let mut actions = BTreeSet::new();
         for definition in &definitions {
             let action = &definition.offer.action;
             if let Some((other, _)) =
@@ -83,16 +88,24 @@ impl Folder {
             {
                 return Err(format!("{action} is in {} already", other.display()));
             }
+            if !actions.insert(action.clone()) {
+                return Err(format!("{action} is in it twice"));
+            }
         }
         let programs: BTreeSet<PathBuf> =
             definitions.iter().filter_map(|definition| program_of(definition, &self.around.dir)).collect();
-        let actions: BTreeSet<ActionName> = definitions.iter().map(|one| one.offer.action.clone()).collect();
+        let print = std::iter::once(seen).chain(programs.iter().map(|program| about(program))).collect();
+        let file = self.files.entry(path.to_owned()).or_default();
+        // All of a file or nothing: what runs is not begun anew for what finds no room.
+        let (come, go) = (actions.difference(&file.actions).count(), file.actions.difference(&actions).count());
+        if come > self.table.room() + go {
+            return Err(Full.to_string());
+        }
+        file.actions.difference(&actions).for_each(|action| self.table.remove(action));
         for definition in &definitions {
             self.table.put(exec::entry(definition, &self.around)).map_err(|full| full.to_string())?;
         }
-        let file = self.files.entry(path.to_owned()).or_default();
-        file.actions.difference(&actions).for_each(|action| self.table.remove(action));
-        *file = File { print: print_of(path, &programs), actions, programs };
+        (file.print, file.actions, file.programs) = (print, actions, programs);
         Ok(())
     }
 
@@ -127,9 +140,10 @@ fn definitions(dir: &Path) -> std::io::Result<BTreeSet<PathBuf>> {
 }
 
 fn print_of(path: &Path, programs: &BTreeSet<PathBuf>) -> Print {
+    std::iter::once(about(path)).chain(programs.iter().map(|program| about(program))).collect()
+}
+
+fn about(path: &Path) -> About {
     use std::os::unix::fs::MetadataExt;
-    let of = |path: &Path| {
-        std::fs::metadata(path).ok().map(|about| (about.len(), about.mtime(), about.mtime_nsec(), about.ino()))
-    };
-    std::iter::once(path).chain(programs.iter().map(PathBuf::as_path)).map(of).collect()
+    std::fs::metadata(path).ok().map(|about| (about.len(), about.mtime(), about.mtime_nsec(), about.ino()))
 }

@@ -73,6 +73,11 @@ impl Table {
         }
     }
 
+    /// So many more it takes.
+    pub fn room(&self) -> usize {
+        ACTIONS_MAX.saturating_sub(self.entries.read().len())
+    }
+
     pub fn has(&self, action: &ActionName) -> bool {
         self.entries.read().contains_key(action)
     }

@@ -4,8 +4,12 @@
 //! Writes are never repeated behind the caller's back: the answer may have got lost while somebody else wrote, and the old
 //! value would come back.
 
+use std::time::UNIX_EPOCH;
+
 use bytes::Bytes;
 use futures_util::StreamExt;
+use http::HeaderValue;
+use mutirao_core::{Problem, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -47,6 +51,9 @@ pub struct Read {
     pub bytes: Bytes,
     pub content_type: Option<String>,
     pub revision: Option<u64>,
+    pub changed_at: Option<Timestamp>,
+    /// If it does not last for good.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// What a read must have seen.
@@ -69,7 +76,7 @@ impl Client {
     ) -> Result<T, ClientError> {
         let call = Call::put(entry(key).arg("ttl", ttl).arg("sync", until.arg()), value).once();
         let call = match content_type {
-            Some(content_type) => call.header("content-type", content_type),
+            Some(content_type) => call.header("content-type", sendable(content_type)?),
             None => call,
         };
         self.fetch(conditional(call, only_if)).await
@@ -92,6 +99,8 @@ impl Client {
             bytes,
             content_type: text("content-type").map(str::to_owned),
             revision: text("etag").and_then(|tag| tag.trim_matches('"').parse().ok()),
+            changed_at: text("mutirao-changed-at").and_then(moment),
+            expires_at: text("mutirao-expires-at").and_then(moment),
         })
     }
 
@@ -135,10 +144,27 @@ impl Client {
 }
 
 /// A key is a part of the path, but for two: those are steps in it to everything that reads addresses, however they are escaped.
+/// One that is empty is none there: in the query the server says what is wrong with it.
 fn entry(key: &str) -> Target {
     match key {
-        "." | ".." => Target::new("/v1/kv").arg("key", Some(key)),
+        "" | "." | ".." => Target::new("/v1/kv").arg("key", Some(key)),
         key => Target::new("/v1/kv").part(key),
+    }
+}
+
+/// As the server writes it in a header.
+fn moment(text: &str) -> Option<Timestamp> {
+    let at = humantime::parse_rfc3339(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Some(Timestamp(i64::try_from(at.as_millis()).ok()?))
+}
+
+/// What a header cannot carry would be left out, and the value be said to be just bytes.
+fn sendable(content_type: &str) -> Result<&str, ClientError> {
+    match HeaderValue::from_str(content_type) {
+        Ok(_) => Ok(content_type),
+        Err(_) => Err(Problem::invalid("Content-Type", "it has characters that cannot be sent")
+            .remedy("write it in plain ASCII, like text/plain; charset=utf-8")
+            .into()),
     }
 }
 
@@ -147,5 +173,27 @@ fn conditional(call: Call, only_if: OnlyIf) -> Call {
         OnlyIf::Always => call,
         OnlyIf::Absent => call.header("if-none-match", "*"),
         OnlyIf::At(revision) => call.header("if-match", &format!("\"{revision}\"")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_that_cannot_be_sent_is_refused_and_not_left_out() {
+        assert_eq!(sendable("text/plain; charset=utf-8").unwrap(), "text/plain; charset=utf-8");
+        for bad in ["a\nb", "täxt/plain", "a\0"] {
+            let told = sendable(bad).unwrap_err();
+            assert!(told.status() == Some(422) && told.to_string().contains("plain ASCII"), "{bad:?}: {told}");
+        }
+    }
+
+    #[test]
+    fn moments_are_read_as_they_were_written() {
+        for at in [Timestamp(0), Timestamp(1_795_120_245_678)] {
+            assert_eq!(moment(&at.to_string()), Some(at));
+        }
+        assert_eq!(moment("yesterday"), None);
     }
 }

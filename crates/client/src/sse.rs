@@ -1,8 +1,8 @@
 //! Server-sent events, as much of them as we are sent: `event:`, `data:` and `id:` lines, blank line, next. Pure: bytes in,
 //! events out.
 
-/// Bytes of one event. A job's view is a few hundred; the largest value of kv, in base64, is less than half of it.
-const EVENT_BYTES_MAX: usize = 4 << 20;
+/// Bytes of one event. A job's view is a few hundred; the largest value of kv, each of its bytes escaped (`\u0001`), is 6 MiB.
+const EVENT_BYTES_MAX: usize = 8 << 20;
 
 #[derive(Debug, Default, PartialEq, Eq, Clone)]
 pub(crate) struct Event {

@@ -17,6 +17,7 @@
 
 mod lately;
 mod members;
+mod mixed;
 mod sight;
 pub mod toll;
 
@@ -111,6 +112,13 @@ impl Expression {
     /// None if it speaks of them in another way, so that nobody can tell which.
     pub fn members_of(&self, name: &str) -> Option<BTreeSet<String>> {
         members::of(self.program.expression(), name)
+    }
+
+    /// Of a name that stands for many things, what it asks of which: `a` and `output` of `steps.a.output.rows`.
+    pub fn fields_of(&self, name: &str) -> BTreeSet<(String, String)> {
+        let mut found = BTreeSet::new();
+        members::fields_of(self.program.expression(), name, &mut found);
+        found
     }
 
     /// What it comes to where `context`, one that [`context`] made, says what it speaks of. Why it cannot be, in a line.
@@ -431,6 +439,13 @@ mod tests {
         assert_eq!(of("input.steps"), set(&[]));
         assert_eq!(of("steps[input.which]"), None);
         assert_eq!(of("size(steps)"), None);
+        let asked = |text: &str| {
+            let asked = Expression::compile(text).unwrap().fields_of("steps");
+            asked.into_iter().map(|(member, field)| format!("{member}:{field}")).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(asked("steps.a.output.rows.map(r, r.n + steps['b-c'].outptu)"), "a:output b-c:outptu");
+        assert_eq!(asked("{'k': [steps.a['x'], size(steps.b)]}"), "a:x");
+        assert_eq!(asked("has(steps.a.x) && input.steps.a.x && steps.a.skipped"), "a:skipped");
         let sum = Expression::compile("a.b + c").unwrap();
         assert_eq!(sum.names().iter().collect::<Vec<_>>(), ["a", "c"]);
     }

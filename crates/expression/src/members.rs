@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use cel::common::ast::operators::INDEX;
-use cel::common::ast::{EntryExpr, Expr, IdedEntryExpr, IdedExpr, LiteralValue, SelectExpr};
+use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, LiteralValue, SelectExpr};
 
 /// Names that it does not make itself: the `x` of a loop is its own, within the loop.
 pub fn free(expression: &IdedExpr) -> BTreeSet<String> {
@@ -89,6 +89,58 @@ fn walk(at: &IdedExpr, name: &str, found: &mut BTreeSet<String>) -> bool {
         Expr::Comprehension(one) => [&one.iter_range, &one.accu_init, &one.loop_cond, &one.loop_step, &one.result]
             .into_iter()
             .all(|part| walk(part, name, found)),
+    }
+}
+
+/// What it asks of which member of `name`: `a` and `output` of `steps.a.output.rows`. Whether there is such a thing (`has`) may be
+/// asked of anything.
+pub fn fields_of(at: &IdedExpr, name: &str, found: &mut BTreeSet<(String, String)>) {
+    let member = |one: &IdedExpr| match &one.expr {
+        Expr::Select(of) if is_ident(&of.operand, name) => Some(of.field.clone()),
+        Expr::Call(call) => indexed(call).filter(|(of, _)| is_ident(of, name)).map(|(_, member)| member),
+        _ => None,
+    };
+    let mut parts: Vec<&IdedExpr> = Vec::new();
+    match &at.expr {
+        Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) => {}
+        Expr::Select(select) => {
+            found.extend(member(&select.operand).filter(|_| !select.test).map(|of| (of, select.field.clone())));
+            parts.push(&select.operand);
+        }
+        Expr::Call(call) => {
+            if let Some((of, field)) = indexed(call) {
+                found.extend(member(of).map(|of| (of, field)));
+            }
+            parts.extend(call.target.as_deref().into_iter().chain(&call.args));
+        }
+        Expr::List(list) => parts.extend(&list.elements),
+        Expr::Map(map) => map.entries.iter().for_each(|entry| parts.extend(within(entry))),
+        Expr::Struct(fields) => fields.entries.iter().for_each(|entry| parts.extend(within(entry))),
+        Expr::Comprehension(one) => {
+            parts.extend([&one.iter_range, &one.accu_init, &one.loop_cond, &one.loop_step, &one.result]);
+        }
+    }
+    parts.into_iter().for_each(|part| fields_of(part, name, found));
+}
+
+fn is_ident(one: &IdedExpr, name: &str) -> bool {
+    matches!(&one.expr, Expr::Ident(ident) if ident == name)
+}
+
+/// Of `a["b"]`, `a` and `b`.
+fn indexed(call: &CallExpr) -> Option<(&IdedExpr, String)> {
+    match &call.args[..] {
+        [of, IdedExpr { expr: Expr::Literal(LiteralValue::String(member)), .. }] if call.func_name == INDEX => {
+            Some((of, member.inner().to_owned()))
+        }
+        _ => None,
+    }
+}
+
+fn within(entry: &IdedEntryExpr) -> Vec<&IdedExpr> {
+    match &entry.expr {
+        EntryExpr::StructField(field) => vec![&field.value],
+        EntryExpr::MapEntry(pair) => vec![&pair.key, &pair.value],
     }
 }
 

@@ -43,6 +43,10 @@ pub static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
         let added = env.add_overload(name, name, vec![DYN_TYPE], op);
         debug_assert!(added.is_ok());
     }
+    for (_, name, op) in crate::mixed::OPERATORS {
+        let added = env.add_overload(name, name, vec![DYN_TYPE, DYN_TYPE], op);
+        debug_assert!(added.is_ok());
+    }
     #[cfg(test)]
     env.add_overload("break_down", "break_down", vec![DYN_TYPE], |_| panic!("as asked")).unwrap();
     Arc::new(env)
@@ -110,6 +114,7 @@ fn levied_call(call: &CallExpr) -> CallExpr {
         let is_name = matches!(&target.expr, Expr::Ident(name) if name == "optional");
         **target = if is_name { levied(target) } else { paid(target, through) };
     }
+    call.func_name = crate::mixed::named(&call);
     call
 }
 

@@ -29,11 +29,11 @@
 
 pub mod check;
 pub mod declared;
+mod mapping;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-
+pub use mapping::Mapping;
 use mutirao_core::quantity::Span;
 use mutirao_nodes::routing::Place;
 use serde::{Deserialize, Serialize};
@@ -87,13 +87,6 @@ pub struct StepSpec {
     pub timeout: Option<Span>,
     #[serde(default, skip_serializing_if = "StepSpec::is_anywhere")]
     pub on: Place,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Mapping {
-    Whole(String),
-    Fields(BTreeMap<String, String>),
 }
 
 impl StepSpec {

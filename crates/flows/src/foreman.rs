@@ -258,7 +258,8 @@ impl Foreman {
             run.phase = Phase::Ended;
         }
         if let Some(timeout) = run.admitted.plan.timeout.filter(|_| end.is_none()) {
-            let left = run.admitted.started_at.plus(timeout).since(now.wall);
+            // A clock that was set back since gives it no more than it has.
+            let left = run.admitted.started_at.plus(timeout).since(now.wall).min(timeout);
             run.overdue = Some(self.clockwork.set(now.mono.plus(left), Due::Run(key)));
         }
         self.runs.insert(key, run);

@@ -185,10 +185,12 @@ impl Applier {
         let touched = if self.warden.tells() { touched(&parcels) } else { Vec::new() };
         let marked = self.warden.mark(&touched).await;
         // Where it is not known what came of it, what was marked stays so: it is read from the store.
-        match self.bench.store.apply(self.fence.clone(), parcels, clock.now()).await? {
+        let applying = self.bench.store.apply(self.fence.clone(), parcels, clock.now()).await;
+        match applying.inspect_err(|_| self.warden.is_in_doubt())? {
             Applying::Fenced => Ok(Applied::Fenced),
             Applying::Done { revision, taken, entries } => {
                 self.warden.offer(marked, touched, entries).await;
+                self.warden.is_settled();
                 self.reached(revision);
                 let writes = taken.iter().map(|taken| taken.fates.len()).sum();
                 meters::applied(writes, clock.monotonic().since(begun));

@@ -12,10 +12,11 @@
 //! - Whoever finds nothing takes a lease on the key, reads the store and fills the key in; a mark takes the lease away, so what
 //!   was read before a commit cannot be filled in after it.
 //!
-//! [`memory`] keeps values in this process, for an installation of one manager; [`redis`] for many.
+//! [`memory`] keeps values in this process, for an installation of one manager; [`redis`] for many, with [`near`] before it.
 
 pub mod flights;
 pub mod memory;
+pub mod near;
 pub mod redis;
 pub mod slots;
 pub mod warden;
@@ -78,7 +79,8 @@ pub enum CacheError {
 
 #[async_trait]
 pub trait Cache: Send + Sync + 'static {
-    async fn look(&self, place: &Place) -> Looked;
+    /// `token`: what is to be the permission, if there is nothing; one that nobody has used.
+    async fn look(&self, place: &Place, token: Token) -> Looked;
 
     /// What the store said after a miss.
     async fn fill(&self, place: &Place, token: Token, entry: &Entry);

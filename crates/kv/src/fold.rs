@@ -4,7 +4,7 @@
 //! write of a parcel is known from that of its first, and what became of it can be looked up without a row of its own.
 //! The clock that counts is that of whoever applies, once for the whole batch: no client's clock decides anything.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use mutirao_core::Timestamp;
 
@@ -25,6 +25,11 @@ impl Entry {
     /// What somebody who looks now sees.
     pub fn seen_at(&self, now: Timestamp) -> Option<&Value> {
         self.value.as_ref().filter(|_| self.expires_at.is_none_or(|at| now < at))
+    }
+
+    /// Whether its time is over, and nobody has said so yet.
+    fn is_over_at(&self, now: Timestamp) -> bool {
+        self.value.is_some() && self.seen_at(now).is_none()
     }
 }
 
@@ -112,7 +117,8 @@ pub struct Folded {
     pub taken: Vec<Taken>,
 }
 
-/// Applies parcels in order, each once: those at or below what was heard of their sender are passed over.
+/// Applies parcels in order, each once: those at or below what was heard of their sender are passed over. Before the first of them
+/// what is over is ended: once somebody was told that a key is not there, nobody finds it, whatever time the next owner has.
 pub fn fold(before: Before, parcels: Vec<Parcel>, now: Timestamp) -> Folded {
     let Before { revision, entries, mut heard } = before;
     let mut book = Book { now, known: entries, touched: HashSet::new(), revision, history: Vec::new() };
@@ -123,6 +129,9 @@ pub fn fold(before: Before, parcels: Vec<Parcel>, now: Timestamp) -> Folded {
             continue;
         }
         *last = parcel.number;
+        if taken.is_empty() {
+            book.end_what_is_over();
+        }
         let first = book.revision + 1;
         let fates = parcel.writes.into_iter().map(|write| book.apply(write)).collect();
         taken.push(Taken { producer: parcel.producer, number: parcel.number, first, fates });
@@ -135,8 +144,7 @@ pub fn expire(before: Before, due: Vec<Place>, now: Timestamp) -> Folded {
     let Before { revision, entries, .. } = before;
     let mut book = Book { now, known: entries, touched: HashSet::new(), revision, history: Vec::new() };
     for place in due {
-        let over = book.known.get(&place).is_some_and(|entry| entry.value.is_some() && entry.seen_at(now).is_none());
-        if over {
+        if book.known.get(&place).is_some_and(|entry| entry.is_over_at(now)) {
             book.set(place, Kind::Expire, None, None);
         }
     }
@@ -152,6 +160,15 @@ struct Book {
 }
 
 impl Book {
+    /// Of what is known.
+    fn end_what_is_over(&mut self) {
+        let over = self.known.iter().filter(|(_, entry)| entry.is_over_at(self.now));
+        let over: BTreeSet<Place> = over.map(|(place, _)| place.clone()).collect();
+        for place in over {
+            self.set(place, Kind::Expire, None, None);
+        }
+    }
+
     fn apply(&mut self, write: Write) -> Fate {
         let there = self.known.get(&write.place).filter(|entry| entry.seen_at(self.now).is_some());
         let there = there.map(|entry| entry.revision);

@@ -24,6 +24,7 @@ use crate::applier::direct::Hands;
 use crate::applier::{self, Bench, Feed};
 use crate::awaiting::Awaiting;
 use crate::cache::flights::Flights;
+use crate::cache::near::Near;
 use crate::cache::{self, Shared as Cache};
 use crate::fold::Entry;
 use crate::intake::Intake;
@@ -72,8 +73,9 @@ pub enum AtHand {
         bytes_max: usize,
     },
     /// In a Redis that all managers use. Nobody else must use the prefix: what another installation writes there would be
-    /// taken for ours.
+    /// taken for ours. Of what this process applies itself, up to so many bytes are in its own memory too.
     Redis {
+        here_bytes_max: usize,
         url: String,
         /// Who is believed, if the address wants the way to be encrypted.
         trust: Trust,
@@ -106,6 +108,7 @@ pub struct Kv(Arc<Inner>);
 struct Inner {
     store: Store,
     clock: Arc<dyn Clock>,
+    dice: Arc<Dice>,
     shards: Shards,
     intake: Arc<dyn Intake>,
     cache: Option<Cache>,
@@ -204,7 +207,7 @@ impl Kv {
         })
         .await?;
         let looks = meters::begin();
-        let cache = cache_of(at_hand, &clock, &dice);
+        let cache = cache_of(at_hand, &clock, &dice, &shards);
         let applied = applier::nothing_applied();
         let mut tasks = JoinSet::new();
         let (feed, intake): (Feed, Arc<dyn Intake>) = match path {
@@ -223,7 +226,7 @@ impl Kv {
         let bench = Bench {
             store: store.clone(),
             clock: clock.clone(),
-            dice,
+            dice: dice.clone(),
             shards: shards.clone(),
             keep,
             keep_bytes,
@@ -243,6 +246,7 @@ impl Kv {
         Ok(Self(Arc::new(Inner {
             store,
             clock,
+            dice,
             shards,
             intake,
             cache,
@@ -284,15 +288,17 @@ impl Kv {
     }
 }
 
-fn cache_of(at_hand: AtHand, clock: &Arc<dyn Clock>, dice: &Arc<Dice>) -> Option<Cache> {
+fn cache_of(at_hand: AtHand, clock: &Arc<dyn Clock>, dice: &Arc<Dice>, shards: &Shards) -> Option<Cache> {
     match at_hand {
         AtHand::Nowhere => None,
-        AtHand::Here { bytes_max } => {
-            Some(Arc::new(cache::memory::Memory::new(bytes_max, clock.clone(), dice.clone())))
-        }
-        AtHand::Redis { url, trust, prefix } => {
+        AtHand::Here { bytes_max } => Some(Arc::new(cache::memory::Memory::new(bytes_max, clock.clone()))),
+        AtHand::Redis { url, trust, prefix, here_bytes_max } => {
             match cache::redis::Redis::new(&url, &trust, &prefix, clock.clone(), dice.clone()) {
-                Ok(redis) => Some(Arc::new(redis)),
+                Ok(redis) => {
+                    let shards = shards.clone();
+                    let of = move |shard, generation| shards.tenure(shard).is_some_and(|t| t.generation == generation);
+                    Some(Arc::new(Near::new(here_bytes_max, clock.clone(), Box::new(of), Arc::new(redis))))
+                }
                 Err(error) => {
                     tracing::error!(%error, "the address of the cache cannot be used; nothing is kept at hand");
                     None

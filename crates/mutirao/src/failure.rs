@@ -51,6 +51,14 @@ impl Failure {
         Self::new(Exit::Failed, line)
     }
 
+    /// The same, in other words.
+    pub fn saying(self, words: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Failure::Said { code, line } => Self::Said { code, line: words(line) },
+            other => other,
+        }
+    }
+
     pub fn code(&self) -> u8 {
         match self {
             Failure::Said { code, .. } | Failure::Silent { code } => *code,

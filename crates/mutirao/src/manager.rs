@@ -446,16 +446,14 @@ fn kv_path(settings: &Settings, rabbit: Option<&Arc<Rabbit>>) -> KvPath {
 /// What another manager writes, this one's memory would not hear of.
 async fn at_hand(settings: &Settings, company: Company, store: &Database) -> Result<AtHand, Failure> {
     Ok(match (settings.cache.set(), company) {
+    let here_bytes_max = usize::try_from(settings.kv_cache_size.0).unwrap_or(usize::MAX);
         (Some(url), _) => {
             let own = installation::of(store, InstallationId::random()).await.map_err(failed)?;
             let trust = crate::tls::trust(settings, &url.0, None)?;
-            AtHand::Redis { url: url.0.clone(), trust, prefix: format!("mutirao:{}:kv:", own.id) }
-        }
-        (None, Company::Alone) => {
-            let bytes_max = usize::try_from(settings.kv_cache_size.0).unwrap_or(usize::MAX);
-            AtHand::Here { bytes_max }
+            AtHand::Redis { url: url.0.clone(), trust, prefix: format!("mutirao:{}:kv:", own.id), here_bytes_max }
         }
         (None, Company::Others) => AtHand::Nowhere,
+        (None, Company::Alone) => AtHand::Here { bytes_max: here_bytes_max },
     })
 }
 

@@ -17,7 +17,7 @@ use mutirao_core::clock::Clock;
 use mutirao_core::{Dice, Problem};
 use mutirao_mqtt::port::TooLong;
 use mutirao_mqtt::{Config, Delivery, Inbox, Limits, Listener, Port, Qos, Speaker, TopicName, Wanted};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
 use crate::meters;
@@ -33,6 +33,8 @@ use door::{Devices, Doorkeeper, NOBODY, Topics, both, filters, who_is};
 const INBOX: usize = 256;
 /// What a message that waits costs beside its text, at most.
 const ENVELOPE_BYTES: usize = 256;
+/// Looked at, or waiting to be looked at again, of all clients together: of what has quality 0 nobody's window bounds it.
+const AT_HAND_MAX: usize = 256;
 /// What cannot be taken now is tried again so often, then its client has to say it again.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(250);
@@ -206,10 +208,16 @@ impl Way for MqttWay {
 }
 
 async fn listen_to(mut inbox: Inbox, board: Switchboard, way: Arc<MqttWay>, clock: Arc<dyn Clock>) {
+    let at_hand = Arc::new(Semaphore::new(AT_HAND_MAX));
     while let Some(delivery) = inbox.next().await {
         let (board, way, clock) = (board.clone(), way.clone(), clock.clone());
+        // Nobody closes it. Past it clients wait, each at its own connection.
+        let Ok(place) = at_hand.clone().acquire_owned().await else { return };
         let turn = board.turn().await;
-        tokio::spawn(async move { take(delivery, &board, &way, &*clock, turn).await });
+        tokio::spawn(async move {
+            take(delivery, &board, &way, &*clock, turn).await;
+            drop(place);
+        });
     }
 }
 

@@ -10,6 +10,7 @@
 //! - [`run`](mod@run) does so again and again, for as long as the lease is held.
 //! - [`local`] is the provider whose nodes are processes of this machine.
 //! - [`ssh`] is the provider whose nodes are machines of a pool.
+//! - [`hooks`] is the provider whose nodes are machines that commands of the user's create and destroy.
 //!
 //! **In which order.** Identities and their records are made by the manager in one step. What is decided about a worker is
 //! recorded before the provider hears of it. A call to the provider is given up before its worker could be believed gone.
@@ -17,6 +18,7 @@
 //!
 //! Not here: how many are wanted (`elastic`), what the manager does with it (`fleet`), flags and settings (`mutirao`).
 
+pub mod hooks;
 pub mod lease;
 pub mod local;
 pub mod manager;
@@ -27,6 +29,7 @@ pub mod queue;
 pub mod run;
 pub mod ssh;
 
+pub use hooks::Hooks;
 pub use manager::{HttpManager, Manager, ManagerError};
 pub use pass::{Active, Ports};
 pub use provider::{Have, Launch, NodeSeen, Origin, Provider, ProviderError};

@@ -52,7 +52,7 @@ impl Rooms {
             let usable = match seen.origin {
                 Origin::Standing => seen.node.answers,
                 Origin::Made => true,
-                Origin::Leaving | Origin::Taken | Origin::Away => false,
+                Origin::Leaving | Origin::Taken | Origin::Away | Origin::Unsaid => false,
             };
             Node {
                 name: seen.node.name.clone(),
@@ -153,7 +153,8 @@ impl Empty {
         let members = balance.queues.iter().flat_map(|queue| queue.fleet.members.values());
         let recorded: BTreeSet<&NodeName> = members.filter_map(|member| member.node.as_ref()).collect();
         let empty = |seen: &&crate::NodeSeen| {
-            seen.origin == Origin::Made && seen.workers.is_empty() && !recorded.contains(&seen.node.name)
+            let ours = matches!(seen.origin, Origin::Made | Origin::Taken);
+            ours && seen.workers.is_empty() && !recorded.contains(&seen.node.name)
         };
         let since = have.nodes.iter().filter(empty).map(|seen| {
             let name = &seen.node.name;
@@ -162,7 +163,14 @@ impl Empty {
         self.since = since.collect();
         let answering: BTreeSet<&NodeName> =
             have.nodes.iter().filter(|n| n.node.answers).map(|n| &n.node.name).collect();
-        let patience = |node: &NodeName| if answering.contains(node) { EMPTY_FOR } else { COMING_FOR };
+        let taken: BTreeSet<&NodeName> =
+            have.nodes.iter().filter(|n| n.origin == Origin::Taken).map(|n| &n.node.name).collect();
+        let patience = |node: &NodeName| match (taken.contains(node), answering.contains(node)) {
+            // Its owner takes it in any case.
+            (true, _) => Duration::ZERO,
+            (false, true) => EMPTY_FOR,
+            (false, false) => COMING_FOR,
+        };
         let long = self.since.iter().filter(|(name, at)| now.since(**at) >= patience(name));
         long.map(|(name, _)| name.clone()).collect()
     }

@@ -121,6 +121,7 @@ impl Active {
         // The provider first: what it lists was recorded before, so the balance cannot lack it.
         let listed = self.list().await;
         let balance = self.ports.manager.balance().await?;
+        let listed = listed.map(|listed| listed.remembering(&balance));
         self.act()?;
         let kinds = match &listed {
             Ok(_) => self.ports.provider.kinds().await.unwrap_or_default(),

@@ -59,6 +59,9 @@ pub enum Origin {
     /// It cannot be used, or is not: shown for people, and nothing else. Nobody is believed to be on it, and no worker is waited
     /// for that was.
     Away,
+    /// No node, but word of a provider, by its name, that does not say what it has. What was last heard of its nodes counts: they are
+    /// silent.
+    Unsaid,
     /// Its owner said that it is about to be taken back (a spot notice): its workers drain and are replaced elsewhere, and
     /// what they do not finish in time is begun again.
     Taken,

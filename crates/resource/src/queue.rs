@@ -40,6 +40,8 @@ pub struct Scene<'a> {
     pub yielding: &'a BTreeSet<WorkerId>,
     /// Nodes that are there and say nothing now.
     pub silent: &'a BTreeSet<NodeName>,
+    /// Nodes that are about to be taken back: whoever is there goes at once.
+    pub taken: &'a BTreeSet<NodeName>,
     pub answering: &'a BTreeSet<NodeName>,
     /// Those whose processes have ended for certain.
     pub ended: &'a BTreeSet<WorkerId>,

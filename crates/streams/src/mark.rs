@@ -25,8 +25,8 @@ pub use numbering::{Numbering, Who};
 use crate::state::{Reader, Unreadable, Writer};
 use crate::window::watermark::BEGINNING;
 
-/// Of an upstream with several writers, so many are remembered: those that wrote last.
-pub const WRITERS_MAX: usize = 64;
+/// Of an upstream with several writers, so many are remembered: those that wrote last. Each push with a key is one.
+pub const WRITERS_MAX: usize = 1_024;
 
 /// Where an event is in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,7 +137,7 @@ impl Counts {
             // What is missing of one of several was refused to whoever sent it.
             (Counts::None, Origin::Free(_)) => Ok(header.first),
             (Counts::Free(writers), Origin::Free(writer)) => {
-                let known = writers.iter().find(|(id, _)| *id == writer).map_or(0, |(_, next)| *next);
+                let known = writers.iter().rev().find(|(id, _)| *id == writer).map_or(0, |(_, next)| *next);
                 Ok(known.max(header.first))
             }
             _ => Err(Untaken::Other { upstream }),

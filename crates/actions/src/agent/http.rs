@@ -14,6 +14,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use bytes::Bytes;
+use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, Timestamp};
 use mutirao_nodes::Namespace;
 use mutirao_nodes::wire::places::Places;
@@ -29,6 +30,8 @@ use super::{Heard, Line, remedy};
 const LOOK: Duration = Duration::from_secs(3);
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 const HEARD_MAX: usize = 16;
+/// Several may be sent at once, and the node has one thread for all: room is waited for, less long than a manager waits.
+const ROOM_WITHIN: Duration = Duration::from_secs(2);
 /// Of an answer, and of why not.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
@@ -83,7 +86,7 @@ impl Http {
             .route(&path, post(take))
             .route(HEALTH_PATH, get(async || HEALTH_UP))
             .layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX))
-            .with_state(tell.clone());
+            .with_state(Door { tell: tell.clone(), clock: clock.clone() });
         let over = tell.clone();
         tokio::spawn(async move {
             let over = async move { over.closed().await };
@@ -165,11 +168,21 @@ fn beat(now: Timestamp) -> String {
     written(&Heartbeat { available: true, force_register: false, ts: now.0, schema: Heartbeat::SCHEMA })
 }
 
+/// Where messages come in.
+#[derive(Clone)]
+struct Door {
+    tell: mpsc::Sender<Heard>,
+    clock: Arc<dyn Clock>,
+}
+
 /// It is ours from here on. What is lost with us is asked for again by whoever waits for its result.
-async fn take(State(tell): State<mpsc::Sender<Heard>>, body: Bytes) -> StatusCode {
-    match tell.try_send(Heard::Message(body, Box::new(|| {}))) {
-        Ok(()) => StatusCode::ACCEPTED,
-        Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+async fn take(State(door): State<Door>, body: Bytes) -> StatusCode {
+    match door.clock.timeout(ROOM_WITHIN, door.tell.reserve()).await {
+        Ok(Ok(room)) => {
+            room.send(Heard::Message(body, Box::new(|| {})));
+            StatusCode::ACCEPTED
+        }
+        _ => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 

@@ -121,11 +121,13 @@ impl Results {
         self.with_spool(move |spool| spool.gone(number)).await;
     }
 
-    /// Until it is said.
+    /// Until it is said. Between two tries it is others' turn: one that nobody takes keeps back no other.
     pub async fn say(&self, text: String) {
-        let Ok(_turn) = self.under_way.acquire().await else { return };
         let mut pause = PAUSE_MIN;
-        while let Err(why) = self.line.result(text.clone()).await {
+        loop {
+            let Ok(turn) = self.under_way.acquire().await else { return };
+            let Err(why) = self.line.result(text.clone()).await else { return };
+            drop(turn);
             tracing::debug!("a result was not sent: {why}");
             self.clock.sleep(self.dice.jitter(pause)).await;
             pause = (pause * 2).min(PAUSE_MAX);
@@ -182,6 +184,24 @@ mod tests {
     struct Taker {
         taken: AtomicUsize,
         takes: bool,
+    }
+
+    /// One that cannot take what is stuck.
+    struct Particular(AtomicUsize);
+
+    #[async_trait]
+    impl Line for Particular {
+        async fn register(&self, _: String) -> Result<(), String> {
+            Ok(())
+        }
+
+        async fn result(&self, text: String) -> Result<(), String> {
+            if text.contains("stuck") {
+                return Err("nobody here can read its run".into());
+            }
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
     }
 
     #[async_trait]
@@ -279,6 +299,23 @@ mod tests {
         agent.results.keep("waits".into(), &Notify::new()).await.unwrap();
         assert_eq!(agent.results.spool.lock().sync, Sync::Done);
         assert_eq!(left(&path), ["waits"]);
+    }
+
+    #[tokio::test]
+    async fn results_that_nobody_takes_keep_back_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::open(&folder.path().join("spool")).unwrap();
+        let line = Arc::new(Particular(AtomicUsize::new(0)));
+        let results = Results::new(spool, line.clone(), SystemClock::shared(), Arc::new(Dice::seeded(1)));
+        let stuck = futures_util::future::join_all((0..3 * UNDER_WAY_MAX).map(|n| results.say(format!("stuck {n}"))));
+        tokio::select! {
+            // All of them had their turn before.
+            biased;
+            _ = stuck => panic!("they are taken"),
+            () = results.say("another".into()) => {}
+            () = SystemClock.sleep(Duration::from_secs(20)) => panic!("it waits for those"),
+        }
+        assert_eq!(line.0.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::agent::{me, message, read_result};
-use crate::stage::Stage;
+use crate::stage::{Stage, eventually};
 
 #[derive(Clone)]
 struct Manager {
@@ -121,4 +121,35 @@ async fn an_answer_that_never_ends_is_not_read_to_its_end() {
     assert!(why.contains("longer than any of a manager's"), "{why}");
     // What it had in its hands, and what was on its way.
     assert!(told.load(Ordering::Relaxed) < 64 << 20, "{told:?} bytes were taken");
+}
+
+#[tokio::test]
+async fn many_that_are_sent_at_once_are_all_taken() {
+    mutirao_tls::install();
+    let options = Options {
+        // Nobody is there.
+        url: "http://127.0.0.1:1".into(),
+        trust: Trust::nobody(),
+        user: None,
+        password: None,
+        namespace: Namespace::default(),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        clock: SystemClock::shared(),
+    };
+    let (_line, mut events, address) = Http::start(options).await.unwrap();
+    let (client, to) = (reqwest::Client::new(), format!("http://{address}/mutirao/messages"));
+    let post = |n: u32| client.post(&to).body(message(&format!("r{n}"), "echo", "1")).send();
+    let posts = futures_util::future::join_all((0..64).map(post));
+    let hearing = async {
+        // Only once no more goes in.
+        eventually("as many wait as may", async || events.len() == events.max_capacity()).await;
+        while events.recv().await.is_some() {}
+    };
+    let answers = tokio::select! {
+        answers = posts => answers,
+        () = hearing => panic!("nobody listens any more"),
+    };
+    for answer in answers {
+        assert_eq!(answer.unwrap().status(), StatusCode::ACCEPTED);
+    }
 }

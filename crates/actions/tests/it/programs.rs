@@ -211,6 +211,23 @@ async fn one_that_hangs_is_ended_and_the_next_task_has_a_new_one() {
     assert_ne!(next.unwrap()["pid"], first["pid"]);
 }
 
+#[tokio::test]
+async fn one_that_says_much_and_answers_nothing_is_ended_too() {
+    let stage = Stage::new();
+    let noisy = "#!/usr/bin/env python3\nimport os, sys, time\nopen('began', 'a').write('x')\nwhile True:\n    \
+                 print('still here', flush=True)\n    time.sleep(0.02)\n";
+    stage.write("noisy.py", noisy);
+    stage.define(
+        json!({"kind": "Action", "name": "noisy", "command": ["./noisy.py"], "mode": "lines", "timeout": "1s"}),
+    );
+    let began = || std::fs::read(stage.folder.path().join("began")).unwrap_or_default().len();
+    eventually("another process", async || {
+        why(stage.run("noisy", "1").await);
+        began() > 1
+    })
+    .await;
+}
+
 /// A pipe holds 64 KiB: whoever writes more waits until it is read.
 #[tokio::test]
 async fn one_that_does_not_read_what_it_is_given_is_ended_too() {

@@ -1,8 +1,10 @@
 //! Pushes to sources of kind http. Whichever manager one reaches numbers its events by a figure of its own, which readers tell
 //! from those of others, and appends them to the logs itself; the answer comes once they are there.
 //!
-//! One whose answer was lost may be pushed again with the same `Idempotency-Key`: this process remembers it for a while. Another
-//! manager, or the same one started anew, does not.
+//! One whose answer was lost may be pushed again with the same `Idempotency-Key`, to any manager: by the key and what is pushed it
+//! has the same numbers each time, and readers know what they have. They remember so many writers of late
+//! ([`WRITERS_MAX`](mutirao_streams::mark::WRITERS_MAX)), each such push being one. That a key comes with something else is noticed by
+//! the manager alone that took the first.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -36,6 +38,8 @@ const APPEND_WITHIN: Duration = Duration::from_secs(10);
 const SHARE: u64 = 4;
 
 type Key = (StreamId, u32);
+/// Of what is pushed.
+type Print = [u8; 32];
 
 pub struct Pushers {
     broker: Broker,
@@ -50,7 +54,7 @@ struct Pusher {
     logs: BTreeMap<What, Log>,
     progress: Arc<Mutex<BTreeMap<Part, Progress>>>,
     /// By key: what was pushed, and what was answered.
-    answers: VecDeque<(String, [u8; 32], Pushed)>,
+    answers: VecDeque<(String, Print, Pushed)>,
     /// Ends with the pusher.
     _ear: tokio_util::task::AbortOnDropHandle<()>,
 }
@@ -116,6 +120,14 @@ fn core_of(graph: &Graph, source: u32) -> SourceCore {
     SourceCore::of(graph, source as usize, Origin::Free(dice::name() as u64))
 }
 
+/// The same for the same push, at whichever manager.
+fn core_named(graph: &Graph, source: u32, key: &str, print: &Print) -> SourceCore {
+    let digest = Sha256::new().chain_update(print).chain_update(key).finalize();
+    let mut writer = [0; 8];
+    writer.copy_from_slice(&digest[..8]);
+    SourceCore::of(graph, source as usize, Origin::Free(u64::from_be_bytes(writer)))
+}
+
 /// For as long as it is not dropped.
 async fn listen(broker: Broker, clock: Arc<dyn Clock>, topic: String, progress: Arc<Mutex<BTreeMap<Part, Progress>>>) {
     loop {
@@ -175,7 +187,7 @@ impl Streams {
         };
         let pusher = self.0.pushers.of(&row.id, n as u32, graph);
         let mut pusher = pusher.lock().await;
-        let print: [u8; 32] = Sha256::digest(&events).into();
+        let print: Print = Sha256::digest(&events).into();
         if let Some(key) = &key
             && let Some((_, before, answer)) = pusher.answers.iter().find(|(known, ..)| known == key)
         {
@@ -189,7 +201,7 @@ impl Streams {
             return Err(Problem::busy(format!("the stream is held back: {log} has as much before it as it may"), 1)
                 .remedy("push again in a moment; `mutirao stream explain` says what is slow"));
         }
-        let pushed = pusher.take(&self.0.pushers, graph, n as u32, &events).await?;
+        let pushed = pusher.take(&self.0.pushers, graph, n as u32, key.as_deref(), &print, &events).await?;
         if let Some(key) = key {
             if pusher.answers.len() >= ANSWERS_MAX {
                 pusher.answers.pop_front();
@@ -212,10 +224,20 @@ impl Pusher {
         self.logs.iter().find(|(what, log)| is_full(what, log)).map(|(what, _)| format!("{what:?}").to_lowercase())
     }
 
-    async fn take(&mut self, pushers: &Pushers, graph: &Graph, source: u32, events: &[u8]) -> Result<Pushed, Problem> {
+    async fn take(
+        &mut self,
+        pushers: &Pushers,
+        graph: &Graph,
+        source: u32,
+        key: Option<&str>,
+        print: &Print,
+        events: &[u8],
+    ) -> Result<Pushed, Problem> {
         let now_us = pushers.clock.now().0.saturating_mul(1_000);
-        let taken = self.core.message(events, now_us);
-        let said = self.core.cut(now_us);
+        let mut named = key.map(|key| core_named(graph, source, key, print));
+        let core = named.as_mut().unwrap_or(&mut self.core);
+        let taken = core.message(events, now_us);
+        let said = core.cut(now_us);
         let mut batches: BTreeMap<What, Vec<Bytes>> = BTreeMap::new();
         for one in said {
             let record = Bytes::from(one.bytes);
@@ -250,9 +272,53 @@ impl Pusher {
 
 #[cfg(test)]
 mod tests {
-    use mutirao_streams::wire::{Part, Progress, StreamId, What};
+    use mutirao_broker::{Limits, Memory};
+    use mutirao_core::SystemClock;
+    use mutirao_streams::definition;
+    use mutirao_streams::part::SinkCore;
 
-    use super::{Log, is_whole};
+    use super::*;
+
+    #[tokio::test]
+    async fn a_push_that_is_repeated_with_its_key_is_heard_once_whichever_manager_it_reaches() {
+        let text = "\
+kind: Stream
+name: s
+schema: { n: int }
+sources:
+  - { name: in, http: {} }
+sinks:
+  - { name: out, from: in, stdout: {} }
+";
+        let (graph, stream) = (definition::check(text).unwrap().remove(0), StreamId("s".into()));
+        let dir = tempfile::tempdir().unwrap();
+        let broker: Broker = Memory::new(Some(dir.path().to_owned()), Limits::default());
+        let pushers = || Pushers::new(broker.clone(), SystemClock::shared(), 1 << 30);
+        // The third is the first, started anew.
+        let managers = [pushers(), pushers(), pushers()];
+        let (all, other) = ("[{\"n\":1},{\"n\":2}]", "{\"n\":9}");
+        for (manager, key, events) in [
+            (0, Some("a"), all),
+            (1, Some("a"), all),
+            (1, Some("b"), all),
+            (0, Some("a"), other),
+            (1, None, other),
+            (2, Some("a"), all),
+            (2, None, other),
+        ] {
+            let pushers: &Pushers = &managers[manager];
+            let print = Sha256::digest(events).into();
+            let pusher = pushers.of(&stream, 0, &graph);
+            pusher.lock().await.take(pushers, &graph, 0, key, &print, events.as_bytes()).await.unwrap();
+        }
+        let (mut sink, mut rows) = (SinkCore::of(&graph, 0), Vec::new());
+        for record in broker.read(&log_of(&stream, What::Sink(0)).unwrap(), 0, 100).await.unwrap() {
+            sink.hear(record.offset, &record.body, &mut rows).unwrap();
+        }
+        let lines: Vec<String> = rows.iter().map(|row| String::from_utf8_lossy(&row.value).into_owned()).collect();
+        let numbers: Vec<&str> = lines.iter().map(|line| &line[5..6]).collect();
+        assert_eq!(numbers, ["1", "2", "1", "2", "9", "9", "9"], "{lines:?}");
+    }
 
     #[test]
     fn a_replica_that_is_gone_does_not_keep_pushes_out_while_another_reads() {

@@ -1,7 +1,6 @@
 //! Tapping a port: what comes out there, read from the log of somebody who reads it. A tap takes nothing away and holds nobody
 //! back; one that is too slow for what a log keeps loses the oldest, and is told from where it goes on.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use mutirao_core::Problem;
 use mutirao_core::auth::Principal;
 use mutirao_streams::batch::json;
 use mutirao_streams::graph::Port;
-use mutirao_streams::mark::Origin;
+use mutirao_streams::mark::Marks;
 use mutirao_streams::record::{self, Record};
 use mutirao_streams::wire::log_of;
 use mutirao_streams::{Graph, Schema};
@@ -20,8 +19,6 @@ use crate::view::Tapped;
 
 /// Records read at once.
 const RECORDS: u32 = 64;
-/// Writers that are told apart; the oldest is forgotten, and may be heard twice.
-const WRITERS_MAX: usize = 1_000;
 /// After a broker that does not answer.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -38,8 +35,8 @@ pub struct Tap {
     port: Port,
     schema: Arc<Schema>,
     next: u64,
-    /// What was heard of each writer, so that the same of another replica is not heard again.
-    heard: BTreeMap<(u8, u64), u64>,
+    /// What was heard, so that the same of another replica is not heard again.
+    heard: Marks,
 }
 
 impl Streams {
@@ -60,7 +57,7 @@ impl Streams {
             From::Offset(offset) => offset,
         };
         let (streams, schema) = (self.clone(), graph.flows(found));
-        Ok(Tap { streams, log, port: found, schema, next, heard: BTreeMap::new() })
+        Ok(Tap { streams, log, port: found, schema, next, heard: Marks::default() })
     }
 }
 
@@ -116,20 +113,10 @@ impl Tap {
         if header.upstream != self.port.number() || header.rows == 0 {
             return;
         }
-        let writer = match header.origin {
-            Origin::Fixed => (0, 0),
-            Origin::Epoch(epoch) => (1, epoch),
-            Origin::Free(writer) => (2, writer),
-        };
-        let end = header.first + u64::from(header.rows);
-        let known = self.heard.get(&writer).copied().unwrap_or(header.first).clamp(header.first, end);
-        if self.heard.len() >= WRITERS_MAX && !self.heard.contains_key(&writer) {
-            self.heard.pop_first();
-        }
-        let after = self.heard.entry(writer).or_insert(end);
-        *after = end.max(*after);
+        // Read before it is known: of a damaged one another copy may come.
         let Ok(batch) = rows.events(&self.schema) else { return };
-        let fresh = batch.slice((known - header.first) as usize..batch.rows());
+        let fresh = self.heard.take_what_is_there(header);
+        let fresh = batch.slice(fresh.rows);
         let mut lines = Vec::new();
         json::write(&fresh, &mut lines);
         let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());

@@ -76,7 +76,11 @@ impl FlowSpec {
             steps.push(planned(step, &numbers, namespace, catalogue, &mut own));
             faults.0.extend(own.0.into_iter().map(|fault| fault.under(&format!("steps[{n}]"))));
         }
-        let read = |text: &String| faults.keep(compiled("output", text, &["input", "steps"], &numbers));
+        let read = |text: &String| {
+            let read = faults.keep(compiled("output", text, &["input", "steps"], &numbers))?;
+            faults.keep(sensible("output", &read.0, catalogue));
+            Some(read)
+        };
         let output = self.output.as_ref().map(read);
         // Of those that cannot be read nobody knows what they wait for.
         let steps = steps.into_iter().collect::<Option<Vec<Step>>>()?;
@@ -101,6 +105,7 @@ fn planned(
     let within: &[&str] = if spec.each.is_some() { &["input", "steps", "item", "index"] } else { &["input", "steps"] };
     let mut compile = |faults: &mut Faults, field: &str, text: &str, names: &[&str]| {
         let (compiled, spoken_of) = faults.keep(compiled(field, text, names, numbers))?;
+        faults.keep(sensible(field, &compiled, catalogue));
         after.extend(spoken_of);
         Some(compiled)
     };
@@ -184,10 +189,14 @@ fn action(text: &str, namespace: &Namespace, catalogue: Catalogue<'_>) -> Result
     if known.contains(&action) {
         return Ok(action);
     }
+    if let Some(other) = known.iter().find(|one| one.short() == action.short()) {
+        let problem = Problem::invalid("action", format!("no node has {action}"));
+        return Err(problem.remedy(format!("did you mean {other}? it is of another namespace")));
+    }
     let near = nearest(action.short(), known.iter().map(ActionName::short));
     let problem = Problem::invalid("action", format!("no node has an action \"{}\"", action.short()));
     Err(problem.remedy(near.map_or_else(
-        || "see `mutirao node list` and `mutirao node show ID` for those there are".to_owned(),
+        || "see `mutirao action list` for those there are".to_owned(),
         |near| format!("did you mean \"{near}\"?"),
     )))
 }
@@ -221,6 +230,21 @@ fn spoken_of(field: &str, of: &Expression, numbers: &BTreeMap<&str, usize>) -> R
             .remedy("write steps.NAME.output or steps[\"NAME\"].output"));
     };
     names.iter().map(|name| number(field, name, numbers)).collect()
+}
+
+/// Whether what it asks of a step is something that a step has. Not asked of what was taken before, which may be under way.
+fn sensible(field: &str, of: &Expression, catalogue: Catalogue<'_>) -> Result<(), Problem> {
+    let Catalogue::Known(_) = catalogue else { return Ok(()) };
+    let has = ["output", "skipped"];
+    let asked = of.fields_of("steps");
+    match asked.iter().find(|(_, asked)| !has.contains(&asked.as_str())) {
+        None => Ok(()),
+        Some((step, asked)) => {
+            let near = nearest(asked, has.into_iter()).unwrap_or("output");
+            Err(Problem::invalid(field, format!("a step has no \"{asked}\", only output and skipped"))
+                .remedy(format!("did you mean steps[\"{step}\"].{near}?")))
+        }
+    }
 }
 
 fn number(field: &str, name: &str, numbers: &BTreeMap<&str, usize>) -> Result<usize, Problem> {

@@ -212,6 +212,27 @@ fn steps_that_wait_for_each_other_are_named() {
     assert!(line.starts_with("steps[0]: it waits for itself: a after a"), "{line}");
 }
 
+#[test]
+fn what_no_step_has_and_whose_action_it_is_are_told_where_they_are_written() {
+    let second = |fields: Value| {
+        let mut step = json!({"name": "b", "action": "store"});
+        step.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        steps(json!([{"name": "a", "action": "store"}, step]))
+    };
+    let output = "did you mean steps[\"a\"].output?";
+    for (fields, told) in [
+        (json!({"input": {"x": "1 + steps.a.outptu.n"}}), output),
+        (json!({"each": "steps['a'].result"}), output),
+        (json!({"when": "steps.a.skiped"}), "did you mean steps[\"a\"].skipped?"),
+        (json!({"action": "urn:other:Action:store"}), "did you mean urn:mutirao:Action:store?"),
+    ] {
+        let why = second(fields.clone()).map(drop).unwrap_err();
+        assert!(why.contains(told), "{fields}: {why}");
+    }
+    let fine = json!({"when": "has(steps.a.output.x) && !steps.a.skipped", "input": {"n": 5, "all": "steps.a"}});
+    assert!(second(fine).is_ok());
+}
+
 proptest! {
     /// Any graph: taken if and only if there is an order in which each comes after those before it.
     #[test]

@@ -273,6 +273,21 @@ fn cancelled_and_timed_out_runs_end_and_what_is_out_is_called_back() {
 }
 
 #[test]
+fn a_clock_that_was_set_back_gives_a_run_no_more_time_than_it_has() {
+    let flow = json!({"name": "f", "timeout": "5s", "steps": [{"name": "a", "action": "a"}]});
+    // An hour from now, as its next owner's clock has it.
+    let admitted = Admitted { started_at: Timestamp(3_600_000), ..admitted(1, flow, json!({})) };
+    let stored = Stored { admitted, outcomes: vec![], tries: vec![], noted: vec![], end: None };
+    let mut foreman = Foreman::new(2, Rules::default(), vec![stored], at(0));
+    foreman.handle(Input::Tick, at(5_000));
+    let written = std::iter::from_fn(|| foreman.poll(at(5_000))).find_map(|effect| match effect {
+        Effect::Write(batch) => Some(batch.ends.clone()),
+        _ => None,
+    });
+    assert!(matches!(&written.as_deref(), Some([(RunKey(1), RunEnd::TimedOut, _)])), "{written:?}");
+}
+
+#[test]
 fn what_cannot_be_mapped_fails_the_run_without_a_try() {
     let mut bench = Bench::new(
         json!({"name": "f", "steps": [{"name": "a", "action": "a", "input": {"x": "input.missing"}}]}),

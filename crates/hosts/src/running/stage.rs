@@ -18,6 +18,7 @@ use super::reader::{Gone, Reader};
 use super::records::Records;
 use super::saving::{Due, Saving};
 use super::telling::Telling;
+use super::wall::Steps;
 
 mod hearing;
 mod looking;
@@ -110,6 +111,7 @@ struct Work<'a> {
     records: Records<'a>,
     /// Since when a source counts as silent, until it is certain that all of the log was read.
     silent: Option<Mono>,
+    steps: Steps,
     looked: Mono,
 }
 
@@ -140,6 +142,7 @@ impl<'a> Work<'a> {
             gathered: None,
             records: Records::of(log, now),
             silent: None,
+            steps: Steps::default(),
             looked: now,
         }
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mutirao_core::Clock;
+use mutirao_core::{Clock, Mono};
 use parking_lot::Mutex;
 
 pub struct Wall {
@@ -27,8 +27,29 @@ impl Wall {
     }
 }
 
+/// Whether the time of day was set since it was looked at last: it went on by something else than time passed.
+#[derive(Debug, Default)]
+pub struct Steps {
+    ahead_us: Option<i64>,
+}
+
+/// A clock that is drawn nearer, slowly, is not set.
+const STEP_US: i64 = 250_000;
+
+impl Steps {
+    pub fn look(&mut self, now_us: i64, steady: Mono) -> bool {
+        let ahead_us = now_us.saturating_sub(micros(steady));
+        let before = self.ahead_us.replace(ahead_us);
+        before.is_some_and(|before| ahead_us.abs_diff(before) >= STEP_US as u64)
+    }
+}
+
 fn steady(clock: &dyn Clock) -> i64 {
-    i64::try_from(clock.monotonic().0.as_micros()).unwrap_or(i64::MAX)
+    micros(clock.monotonic())
+}
+
+fn micros(at: Mono) -> i64 {
+    i64::try_from(at.0.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -51,5 +72,20 @@ mod tests {
         }
         clock.step_wall_ms(-5_000_000);
         assert_eq!(wall.now_us() / 1_000, clock.now().0);
+    }
+    #[test]
+    fn a_clock_that_is_set_is_noticed_once_and_one_that_is_only_slow_or_looked_at_late_is_not() {
+        let clock = ManualClock::starting_at(Timestamp(1_700_000_000_000));
+        let mut steps = Steps::default();
+        let mut look = || steps.look(clock.now().0 * 1_000, clock.monotonic());
+        assert!(!look());
+        clock.advance(Duration::from_secs(3_600));
+        assert!(!look(), "time passed");
+        clock.step_wall_ms(30);
+        assert!(!look(), "it was drawn nearer");
+        for by_ms in [3_600_000, -3_600_000] {
+            clock.step_wall_ms(by_ms);
+            assert!(look() && !look());
+        }
     }
 }

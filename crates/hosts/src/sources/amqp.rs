@@ -15,6 +15,7 @@ use mutirao_broker::{Rabbit, rabbit};
 use mutirao_core::clock::ClockExt;
 use mutirao_streams::graph::Address;
 use mutirao_tls::Trust;
+use tokio::sync::watch;
 
 use super::{Came, Feed, Taken};
 use crate::running::Means;
@@ -82,8 +83,9 @@ pub struct Queue {
 
 struct Open {
     _connection: Connection,
-    channel: Channel,
     messages: Consumer,
+    /// Up to which tag everything is settled.
+    settled: watch::Sender<u64>,
     /// Tickets of this connection are greater than this, by their tag.
     from: u64,
 }
@@ -106,7 +108,9 @@ impl Queue {
         let opened = self.means.clock.timeout(OPEN_MAX, self.consume(&connection)).await;
         let opened = opened.map_err(|_| "the server does not answer".to_owned())?;
         let (channel, messages) = opened.map_err(|error| format!("the queue {}: {error}", self.queue))?;
-        Ok(Open { _connection: connection, channel, messages, from: self.ticket })
+        let (settled, told) = watch::channel(0);
+        tokio::spawn(acknowledge(channel, told));
+        Ok(Open { _connection: connection, messages, settled, from: self.ticket })
     }
 
     async fn consume(&self, connection: &Connection) -> lapin::Result<(Channel, Consumer)> {
@@ -179,9 +183,23 @@ impl Feed for Queue {
         let Some(open) = &self.open else { return };
         // Tags of a connection that is gone mean nothing on this one.
         let Some(tag) = ticket.checked_sub(open.from).filter(|tag| *tag > 0) else { return };
-        let channel = open.channel.clone();
+        open.settled.send_if_modified(|known| {
+            let is_new = tag > *known;
+            *known = tag.max(*known);
+            is_new
+        });
+    }
+}
+
+/// One after the other, the last that is known each time: to a server a tag before one that it has is a fault, and it ends the
+/// channel. What was on its way then comes again.
+async fn acknowledge(channel: Channel, mut settled: watch::Receiver<u64>) {
+    while settled.changed().await.is_ok() {
+        let tag = *settled.borrow_and_update();
         // Should it be lost, so is the channel, and they come again.
-        tokio::spawn(async move { channel.basic_ack(tag, BasicAckOptions { multiple: true }).await });
+        if channel.basic_ack(tag, BasicAckOptions { multiple: true }).await.is_err() {
+            return;
+        }
     }
 }
 

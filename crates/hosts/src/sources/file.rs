@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use mutirao_core::Clock;
+use mutirao_core::{Clock, Mono};
 use mutirao_streams::graph::Start;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,8 @@ const CHUNK_BYTES: usize = 1 << 20;
 const LINE_BYTES_MAX: usize = 4 << 20;
 /// How often a file is looked at that has nothing new.
 const LOOK: Duration = Duration::from_millis(100);
+/// A file whose name is another's is read until nothing came for so long: whoever writes to it may not have let go of it yet.
+const LINGER: Duration = Duration::from_secs(1);
 /// Files beside it that are looked through for one that was moved away.
 const BESIDE_MAX: usize = 10_000;
 
@@ -61,6 +63,8 @@ struct Open {
     place: Place,
     /// Bytes of a line that has not ended, before `place.offset + half.len()`.
     half: Vec<u8>,
+    /// Since when its name is another's and nothing came.
+    moved: Option<Mono>,
 }
 
 impl Tail {
@@ -113,7 +117,7 @@ impl Tail {
         let Some((file, offset)) = found else { return Ok(false) };
         let meta = file.metadata()?;
         let place = Place { device: meta.dev(), inode: meta.ino(), offset };
-        self.open = Some(Open { file: Arc::new(file), place, half: Vec::new() });
+        self.open = Some(Open { file: Arc::new(file), place, half: Vec::new(), moved: None });
         Ok(true)
     }
 
@@ -133,7 +137,10 @@ impl Tail {
         });
         match read.await.map_err(io::Error::other)?? {
             Ok(chunk) if chunk.is_empty() => Ok(None),
-            Ok(chunk) => Ok(Some(open.split(chunk))),
+            Ok(chunk) => {
+                open.moved = None;
+                Ok(Some(open.split(chunk)))
+            }
             Err(length) => {
                 tracing::info!(path = %self.path.display(), length, "the file was cut; reading it from its beginning");
                 (open.place.offset, open.half) = (0, Vec::new());
@@ -142,7 +149,8 @@ impl Tail {
         }
     }
 
-    /// At the end of a file: whether another one took its name. Then the rest of this one is a line, ended or not.
+    /// At the end of a file: whether another one took its name, and nothing comes any more. Then the rest of this one is a line,
+    /// ended or not.
     fn turn(&mut self) -> io::Result<Option<Bytes>> {
         let Some(open) = &mut self.open else { return Ok(None) };
         let moved = match std::fs::metadata(&self.path) {
@@ -152,6 +160,11 @@ impl Tail {
             Err(error) => return Err(error),
         };
         if !moved {
+            open.moved = None;
+            return Ok(None);
+        }
+        let now = self.clock.monotonic();
+        if now.since(*open.moved.get_or_insert(now)) < LINGER {
             return Ok(None);
         }
         let rest = std::mem::take(&mut open.half);

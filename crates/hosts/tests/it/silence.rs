@@ -1,6 +1,13 @@
-//! Time does not go on by the clock while a source has something to say and cannot.
+//! Time does not go on by the clock while a source has something to say and cannot, nor because somebody set the clock.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use mutirao_broker::Limits;
+use mutirao_core::clock::Sleep;
+use mutirao_core::{Clock, Mono, SystemClock, Timestamp};
 use mutirao_streams::wire::{Part, What};
 
 use crate::world::{LIMITS, World, grid, pause};
@@ -69,4 +76,59 @@ sinks:
         })
         .await;
     world.check("out.jsonl");
+}
+
+/// A clock of the machine that somebody sets.
+#[derive(Default)]
+struct Set {
+    off_ms: AtomicI64,
+}
+
+impl Clock for Set {
+    fn now(&self) -> Timestamp {
+        Timestamp(SystemClock.now().0 + self.off_ms.load(Ordering::Relaxed))
+    }
+
+    fn monotonic(&self) -> Mono {
+        SystemClock.monotonic()
+    }
+
+    fn sleep(&self, for_: Duration) -> Sleep<'_> {
+        Box::pin(SystemClock.sleep(for_))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_set_makes_no_event_late_and_keeps_no_window_waiting() {
+    let text = "\
+kind: Stream
+name: set
+schema: { n: int, at: time }
+sources:
+  - { name: lines, file: { path: in.jsonl, start: beginning }, time: at, idle: 1s }
+operators:
+  - { name: sums, from: lines, window: { jump: 1s, by: at }, aggregate: { n: sum(n) } }
+sinks:
+  - { name: out, from: sums, file: { path: out.jsonl } }
+  - { name: late, from: sums.late, file: { path: late.jsonl } }
+";
+    let (mut world, clock) = (World::of(text), Arc::new(Set::default()));
+    world.clock = clock.clone();
+    world.start("a");
+    world.chief.place_all(&["a"]);
+    let mut file = std::fs::File::create(world.file("in.jsonl")).unwrap();
+    for n in 0..6_usize {
+        // So far apart that a slow machine, where the silence between two of them counts, makes none late.
+        writeln!(file, "{{\"n\": {n}, \"at\": {}}}", 1_700_000_000_000_000_i64 + n as i64 * 60_000_000).unwrap();
+        world.until_lines("out.jsonl", n, 30).await;
+        pause(400).await;
+        match n {
+            1 => clock.off_ms.store(3_600_000, Ordering::Relaxed),
+            3 => clock.off_ms.store(-3_600_000, Ordering::Relaxed),
+            _ => {}
+        }
+        pause(400).await;
+    }
+    world.until_lines("out.jsonl", 6, 30).await;
+    assert_eq!(String::from_utf8(world.read("late.jsonl")).unwrap(), "");
 }

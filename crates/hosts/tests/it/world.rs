@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use mutirao_broker::{Limits, Memory, Shared};
-use mutirao_core::{Dice, SystemClock};
+use mutirao_core::{Clock, Dice, SystemClock};
 use mutirao_hosts::{Ends, Files, Host, HostParts};
 use mutirao_store::blobs::FileBlobs;
 use mutirao_streams::wire::{HostView, Part, Standing, State, What};
@@ -26,6 +26,8 @@ pub struct World {
     pub chief: Arc<Chief>,
     pub hosts: BTreeMap<String, (Host, Cuttable)>,
     pub ends: Ends,
+    /// Of hosts that are started from now on.
+    pub clock: Arc<dyn Clock>,
 }
 
 pub const LIMITS: Limits = Limits {
@@ -60,11 +62,11 @@ impl World {
         let ends = Ends { mqtt: None, amqp: None, web: None, trust, files: Files::Within(files) };
         let chief = Arc::new(Chief::of(text, limits.log_bytes_max));
         let refuses = Arc::default();
-        Self { dir, broker, blobs, refuses, chief, hosts: BTreeMap::new(), ends }
+        Self { dir, broker, blobs, refuses, chief, hosts: BTreeMap::new(), ends, clock: SystemClock::shared() }
     }
 
     pub fn start(&mut self, name: &str) {
-        let clock = SystemClock::shared();
+        let clock = self.clock.clone();
         let way = Cuttable::of(self.broker.clone());
         let view = HostView {
             id: name.into(),
@@ -126,7 +128,6 @@ impl World {
     }
 
     pub async fn until(&self, what: &str, seconds: u64, mut check: impl FnMut(&Self) -> bool) {
-        use mutirao_core::Clock;
         let until = SystemClock.monotonic().plus(Duration::from_secs(seconds));
         while !check(self) {
             if SystemClock.monotonic() > until {
@@ -162,7 +163,6 @@ impl World {
 }
 
 pub async fn pause(ms: u64) {
-    use mutirao_core::Clock;
     SystemClock.sleep(Duration::from_millis(ms)).await;
 }
 

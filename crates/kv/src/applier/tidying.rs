@@ -52,9 +52,11 @@ impl Applier {
         if !over.is_empty() {
             // As with any other change: whoever finds them at hand finds what the store says.
             let marked = self.warden.mark(&over).await;
-            match store.expire(self.fence.clone(), over.clone(), now).await? {
+            let expiring = store.expire(self.fence.clone(), over.clone(), now).await;
+            match expiring.inspect_err(|_| self.warden.is_in_doubt())? {
                 Applying::Done { revision, entries, .. } => {
                     self.warden.offer(marked, over, entries).await;
+                    self.warden.is_settled();
                     self.reached(revision);
                 }
                 Applying::Fenced => return Ok(Go::Away),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mutirao_core::{Clock, Dice, Mono, ShardId};
+use mutirao_core::{Clock, Mono, ShardId};
 use parking_lot::Mutex;
 
 use super::slots::Slots;
@@ -19,12 +19,11 @@ const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 pub struct Memory {
     slots: Mutex<Slots>,
     clock: Arc<dyn Clock>,
-    dice: Arc<Dice>,
 }
 
 impl Memory {
-    pub fn new(bytes_max: usize, clock: Arc<dyn Clock>, dice: Arc<Dice>) -> Self {
-        Self { slots: Mutex::new(Slots::new(bytes_max)), clock, dice }
+    pub fn new(bytes_max: usize, clock: Arc<dyn Clock>) -> Self {
+        Self { slots: Mutex::new(Slots::new(bytes_max)), clock }
     }
 
     fn counts(&self, done: bool) -> Result<(), CacheError> {
@@ -38,8 +37,8 @@ impl Memory {
 
 #[async_trait]
 impl Cache for Memory {
-    async fn look(&self, place: &Place) -> Looked {
-        self.slots.lock().look(place, Token(self.dice.u64()), self.now())
+    async fn look(&self, place: &Place, token: Token) -> Looked {
+        self.slots.lock().look(place, token, self.now())
     }
 
     async fn fill(&self, place: &Place, token: Token, entry: &Entry) {

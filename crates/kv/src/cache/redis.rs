@@ -22,11 +22,11 @@ use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{Script, Value as Said};
 
-use super::{Cache, CacheError, LEASE, Looked, Reign, Token, nothing};
+use super::{Cache, CacheError, LEASE, Looked, Reign, Token, VOUCHED_FOR, nothing};
 use crate::fold::Entry;
 use crate::meters;
 use crate::write::{Key, Place};
-use link::{Link, said};
+use link::{Link, ServerClock, said};
 use packing::{hex, of_reign, pack, unpack};
 use way::Way;
 
@@ -35,6 +35,9 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 /// Several of these are in the time that a word counts.
 const RENEW_EVERY: Duration = Duration::from_millis(500);
 const LEFT_ALONE: Duration = Duration::from_secs(1);
+/// How much longer than it may a word may seem to count to the server, whose clock was looked at a moment ago: a part of what is
+/// allowed for with [`LAPSED_AFTER`](super::LAPSED_AFTER).
+const CLOCKS_APART_MAX: Duration = Duration::from_millis(250);
 const NO_ADDRESS: &str =
     "it is not the address of a Redis: write it like redis://user:password@host:6379/0, or rediss:// for TLS";
 /// How long a value is kept that nobody writes, and that there is none.
@@ -117,12 +120,29 @@ impl Redis {
         }
         let late = |_| CacheError::Unreachable("it does not let us in in time".into());
         let mut connection = self.clock.timeout(CONNECT_WITHIN, self.way.connect()).await.map_err(late)??;
-        let ours = self.clock.monotonic();
-        let asking = redis::cmd("TIME");
-        let (seconds, micros): (u64, u64) = self.in_time(asking.query_async(&mut connection)).await?;
+        let clock = self.its_clock(&mut connection).await?;
         let info = self.info(&mut connection).await?;
-        let link = Link::new(connection, &self.prefix, &info, seconds * 1_000 + micros / 1_000, ours)?;
+        let link = Link::new(connection, &self.prefix, &info, clock)?;
         *self.link.lock() = Some(link.clone());
+        Ok(link)
+    }
+
+    async fn its_clock(&self, connection: &mut MultiplexedConnection) -> Result<ServerClock, CacheError> {
+        let asking = redis::cmd("TIME");
+        let (seconds, micros): (u64, u64) = self.in_time(asking.query_async(connection)).await?;
+        // Read after it was answered: however long that took, words count for less by it and not for more.
+        Ok(ServerClock { server_ms: seconds * 1_000 + micros / 1_000, ours: self.clock.monotonic() })
+    }
+
+    /// For whoever is about to give a first word: by the server's clock as it is now.
+    async fn link_by_its_clock(&self) -> Result<Link, CacheError> {
+        let kept = self.link.lock().clone();
+        let Some(mut link) = kept else { return self.link().await };
+        let clock = self.its_clock(&mut link.connection).await?;
+        link.set_clock(clock);
+        if let Some(kept) = self.link.lock().as_mut() {
+            kept.set_clock(clock);
+        }
         Ok(link)
     }
 
@@ -174,8 +194,13 @@ impl Redis {
     }
 
     /// In one step, also whether the key may be filled in.
-    async fn look_closely(&self, link: &mut Link, word: String, slot: String) -> Result<Looked, CacheError> {
-        let token = Token(self.dice.u64());
+    async fn look_closely(
+        &self,
+        link: &mut Link,
+        word: String,
+        slot: String,
+        token: Token,
+    ) -> Result<Looked, CacheError> {
         let mut script = self.scripts.look.key(word);
         script.key(slot).arg(hex(token.0)).arg(LEASE.as_millis() as u64);
         Ok(match self.in_time(script.invoke_async(&mut link.connection)).await? {
@@ -225,6 +250,11 @@ fn failed(error: redis::RedisError) -> CacheError {
     }
 }
 
+/// A word that counts for longer than that from now is by another clock than the server's.
+fn ahead_max_ms() -> u64 {
+    (VOUCHED_FOR + CLOCKS_APART_MAX).as_millis() as u64
+}
+
 fn kept(entry: &Entry) -> u64 {
     let long = if entry.value.is_some() { KEPT } else { NOTHING_KEPT };
     long.as_millis() as u64
@@ -232,13 +262,13 @@ fn kept(entry: &Entry) -> u64 {
 
 #[async_trait]
 impl Cache for Redis {
-    async fn look(&self, place: &Place) -> Looked {
+    async fn look(&self, place: &Place, token: Token) -> Looked {
         let Some(mut link) = self.at_leisure().await else { return Looked::Past };
         let shard = place.shard();
         let (word, slot) = (link.word(shard), link.slot(shard, place));
         let looked = match self.glance(&mut link, &word, &slot).await {
             Ok(Some(entry)) => return Looked::Hit(entry),
-            Ok(None) => self.look_closely(&mut link, word, slot).await,
+            Ok(None) => self.look_closely(&mut link, word, slot, token).await,
             Err(error) => Err(error),
         };
         looked.unwrap_or_else(|error| {
@@ -268,9 +298,9 @@ impl Cache for Redis {
     }
 
     async fn begin(&self, shard: ShardId, reign: Reign, said: Mono) -> Result<(), CacheError> {
-        let mut link = self.link().await?;
+        let mut link = self.link_by_its_clock().await?;
         let mut script = self.scripts.begin.key(link.word(shard));
-        script.arg(reign.generation).arg(hex(reign.epoch)).arg(link.until(said));
+        script.arg(reign.generation).arg(hex(reign.epoch)).arg(link.until(said)).arg(ahead_max_ms());
         let begun = self.tell(&mut link, &mut script).await;
         self.heed(&begun);
         begun
@@ -279,7 +309,7 @@ impl Cache for Redis {
     async fn renew(&self, shard: ShardId, reign: Reign, said: Mono) -> Result<(), CacheError> {
         let mut link = self.link().await?;
         let mut script = self.scripts.renew.key(link.word(shard));
-        script.arg(hex(reign.epoch)).arg(link.until(said));
+        script.arg(hex(reign.epoch)).arg(link.until(said)).arg(ahead_max_ms());
         self.tell(&mut link, &mut script).await
     }
 

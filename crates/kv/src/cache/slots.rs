@@ -77,6 +77,11 @@ impl Slots {
         self.words.get_mut(&shard).filter(|word| now < word.until && word.reign == reign)
     }
 
+    /// Of whoever gave the last word.
+    pub fn generation(&self, shard: ShardId) -> Option<u64> {
+        self.words.get(&shard).map(|word| word.reign.generation)
+    }
+
     /// Whether it counts: not against somebody who came later, nor against a later word of one's own.
     pub fn begin(&mut self, shard: ShardId, reign: Reign, until: Mono, now: Mono) -> bool {
         let later = |word: &Word| (word.reign.generation, word.begun) > (reign.generation, until);
@@ -154,6 +159,14 @@ impl Slots {
             self.put(place.clone(), Slot::Entry { epoch, entry: entry.clone() });
         }
         leased
+    }
+
+    /// Whoever has this lease will not fill it in.
+    pub fn give_up(&mut self, place: &Place, token: Token) {
+        let is_its = |slot: &Slot| matches!(slot, Slot::Lease { token: held, .. } if *held == token);
+        if self.slots.get(place).is_some_and(|(slot, _)| is_its(slot)) {
+            self.evict(place);
+        }
     }
 
     /// Forgets what is kept of a key; whether there was anything.

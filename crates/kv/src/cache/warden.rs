@@ -63,6 +63,16 @@ impl Standing {
     }
 }
 
+/// Whether it is known what came of each batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batches {
+    Known,
+    /// One may be committed yet. What it marked stays so under the word under which it was marked, so no other is given.
+    InDoubt,
+    /// None can be any more. What they marked is forgotten with that word.
+    Settled,
+}
+
 /// One shard's, for one tenure.
 pub struct Warden {
     /// None: this manager has none. Others may, and count on the word that its predecessor gave there.
@@ -72,6 +82,7 @@ pub struct Warden {
     shard: ShardId,
     generation: u64,
     standing: Standing,
+    batches: Batches,
 }
 
 /// How keys were marked, for when their change is committed.
@@ -97,7 +108,19 @@ impl Warden {
             (None, Company::Alone) => Standing::Silent { believed: now, again: now },
             _ => Standing::first(now),
         };
-        Self { cache, clock, dice, shard, generation, standing }
+        Self { cache, clock, dice, shard, generation, standing, batches: Batches::Known }
+    }
+
+    /// A batch failed, and it is not known whether it was committed.
+    pub fn is_in_doubt(&mut self) {
+        self.batches = Batches::InDoubt;
+    }
+
+    /// A batch was committed: of those before it none can be any more.
+    pub fn is_settled(&mut self) {
+        if self.batches == Batches::InDoubt {
+            self.batches = Batches::Settled;
+        }
     }
 
     /// Whether there is somebody to be told what changes.
@@ -119,7 +142,10 @@ impl Warden {
         let Some(cache) = self.cache.clone() else { return };
         let now = self.clock.monotonic();
         match self.standing {
-            Standing::Silent { again, .. } if now >= again => self.begin(&cache).await,
+            Standing::Silent { again, .. } if now >= again && self.batches != Batches::InDoubt => {
+                self.begin(&cache).await;
+            }
+            Standing::Vouching { .. } if self.batches == Batches::Settled => self.begin(&cache).await,
             Standing::Vouching { reign, said } if is_due(&cache, now.since(said)) => {
                 let before = self.say(now);
                 let renewed = answered(&self.clock, cache.renew(self.shard, reign, now)).await;
@@ -137,7 +163,7 @@ impl Warden {
         let (reign, now) = (Reign { generation: self.generation, epoch: self.dice.u64() }, self.clock.monotonic());
         let before = self.say(now);
         match answered(&self.clock, cache.begin(self.shard, reign, now)).await {
-            Ok(()) => self.standing = Standing::Vouching { reign, said: now },
+            Ok(()) => (self.standing, self.batches) = (Standing::Vouching { reign, said: now }, Batches::Known),
             failed => self.heard(before, failed),
         }
     }

@@ -79,11 +79,34 @@ fn what_has_lasted_its_time_is_not_there_and_expires_once() {
     let early = expire(after(&first), vec![place("a")], NOW.plus(Duration::from_secs(9)));
     assert!(early.history.is_empty() && early.revision == 1);
     let (fate, replaced) = one(after(&first), put("a", "2", Condition::Absent), later);
-    assert_eq!(fate, Fate::Applied { revision: 2 }, "it is over, though nobody has swept it");
+    assert_eq!(fate, Fate::Applied { revision: 3 }, "it is over, though nobody has swept it");
     assert!(expire(after(&replaced), vec![place("a")], later).history.is_empty(), "another one is there now");
     let over = expire(after(&first), vec![place("a"), place("b")], later);
     assert_eq!(over.history.iter().map(|event| event.kind).collect::<Vec<_>>(), [Kind::Expire]);
     assert!(expire(after(&over), vec![place("a")], later).history.is_empty());
+}
+
+/// Whoever was told that it is not there may count on it, though the next batch is applied by a machine whose clock is behind.
+#[test]
+fn what_is_over_ends_before_anybody_is_told_that_it_is_not_there() {
+    let value = Value::new(Bytes::from_static(b"1"), None).unwrap();
+    let lasts = Some(Duration::from_secs(10));
+    let write = |condition, change| Write { place: place("a"), change, condition };
+    let (_, first) = one(Before::default(), write(Condition::None, Change::Put { value, lasts }), NOW);
+    let later = NOW.plus(Duration::from_secs(10));
+    for (asked, told) in [
+        (delete("a"), Fate::Applied { revision: 3 }),
+        (put("a", "2", Condition::At(1)), Fate::Conflict { there: None }),
+        (write(Condition::At(1), Change::Delete), Fate::Conflict { there: None }),
+    ] {
+        let (fate, folded) = one(after(&first), asked, later);
+        assert_eq!((fate, folded.taken[0].first), (told, 3));
+        assert_eq!(folded.history[0].kind, Kind::Expire);
+        assert_eq!(folded.entries[&place("a")].value, None, "nobody finds it by another clock either");
+    }
+    let again =
+        fold(Before { heard: [(Producer(7), 1)].into(), ..after(&first) }, vec![parcel(1, vec![delete("a")])], later);
+    assert!(again.history.is_empty(), "what comes again changes nothing");
 }
 
 fn any_write() -> impl Strategy<Value = Write> {

@@ -11,7 +11,7 @@ use mutirao_store::StoreError;
 use super::{AtLeast, Kv, ListPage, Listed, PAGE_BYTES_MAX, PAUSE, Position, WriteState, WriteView};
 use crate::applier::doubts::Doubt;
 use crate::awaiting::{Waited, What};
-use crate::cache::{self, Looked};
+use crate::cache::{self, Looked, Token};
 use crate::fold::Entry;
 use crate::point::Point;
 use crate::problems::{compacted, forgotten, missing, not_yet, unknown, unread};
@@ -62,7 +62,7 @@ impl Kv {
     async fn find(&self, place: &Place) -> Result<Option<Entry>, Arc<StoreError>> {
         let ask = || async { self.0.store.entry(place.clone()).await.map_err(Arc::new) };
         let Some(cache) = &self.0.cache else { return ask().await };
-        match cache.look(place).await {
+        match cache.look(place, Token(self.0.dice.u64())).await {
             Looked::Hit(entry) => {
                 self.0.looks.hit.increment(1);
                 Ok(Some(entry))

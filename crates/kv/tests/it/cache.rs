@@ -6,8 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use mutirao_core::{Clock, Dice, ShardId, SystemClock, Timestamp};
 use mutirao_kv::cache::memory::Memory;
+use mutirao_kv::cache::near::Near;
 use mutirao_kv::cache::redis::{Redis, check_url};
-use mutirao_kv::cache::{Cache, CacheError, LEASE, Looked, Reign, Shared, nothing};
+use mutirao_kv::cache::{Cache, CacheError, LEASE, Looked, Reign, Shared, Token, nothing};
 use mutirao_kv::service::AtLeast;
 use mutirao_kv::store::open;
 use mutirao_kv::write::{Parcel, Producer};
@@ -29,12 +30,17 @@ fn dice() -> Arc<Dice> {
 }
 
 fn memory() -> Shared {
-    Arc::new(Memory::new(1 << 20, SystemClock::shared(), dice()))
+    Arc::new(Memory::new(1 << 20, SystemClock::shared()))
 }
 
 fn redis(url: &str) -> Shared {
     let prefix = format!("test-{:016x}:", dice().u64());
     Arc::new(Redis::new(url, &Trust::nobody(), &prefix, SystemClock::shared(), dice()).unwrap())
+}
+
+/// What a manager has: what it applies itself is in its own memory too.
+fn near(url: &str) -> Shared {
+    Arc::new(Near::new(1 << 20, SystemClock::shared(), Box::new(|_, _| true), redis(url)))
 }
 
 macro_rules! on_every_cache {
@@ -49,6 +55,12 @@ macro_rules! on_every_cache {
             async fn redis() {
                 let Some(url) = super::shared(super::REDIS_VARIABLE) else { return };
                 super::$behaviour(super::redis(&url)).await;
+            }
+
+            #[tokio::test]
+            async fn near() {
+                let Some(url) = super::shared(super::REDIS_VARIABLE) else { return };
+                super::$behaviour(super::near(&url)).await;
             }
         }
     )+ };
@@ -81,43 +93,47 @@ async fn begun(cache: &Shared, generation: u64) -> Reign {
     reign
 }
 
-async fn missed(cache: &Shared) -> mutirao_kv::cache::Token {
-    match cache.look(&place()).await {
+async fn look(cache: &Shared) -> Looked {
+    cache.look(&place(), Token(dice().u64())).await
+}
+
+async fn missed(cache: &Shared) -> Token {
+    match look(cache).await {
         Looked::Miss(token) => token,
         other => panic!("{other:?}"),
     }
 }
 
 async fn what_is_filled_in_or_offered_is_found_byte_for_byte(cache: Shared) {
-    assert_eq!(cache.look(&place()).await, Looked::Past, "nobody vouches");
+    assert_eq!(look(&cache).await, Looked::Past, "nobody vouches");
     let reign = begun(&cache, 1).await;
     let token = missed(&cache).await;
-    assert_eq!(cache.look(&place()).await, Looked::Past, "another is about to fill it in");
+    assert_eq!(look(&cache).await, Looked::Past, "another is about to fill it in");
     let every: Vec<u8> = (0..=255).collect();
     cache.fill(&place(), token, &entry(3, &every)).await;
-    assert_eq!(cache.look(&place()).await, Looked::Hit(entry(3, &every)));
+    assert_eq!(look(&cache).await, Looked::Hit(entry(3, &every)));
     assert_eq!(cache.mark(place().shard(), reign, &[place()]).await, Ok(vec![0]), "something was kept of it");
     assert_eq!(cache.mark(place().shard(), reign, &[place()]).await, Ok(vec![]), "and is not any more");
     cache.offer(place().shard(), reign, &[(place(), Some(entry(4, b"")))]).await.unwrap();
-    assert_eq!(cache.look(&place()).await, Looked::Hit(entry(4, b"")), "also when it is empty");
+    assert_eq!(look(&cache).await, Looked::Hit(entry(4, b"")), "also when it is empty");
     let deleted = Entry { revision: 5, value: None, expires_at: None, ..entry(5, b"") };
     cache.offer(place().shard(), reign, &[(place(), Some(deleted.clone()))]).await.unwrap();
-    assert_eq!(cache.look(&place()).await, Looked::Hit(deleted));
+    assert_eq!(look(&cache).await, Looked::Hit(deleted));
 }
 
 async fn nothing_is_found_of_what_changes_and_an_old_lease_fills_in_nothing(cache: Shared) {
     let (reign, shard) = (begun(&cache, 1).await, place().shard());
     let token = missed(&cache).await;
     cache.mark(shard, reign, &[place()]).await.unwrap();
-    assert_eq!(cache.look(&place()).await, Looked::Past, "it changes");
+    assert_eq!(look(&cache).await, Looked::Past, "it changes");
     cache.fill(&place(), token, &entry(1, b"before")).await;
-    assert_eq!(cache.look(&place()).await, Looked::Past);
+    assert_eq!(look(&cache).await, Looked::Past);
     cache.offer(shard, reign, &[(place(), None)]).await.unwrap();
     let other = missed(&cache).await;
     cache.fill(&place(), token, &entry(1, b"before")).await;
-    assert_eq!(cache.look(&place()).await, Looked::Past, "the lease is another's now");
+    assert_eq!(look(&cache).await, Looked::Past, "the lease is another's now");
     cache.fill(&place(), other, &nothing()).await;
-    assert_eq!(cache.look(&place()).await, Looked::Hit(nothing()), "that there is nothing");
+    assert_eq!(look(&cache).await, Looked::Hit(nothing()), "that there is nothing");
 }
 
 async fn only_the_last_reign_counts_and_only_its_own_values(cache: Shared) {
@@ -125,7 +141,7 @@ async fn only_the_last_reign_counts_and_only_its_own_values(cache: Shared) {
     let first = begun(&cache, 1).await;
     cache.offer(shard, first, &[(place(), Some(entry(1, b"first")))]).await.unwrap();
     let second = begun(&cache, 2).await;
-    assert!(matches!(cache.look(&place()).await, Looked::Miss(_)), "what its predecessor kept does not count");
+    assert!(matches!(look(&cache).await, Looked::Miss(_)), "what its predecessor kept does not count");
     for late in [
         cache.offer(shard, first, &[(place(), Some(entry(9, b"late")))]).await,
         cache.mark(shard, first, &[place()]).await.map(drop),
@@ -136,7 +152,7 @@ async fn only_the_last_reign_counts_and_only_its_own_values(cache: Shared) {
     }
     cache.renew(shard, second, SystemClock.monotonic()).await.unwrap();
     cache.offer(shard, second, &[(place(), Some(entry(2, b"second")))]).await.unwrap();
-    assert_eq!(cache.look(&place()).await, Looked::Hit(entry(2, b"second")));
+    assert_eq!(look(&cache).await, Looked::Hit(entry(2, b"second")));
     assert_eq!(
         cache.offer(ShardId((shard.0 + 1) % 16), second, &[]).await,
         Err(CacheError::Lapsed),
@@ -148,7 +164,7 @@ async fn an_older_value_does_not_replace_a_newer_one(cache: Shared) {
     let (reign, shard) = (begun(&cache, 1).await, place().shard());
     for (revision, stays) in [(9, 9), (10, 10), (2, 10), (100, 100), (99, 100)] {
         cache.offer(shard, reign, &[(place(), Some(entry(revision, b"x")))]).await.unwrap();
-        assert_eq!(cache.look(&place()).await, Looked::Hit(entry(stays, b"x")), "after {revision}");
+        assert_eq!(look(&cache).await, Looked::Hit(entry(stays, b"x")), "after {revision}");
     }
 }
 
@@ -159,16 +175,16 @@ async fn a_lease_that_was_given_up_keeps_nobody_from_filling_in(cache: Shared) {
     let other = loop {
         // Somebody vouches all the while. Where the machine is busy one word may be late: the next comes soon enough.
         let _ = cache.renew(shard, reign, SystemClock.monotonic()).await;
-        match cache.look(&place()).await {
+        match look(&cache).await {
             Looked::Miss(token) => break token,
             found => assert!(SystemClock.monotonic() < deadline, "{found:?}"),
         }
         SystemClock.sleep(Duration::from_millis(100)).await;
     };
     cache.fill(&place(), given_up, &entry(1, b"late")).await;
-    assert_eq!(cache.look(&place()).await, Looked::Past, "the lease is another's now");
+    assert_eq!(look(&cache).await, Looked::Past, "the lease is another's now");
     cache.fill(&place(), other, &entry(2, b"new")).await;
-    assert_eq!(cache.look(&place()).await, Looked::Hit(entry(2, b"new")));
+    assert_eq!(look(&cache).await, Looked::Hit(entry(2, b"new")));
 }
 
 #[test]
@@ -210,7 +226,12 @@ async fn a_redis_that_is_killed_makes_reading_slower_and_never_wrong() {
         leases: leases::open(&database, None).await.unwrap(),
         store: database,
         path: Path::Commit,
-        at_hand: AtHand::Redis { url: server.url().into(), trust: Trust::nobody(), prefix: PREFIX.into() },
+        at_hand: AtHand::Redis {
+            url: server.url().into(),
+            trust: Trust::nobody(),
+            prefix: PREFIX.into(),
+            here_bytes_max: 1 << 20,
+        },
         terms: Terms::alone(),
         member: MemberId::mint("test"),
         address: String::new(),
@@ -248,7 +269,7 @@ async fn a_redis_that_is_killed_makes_reading_slower_and_never_wrong() {
     let deadline = SystemClock.monotonic().plus(Duration::from_secs(30));
     loop {
         round(&kv).await;
-        match there.look(&a).await {
+        match there.look(&a, Token(dice().u64())).await {
             Looked::Hit(_) => break,
             other => assert!(SystemClock.monotonic() < deadline, "{other:?}"),
         }

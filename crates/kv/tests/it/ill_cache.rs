@@ -2,11 +2,12 @@
 //! was written last, and writing goes on.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use mutirao_core::{Clock, SystemClock};
+use mutirao_core::{Clock, Dice, SystemClock};
 use mutirao_kv::{AtHand, Until};
+use mutirao_testkit::network::{Between, Network};
 use mutirao_testkit::services::{REDIS_VARIABLE, Service, shared};
 use mutirao_tls::Trust;
 
@@ -28,16 +29,22 @@ struct House {
 impl House {
     /// None, with a notice, when the run has no services.
     async fn start() -> Option<Self> {
+        Self::start_by_way_of(|redis| redis).await
+    }
+
+    /// The second member reaches the Redis by another address.
+    async fn start_by_way_of(other: impl FnOnce(SocketAddr) -> SocketAddr) -> Option<Self> {
         shared(REDIS_VARIABLE)?;
         let (engine, folder) = (Engine::sqlite(), tempfile::tempdir().unwrap());
         let redis = Service::redis_that_saves(folder.path()).unwrap();
         let (database, queue) = (engine.database().await, broker());
-        let join = async || {
-            let (url, prefix) = (redis.url().to_owned(), "mutirao:test:kv:".to_owned());
-            let at_hand = AtHand::Redis { url, trust: Trust::nobody(), prefix };
+        let join = async |address: SocketAddr| {
+            let url = redis.url().replace(&redis.address().to_string(), &address.to_string());
+            let prefix = "mutirao:test:kv:".to_owned();
+            let at_hand = AtHand::Redis { url, trust: Trust::nobody(), prefix, here_bytes_max: 1 << 20 };
             join_with(&database, queue.clone(), BACKLOG_MAX, at_hand, SystemClock::shared()).await
         };
-        let members = [join().await, join().await];
+        let members = [join(redis.address()).await, join(other(redis.address())).await];
         shared_out(&database, &[&members[0], &members[1]]).await;
         Some(Self { members, redis, written: 0, _engine: engine, _folder: folder })
     }
@@ -109,6 +116,25 @@ async fn a_redis_that_is_frozen_or_killed_makes_nothing_wrong_at_either_of_two_m
     house.round().await;
     house.redis.restart().unwrap();
     house.round().await;
+    house.end();
+}
+
+/// One of the two cannot tell the Redis what it writes, and the other goes on reading there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_two_managers_cut_off_from_the_redis_shows_nothing_old_at_either() {
+    let Some(mut network) = Network::lay(&Dice::from_os()) else { return };
+    let mut front = None;
+    let way = |redis| *front.insert(network.front(redis).unwrap());
+    let Some(mut house) = House::start_by_way_of(way).await else { return };
+    let front = front.unwrap();
+    house.round().await;
+    for _ in 0..2 {
+        network.cut(Between::ManagerAnd(front)).unwrap();
+        house.round().await;
+        house.round().await;
+        network.mend(Between::ManagerAnd(front)).unwrap();
+        house.round().await;
+    }
     house.end();
 }
 

@@ -100,7 +100,8 @@ async fn two_managers_whose_clocks_differ_see_the_same_of_a_value_that_lasts_a_w
     let (database, queue) = (engine.database().await, broker());
     let prefix = format!("mutirao:{:016x}:kv:", Dice::from_os().u64());
     let join = async |off_ms| {
-        let at_hand = AtHand::Redis { url: url.clone(), trust: Trust::nobody(), prefix: prefix.clone() };
+        let at_hand =
+            AtHand::Redis { url: url.clone(), trust: Trust::nobody(), prefix: prefix.clone(), here_bytes_max: 1 << 20 };
         join_with(&database, queue.clone(), BACKLOG_MAX, at_hand, Off::by(off_ms)).await
     };
     let (right, behind) = (join(0).await, join(-30_000).await);

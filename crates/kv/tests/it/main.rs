@@ -2,12 +2,14 @@
 
 mod aside;
 mod cache;
+mod clocks_apart;
 mod doubt;
 mod engine;
 mod faulty;
 mod given_up;
 mod ill_cache;
 mod lasting;
+mod meanwhile;
 mod patience;
 mod queued;
 mod running;

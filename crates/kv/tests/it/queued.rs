@@ -53,8 +53,8 @@ pub async fn join(database: &Database, broker: AnyBroker, backlog_max: usize) ->
     // The thread has the name of the test: both of one database, and nobody else.
     let test = std::thread::current().name().unwrap_or_default().to_owned();
     let prefix = format!("mutirao:{}-{test}:kv:", std::process::id());
-    let at_hand =
-        shared(REDIS_VARIABLE).map_or(AtHand::Nowhere, |url| AtHand::Redis { url, trust: Trust::nobody(), prefix });
+    let redis = |url| AtHand::Redis { url, trust: Trust::nobody(), prefix, here_bytes_max: 1 << 20 };
+    let at_hand = shared(REDIS_VARIABLE).map_or(AtHand::Nowhere, redis);
     join_with(database, broker, backlog_max, at_hand, SystemClock::shared()).await
 }
 

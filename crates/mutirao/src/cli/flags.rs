@@ -44,6 +44,11 @@ const FLAGS: &[(&str, &str)] = &[
     ("cursor", "--cursor"),
     ("role", "--role"),
     ("expires_in", "--expires-in"),
+    ("ttl", "--ttl"),
+    ("min_rev", "--min-rev"),
+    ("wait", "--wait"),
+    ("Content-Type", "--content-type"),
+    ("If-Match", "--if-revision"),
 ];
 
 /// The same problem, with the flag in place of the field. A field without a flag stays as it is.

@@ -1,6 +1,7 @@
 //! `mutirao kv …`
 
 mod bulk;
+mod hour;
 mod import;
 mod list;
 mod watch;
@@ -34,13 +35,15 @@ pub struct KvArgs {
 enum Verb {
     /// Keep a value under a key: `mutirao kv put greeting hello`
     Put {
+        /// 1 to 512 bytes, none of them a control character
         key: String,
         /// The value; without it, or with `-`, it is read from the standard input
+        #[arg(allow_negative_numbers = true)]
         value: Option<String>,
         /// Read the value from a file
         #[arg(long, conflicts_with = "value")]
         file: Option<PathBuf>,
-        /// What the value is
+        /// What the value is, like `application/json`
         #[arg(long)]
         content_type: Option<String>,
         /// How long it lasts, like `10m`; then the key is gone
@@ -51,6 +54,7 @@ enum Verb {
     },
     /// Write the value under a key to the standard output
     Get {
+        /// The whole of it, as it was put
         key: String,
         /// Wait until the key's value is at least of this revision
         #[arg(long)]
@@ -58,19 +62,22 @@ enum Verb {
         /// Wait until this write is applied
         #[arg(long)]
         write: Option<String>,
-        /// How long to wait for that
+        /// How long to wait for that, at most `1m`; `5s` when left out
         #[arg(long)]
         wait: Option<String>,
     },
-    /// Remove a key
+    /// Remove a key; one that is not there is no mistake
     Del {
+        /// The whole of it, as it was put
         key: String,
-        #[command(flatten)]
-        only: Only,
+        /// Only if the key is at this revision
+        #[arg(long)]
+        if_revision: Option<u64>,
     },
     /// Show the keys that begin so
     List {
-        #[arg(default_value = "")]
+        /// All keys when left out
+        #[arg(default_value = "", hide_default_value = true)]
         prefix: String,
         /// Show their values too
         #[arg(long)]
@@ -81,24 +88,30 @@ enum Verb {
     },
     /// Show what changes, as it does
     Watch {
-        #[arg(default_value = "")]
+        /// All keys when left out
+        #[arg(default_value = "", hide_default_value = true)]
         prefix: String,
-        /// From there on, instead of from now on
+        /// From there on, instead of from now on: a cursor that an event brought along (`--json`)
         #[arg(long)]
         cursor: Option<String>,
     },
     /// Show what became of a write
     Write {
+        /// As the answer to the write named it
         id: String,
-        /// How long to wait for it to be applied
+        /// How long to wait for it to be applied, at most `1m`; not at all when left out
         #[arg(long)]
         wait: Option<String>,
     },
-    /// Write what `kv export` wrote, a JSON object a line; `-` for the standard input
-    Import { file: PathBuf },
+    /// Write what `kv export` wrote, a JSON object a line
+    Import {
+        /// `-` for the standard input
+        file: PathBuf,
+    },
     /// Write the keys that begin so, and their values, a JSON object a line
     Export {
-        #[arg(default_value = "")]
+        /// All keys when left out
+        #[arg(default_value = "", hide_default_value = true)]
         prefix: String,
     },
 }
@@ -138,15 +151,16 @@ pub async fn run(globals: &Globals, args: KvArgs) -> Result<(), Failure> {
         }
         Verb::Get { key, min_rev, write, wait } => {
             let seen = Seen { min_rev, write: write.as_deref(), wait: wait.as_deref() };
-            let read = client.entry(&key, seen).await?;
+            let read = client.entry(&key, seen).await.map_err(in_flags)?;
             match out.shape {
                 // As it is, so that it can be piped into a file.
                 Shape::People => out.bytes(&read.bytes),
                 Shape::Json => out.answer(&bulk::shown(&key, &read), |_| String::new()),
             }
         }
-        Verb::Del { key, only } => {
-            let view = client.delete_entry(&key, only.if_(), Until::Applied).await;
+        Verb::Del { key, if_revision } => {
+            let only_if = if_revision.map_or(OnlyIf::Always, OnlyIf::At);
+            let view = client.delete_entry(&key, only_if, Until::Applied).await;
             let view: WriteView = view.or_else(|error| in_doubt(&key, error, out))?;
             out.answer(&view, |view| format!("{key} is gone, {}", stands(view)))
         }
@@ -156,7 +170,7 @@ pub async fn run(globals: &Globals, args: KvArgs) -> Result<(), Failure> {
         }
         Verb::Watch { prefix, cursor } => watch::run(&client, &prefix, cursor, out).await,
         Verb::Write { id, wait } => {
-            let view: WriteView = client.entry_write(&id, wait.as_deref()).await?;
+            let view: WriteView = client.entry_write(&id, wait.as_deref()).await.map_err(in_flags)?;
             out.answer(&view, how)
         }
         Verb::Import { file } => import::run(&client, &file, out).await,
@@ -167,16 +181,13 @@ pub async fn run(globals: &Globals, args: KvArgs) -> Result<(), Failure> {
 fn read_value(value: Option<String>, file: Option<PathBuf>) -> Result<Bytes, Failure> {
     let read = |from: &mut dyn Read| {
         let mut bytes = Vec::new();
-        from.take(READ_BYTES_MAX).read_to_end(&mut bytes)?;
-        Ok(Bytes::from(bytes))
+        from.take(READ_BYTES_MAX).read_to_end(&mut bytes).map(|_| Bytes::from(bytes))
     };
     match (value.as_deref(), file) {
-        (_, Some(file)) => {
-            let mut opened = std::fs::File::open(&file)
-                .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", file.display())))?;
-            read(&mut opened)
-        }
-        (None | Some("-"), None) => read(&mut std::io::stdin().lock()),
+        (_, Some(file)) => std::fs::File::open(&file)
+            .and_then(|mut opened| read(&mut opened))
+            .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", file.display()))),
+        (None | Some("-"), None) => Ok(read(&mut std::io::stdin().lock())?),
         (Some(text), None) => Ok(Bytes::copy_from_slice(text.as_bytes())),
     }
 }
@@ -196,6 +207,11 @@ fn in_doubt(key: &str, error: ClientError, out: Out) -> Result<WriteView, Failur
         "{key} is in doubt, write {write}: {why}; `mutirao kv write {write} --wait 30s` says what became of it"
     );
     Err(Failure::new(Exit::Unreachable, line))
+}
+
+/// The API advises in its own terms.
+fn in_flags(error: ClientError) -> Failure {
+    Failure::from(error).saying(|line| line.replace("?wait=", "--wait "))
 }
 
 /// How one that was just made stands, and how to ask after it where that is not the end of it.
@@ -225,6 +241,15 @@ fn how(view: &WriteView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_types_a_command_is_advised_in_its_flags() {
+        let problem = mutirao_core::Problem::new(504, "not-yet", "x").remedy("wait longer with ?wait=30s");
+        match in_flags(problem.into()) {
+            Failure::Said { line, .. } => assert_eq!(line, "x; wait longer with --wait 30s"),
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[test]
     fn a_write_that_is_not_applied_yet_is_told_with_the_name_to_ask_by() {

@@ -276,6 +276,28 @@ async fn nobody_is_told_that_it_is_registered_before_the_store_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_taken_yet_is_bounded_whatever_its_quality() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::open(folder.path()).await;
+    let lamp = house.device("lamp").await;
+    house.desk.trouble.store(true, Ordering::SeqCst);
+    let (flood, tasks) = (3_000, tokio::runtime::Handle::current().metrics());
+    let topic = TopicName::new("mutirao.task.handler.saida").unwrap();
+    for n in 0..flood {
+        lamp.client.publish(topic.clone(), result(&format!("r{n}"), "1").into(), Qos::AtMostOnce).await.unwrap();
+    }
+    let (clock, mut most) = (mutirao_core::SystemClock::shared(), 0);
+    for _ in 0..50 {
+        clock.sleep(Duration::from_millis(20)).await;
+        most = most.max(tasks.num_alive_tasks());
+    }
+    assert!((200..600).contains(&most), "{most} of {flood} were at hand");
+    house.desk.trouble.store(false, Ordering::SeqCst);
+    eventually("they are taken", LONG, async || house.desk.returned.lock().len() > 1_000).await;
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_signature_is_refused_counted_and_shown() {
     let folder = tempfile::tempdir().unwrap();
     let house = House::open(folder.path()).await;

@@ -59,6 +59,7 @@ impl Active {
             emptying: view.emptying,
             yielding: view.yielding,
             silent: &listed.silent,
+            taken: &listed.taken,
             answering: &listed.answering,
             ended: &listed.ended,
             terms: &ports.terms,

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use mutirao_core::WorkerId;
-use mutirao_elastic::packing::{Kind, NodeName};
+use mutirao_elastic::packing::{Kind, Layer, NodeName};
+use mutirao_elastic::protocol::OfferedNode;
 use parking_lot::Mutex;
 
-use super::{Have, Launch, Provider, ProviderError, Shared};
+use super::{Have, Launch, NodeSeen, Origin, Provider, ProviderError, Shared};
 
 pub struct Several {
     all: Vec<Shared>,
@@ -37,12 +38,22 @@ impl Provider for Several {
         &self.name
     }
 
-    /// One that does not say what it has makes the whole unknown. Of two nodes of one name the first counts.
+    /// One that does not say what it has is named as such, and hides nobody else's. Of two nodes of one name the first counts.
     async fn list(&self, generation: u64) -> Result<Have, ProviderError> {
-        let listed = try_join_all(self.all.iter().map(|one| one.list(generation))).await?;
+        let listed = join_all(self.all.iter().map(|one| one.list(generation))).await;
         let mut owners = BTreeMap::new();
         let mut whole = Have::default();
+        if let (false, Some(Err(error))) = (listed.iter().any(Result::is_ok), listed.first()) {
+            return Err(error.clone());
+        }
         for (owner, have) in self.all.iter().zip(listed) {
+            let have = match have {
+                Ok(have) => have,
+                Err(error) => {
+                    whole.nodes.push(unsaid(owner.name(), &error));
+                    continue;
+                }
+            };
             for seen in have.nodes {
                 if let std::collections::btree_map::Entry::Vacant(place) = owners.entry(seen.node.name.clone()) {
                     place.insert(owner.clone());
@@ -50,7 +61,13 @@ impl Provider for Several {
                 }
             }
         }
-        *self.nodes.lock() = owners;
+        let mut known = self.nodes.lock();
+        // Its nodes are asked for still, by way of what it said before.
+        let silent =
+            |owner: &Shared| whole.nodes.iter().any(|n| n.origin == Origin::Unsaid && n.node.provider == owner.name());
+        known.retain(|_, owner| silent(owner));
+        known.extend(owners);
+        drop(known);
         Ok(whole)
     }
 
@@ -93,13 +110,23 @@ impl Provider for Several {
     }
 }
 
+fn unsaid(provider: &str, error: &ProviderError) -> NodeSeen {
+    let node = OfferedNode {
+        name: NodeName(provider.to_owned()),
+        provider: provider.to_owned(),
+        kind: None,
+        capacity: Default::default(),
+        labels: BTreeMap::new(),
+        layer: Layer::Cloud,
+        answers: false,
+        note: Some(error.to_string()),
+    };
+    NodeSeen { node, origin: Origin::Unsaid, workers: BTreeMap::new(), ended: Default::default() }
+}
+
 #[cfg(test)]
 mod tests {
-    use mutirao_elastic::packing::Layer;
-    use mutirao_elastic::protocol::OfferedNode;
-
     use super::*;
-    use crate::provider::{NodeSeen, Origin};
 
     /// Has the nodes and kinds of these names, and notes what it is asked.
     struct One(&'static str, &'static [&'static str], Mutex<Vec<String>>);
@@ -159,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_is_asked_about_its_own_and_one_that_is_silent_hides_all() {
+    async fn each_is_asked_about_its_own_and_one_that_is_silent_hides_nobody_else() {
         let (first, second) = (one("first", &["a"]), one("second", &["a", "b"]));
         let both = Several::of(vec![first.clone(), second.clone()]);
         let worker = WorkerId("w".into());
@@ -174,6 +201,10 @@ mod tests {
         assert_eq!(*second.2.lock(), ["end w on b"]);
         assert!(both.create_node(&node("c"), "small", 1).await.is_err());
         both.remove_node(&node("c"), 1).await.unwrap();
-        assert!(Several::of(vec![first, one("silent", &[])]).list(1).await.is_err());
+        let have = Several::of(vec![first, one("silent", &[])]).list(1).await.unwrap();
+        let seen: Vec<_> = have.nodes.iter().map(|seen| (seen.node.name.0.as_str(), seen.origin)).collect();
+        assert_eq!(seen, [("a", Origin::Made), ("silent", Origin::Unsaid)]);
+        assert_eq!(have.nodes[1].node.note.as_deref(), Some("it does not say"));
+        assert!(Several::of(vec![one("silent", &[]), one("mute", &[])]).list(1).await.is_err());
     }
 }

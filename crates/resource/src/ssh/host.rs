@@ -49,6 +49,10 @@ struct State {
     facts: Option<Facts>,
     /// Why it cannot be used, as the last look found.
     trouble: Option<String>,
+    /// It was reached, and does not fit.
+    refused: bool,
+    /// It is new, and tried until whoever made it gives it up: at first it does not answer.
+    insists: bool,
     /// Whether it is known what is there.
     looked: bool,
     /// Asked for, or found with an agent of ours.
@@ -76,6 +80,30 @@ impl Host {
     pub fn new(spec: HostSpec, means: Arc<Means>) -> Arc<Self> {
         let line = Line::new(means.dir.join(&spec.name), spec.clone(), means.clock.clone());
         Arc::new(Self { spec, means, line, state: Mutex::default() })
+    }
+
+    /// A machine that was made to be a node, and may still be booting.
+    pub fn insisted(spec: HostSpec, means: Arc<Means>) -> Arc<Self> {
+        let host = Self::new(spec, means);
+        {
+            let mut state = host.state.lock();
+            (state.insists, state.held, state.held_at) = (true, true, Some(host.now()));
+        }
+        host
+    }
+
+    /// Why it cannot be used, if it was reached and does not fit.
+    pub fn refused(&self) -> Option<String> {
+        let state = self.state.lock();
+        state.trouble.clone().filter(|_| state.refused)
+    }
+
+    pub fn trouble(&self) -> Option<String> {
+        self.state.lock().trouble.clone()
+    }
+
+    pub async fn close(&self) {
+        self.line.close().await;
     }
 
     pub fn name(&self) -> NodeName {
@@ -166,7 +194,7 @@ impl Host {
         let capacity = self.state.lock().facts.as_ref().map(|facts| facts.capacity.amounts());
         let node = OfferedNode {
             name: self.name(),
-            provider: self.means.provider.into(),
+            provider: self.means.provider.clone(),
             kind: Some(self.spec.name.clone()),
             capacity: capacity.unwrap_or_default(),
             labels: self.spec.labels.clone(),
@@ -283,14 +311,21 @@ impl Host {
                 (state.facts, state.held, state.port) = (Some(facts), true, port.or(state.port));
                 (state.trouble, state.failures, state.not_before) = (None, 0, None);
             }
-            Err(Trouble::Refused(why) | Trouble::Failed(why)) => {
-                if state.trouble.as_ref() != Some(&why) {
+            Err(trouble) => {
+                let (refused, why) = match trouble {
+                    Trouble::Refused(why) => (true, why),
+                    Trouble::Failed(why) => (false, why),
+                };
+                state.refused = refused;
+                // While it boots, nobody expects anything else.
+                let expected = state.insists && !state.answered && !refused;
+                if state.trouble.as_ref() != Some(&why) && !expected {
                     tracing::warn!(host = %name, why, "the host cannot be used");
                 }
                 state.trouble = Some(why);
                 state.failures = state.failures.saturating_add(1);
                 // Others are there to take what it was wanted for.
-                state.held &= state.answered;
+                state.held &= state.answered || state.insists;
                 let wait = match state.held || !state.looked {
                     true => FIRST_WAIT.saturating_mul(1 << (state.failures - 1).min(10)).min(LONGEST_WAIT),
                     false => AGAIN_EVERY,

@@ -236,7 +236,7 @@ fn said(output: Output) -> Result<String, String> {
 }
 
 /// The last line that says something, without what would disturb a terminal.
-fn last_line(said: &[u8]) -> Option<String> {
+pub(crate) fn last_line(said: &[u8]) -> Option<String> {
     let said = String::from_utf8_lossy(said);
     let line = said.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
     Some(line.chars().filter(|c| !c.is_control()).take(300).collect())

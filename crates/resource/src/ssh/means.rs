@@ -19,7 +19,7 @@ pub enum Reach {
 
 /// What all hosts share.
 pub struct Means {
-    pub provider: &'static str,
+    pub provider: String,
     /// The program that is copied.
     pub program: PathBuf,
     /// Where each host has a folder.
@@ -35,7 +35,7 @@ pub struct Means {
 
 impl Means {
     pub fn new(
-        provider: &'static str,
+        provider: impl Into<String>,
         program: PathBuf,
         dir: PathBuf,
         owner: String,
@@ -44,7 +44,7 @@ impl Means {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let (pin, ca) = trust;
-        Self { provider, program, dir, reach, pin, ca, owner, clock, needs: OnceCell::new() }
+        Self { provider: provider.into(), program, dir, reach, pin, ca, owner, clock, needs: OnceCell::new() }
     }
 
     /// Read once.

@@ -63,6 +63,14 @@ pub enum Terms {
 }
 
 impl Terms {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Terms::OnDemand => "on-demand",
+            Terms::Reserved => "reserved",
+            Terms::Spot => "spot",
+        }
+    }
+
     pub fn market(self) -> Market {
         match self {
             Terms::OnDemand => Market::OnDemand,

@@ -1,19 +1,23 @@
 //! Sliding windows by time. Events wait until time has passed the end of the first window that they are in; then they come in,
 //! in the order of their times, and go when the window has moved past them. So each costs the same, however long the window.
 
-use std::collections::BTreeMap;
+mod waiting;
+
 use std::sync::Arc;
 
+use self::waiting::{Rows, Waiting};
 use super::slides::Slides;
 use super::table::{Layout, flush};
 use super::watermark::{BEGINNING, END, Watermarks};
 use super::{Grouping, Refused, Window, WindowError, definition_of, first_end};
-use crate::aggregate::item::Item;
 use crate::aggregate::slide::{EVENT_BYTES, Plan, cell_bytes};
 use crate::batch::{Batch, Column, ROWS_MAX};
 use crate::operator::{Operator, Outlet, Piece, Port};
-use crate::schema::{Kind, Schema};
-use crate::state::{self, Frame, Reader, Stored, Unreadable, Writer};
+use crate::schema::Schema;
+use crate::state::{self, Frame, Reader, Unreadable, Writer};
+
+/// Rows that wait are written to a snapshot in the time of a key, so many.
+const KEY_ROWS: usize = 16;
 
 pub struct Sliding {
     layout: Layout,
@@ -28,10 +32,7 @@ pub struct Sliding {
     /// The end of the last window that spoke.
     spoken: i64,
     slides: Slides,
-    kinds: Vec<Kind>,
-    /// By the end of their first window.
-    waiting: BTreeMap<i64, Waiting>,
-    waiting_rows: usize,
+    waiting: Waiting,
     /// Events that are in or wait, and the bytes of what is held of them.
     held: usize,
     bytes: usize,
@@ -46,26 +47,11 @@ pub struct Sliding {
     scratch: Vec<u32>,
 }
 
-/// Events that are not in yet, in the order in which they came, and of each the fields that are held.
-#[derive(Debug)]
-struct Waiting {
-    times: Vec<i64>,
-    keys: Vec<u32>,
-    columns: Vec<Column>,
-}
-
 struct Moves {
     end: i64,
     /// Keys, by key, and how many of them it has moved for.
     order: Arc<[u32]>,
     moved: usize,
-}
-
-impl Waiting {
-    fn of(kinds: &[Kind]) -> Self {
-        let columns = kinds.iter().map(|kind| Column::new(*kind)).collect();
-        Self { times: Vec::new(), keys: Vec::new(), columns }
-    }
 }
 
 impl Sliding {
@@ -85,10 +71,8 @@ impl Sliding {
             watermarks: Watermarks::of(inputs),
             closed: BEGINNING,
             spoken: BEGINNING,
-            kinds: plan.fields().iter().map(|field| input.fields[*field].kind).collect(),
+            waiting: Waiting::of(plan.fields().iter().map(|field| input.fields[*field].kind).collect()),
             slides: Slides::of(&layout, plan),
-            waiting: BTreeMap::new(),
-            waiting_rows: 0,
             held: 0,
             bytes: 0,
             order: None,
@@ -103,9 +87,9 @@ impl Sliding {
 
     /// The end of the next window that holds anything, if time has passed it.
     fn next_end(&self) -> Option<i64> {
-        let end = match self.held > self.waiting_rows {
+        let end = match self.held > self.waiting.rows() {
             true => self.spoken.saturating_add(self.every_us),
-            false => *self.waiting.keys().next()?,
+            false => self.waiting.first_end()?,
         };
         // At the end of all time there is no next one.
         (end <= self.closed && end > self.spoken).then_some(end)
@@ -113,8 +97,7 @@ impl Sliding {
 
     /// The window moves to this end: what waited for that comes in.
     fn move_to(&mut self, end: i64) {
-        if let Some(Waiting { times, keys, columns }) = self.waiting.remove(&end) {
-            self.waiting_rows -= times.len();
+        if let Some(Rows { times, keys, columns }) = self.waiting.take(end) {
             let mut rows: Vec<usize> = (0..times.len()).collect();
             rows.sort_by_key(|row| times[*row]);
             let columns: Vec<&Column> = columns.iter().collect();
@@ -198,19 +181,15 @@ impl Operator for Sliding {
             batch
         };
         self.held += batch.rows();
-        self.waiting_rows += batch.rows();
         if self.held > self.layout.grouping.limits.events_max {
             return Err(Refused::Events(self.layout.grouping.limits.events_max));
         }
         self.slides.number(&self.layout, &batch, &mut self.scratch)?;
         let times = batch.column(self.field).ints().unwrap_or_default();
         for (row, (time, key)) in times.iter().zip(&self.scratch).enumerate() {
-            let end = first_end(*time, self.every_us);
-            let waiting = self.waiting.entry(end).or_insert_with(|| Waiting::of(&self.kinds));
-            waiting.times.push(*time);
-            waiting.keys.push(*key);
             self.bytes += EVENT_BYTES;
-            for (field, to) in self.slides.plan.fields().iter().zip(&mut waiting.columns) {
+            let columns = self.waiting.add(first_end(*time, self.every_us), *time, *key);
+            for (field, to) in self.slides.plan.fields().iter().zip(columns) {
                 self.bytes += cell_bytes(batch.column(*field), row);
                 copy(batch.column(*field), row, to);
             }
@@ -254,24 +233,18 @@ impl Operator for Sliding {
         head.i64(self.closed);
         head.i64(self.spoken);
         head.u64(self.held as u64);
-        head.count(self.waiting.len());
-        for (end, Waiting { times, keys, columns }) in &self.waiting {
-            head.i64(*end);
-            head.count(times.len());
-            for (row, (time, key)) in times.iter().zip(keys).enumerate() {
-                head.i64(*time);
-                head.u32(*key);
-                columns.iter().for_each(|column| Item::of(column, row).store(&mut head));
-            }
-        }
+        self.waiting.begin(&mut head);
         (self.head, self.frame) = (Some(head.into_bytes()), None);
         self.slides.begin();
     }
 
     fn advance_snapshot(&mut self, keys: usize) -> Option<Vec<u8>> {
         if self.head.is_some() {
+            if !self.waiting.advance(keys.saturating_mul(KEY_ROWS)) {
+                return None;
+            }
             let written = self.slides.advance(keys)?;
-            let pieces = std::iter::once(self.head.take()?).chain(written).collect();
+            let pieces = std::iter::once(self.head.take()?).chain(self.waiting.finish()).chain(written).collect();
             self.frame = Some(Frame::of(self.definition, pieces));
         }
         Frame::go_on(&mut self.frame, keys)
@@ -283,34 +256,15 @@ impl Operator for Sliding {
         watermarks.load(&mut from)?;
         let (closed, spoken) = (from.i64()?, from.i64()?);
         let held = usize::try_from(from.u64()?).map_err(|_| Unreadable::Value)?;
-        let mut all = BTreeMap::new();
-        for _ in 0..from.count()? {
-            let (end, count) = (from.i64()?, from.count()?);
-            let mut waiting = Waiting::of(&self.kinds);
-            for _ in 0..count {
-                waiting.times.push(from.i64()?);
-                waiting.keys.push(from.u32()?);
-                for column in &mut waiting.columns {
-                    if !Item::load(&mut from)?.fits_into(column) {
-                        return Err(Unreadable::Value);
-                    }
-                }
-            }
-            all.insert(end, waiting);
-        }
+        let waiting = Waiting::load(self.waiting.kinds().to_vec(), &mut from)?;
         let slides = Slides::load(&self.layout, self.slides.plan.clone(), &mut from)?;
         from.end()?;
-        if all.values().flat_map(|waiting| &waiting.keys).any(|key| !slides.keys.is_live(*key)) {
+        if waiting.keys().any(|key| !slides.keys.is_live(key)) {
             return Err(Unreadable::Value);
         }
         (self.watermarks, self.closed, self.spoken, self.held) = (watermarks, closed, spoken, held);
-        self.waiting_rows = all.values().map(|waiting| waiting.times.len()).sum();
-        let waits = |waiting: &Waiting| -> usize {
-            let row = |row: usize| waiting.columns.iter().map(|column| cell_bytes(column, row)).sum::<usize>();
-            (0..waiting.times.len()).map(|n| EVENT_BYTES + row(n)).sum()
-        };
-        self.bytes = slides.bytes() + all.values().map(waits).sum::<usize>();
-        (self.waiting, self.slides, self.order, self.head, self.frame) = (all, slides, None, None, None);
+        self.bytes = slides.bytes() + waiting.bytes();
+        (self.waiting, self.slides, self.order, self.head, self.frame) = (waiting, slides, None, None, None);
         (self.moves, self.then) = (None, None);
         Ok(())
     }
@@ -325,3 +279,6 @@ fn copy(from: &Column, row: usize, to: &mut Column) {
         (from, to) => unreachable!("a {} in a column of {}", from.kind(), to.kind()),
     }
 }
+
+#[cfg(test)]
+mod tests;

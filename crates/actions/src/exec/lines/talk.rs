@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_core::Clock;
+use mutirao_core::clock::ClockExt;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ use crate::exec::process::{Held, Running, last_line};
 const LOOK: Duration = Duration::from_millis(500);
 /// It may have one that nobody waits for any more and still do others; one that says nothing for so long hangs.
 const HUNG: Duration = Duration::from_secs(5);
+/// Tasks that nobody waits for any more and that it may still answer; past this they are forgotten.
+const LEFT_MAX: usize = 64;
 /// How long it may take to end by itself once nothing more will be said to it.
 const LEAVE: Duration = Duration::from_secs(2);
 /// Around an output on its line.
@@ -75,6 +78,8 @@ impl Talk {
         let mut line = Vec::new();
         let mut needed = true;
         let mut heard_at = clock.monotonic();
+        // It may say a lot, and answer nothing: whatever else happens, it is looked.
+        let mut look_at = heard_at.plus(LOOK);
         loop {
             if !needed && self.waiting.is_empty() {
                 return self.leave(clock).await;
@@ -98,14 +103,25 @@ impl Talk {
                 },
                 order = orders.recv(), if needed && self.unwritten.is_empty() => match order {
                     None => needed = false,
-                    Some(order) => self.give(order),
+                    Some(order) => {
+                        if self.waiting.is_empty() {
+                            // It had nothing to say.
+                            heard_at = clock.monotonic();
+                            look_at = heard_at.plus(LOOK);
+                        }
+                        self.give(order);
+                    }
                 },
-                () = clock.sleep(LOOK), if !self.waiting.is_empty() => {
+                () = clock.sleep_until(look_at), if !self.waiting.is_empty() => {
+                    look_at = clock.monotonic().plus(LOOK);
                     let left = self.waiting.values().filter(|done| done.is_closed()).count();
                     let silent = clock.monotonic().since(heard_at) >= HUNG;
                     if left == self.waiting.len() || (left > 0 && silent) {
                         tracing::warn!("a program of an action does not answer: it is ended");
                         return self.die("the program hung, and was ended");
+                    }
+                    if left > LEFT_MAX {
+                        self.waiting.retain(|_, done| !done.is_closed());
                     }
                 }
             }

@@ -47,7 +47,9 @@ impl Work<'_> {
         self.telling.tell(self.saving.offset.unwrap_or(self.from), next);
         let order = job.order();
         self.outputs.ordered(&order.needed);
-        if order.mode == Mode::Run {
+        // Silence is how long nothing came, which a clock that was set does not tell.
+        let was_set = self.steps.look(job.means.now_us(), now);
+        if order.mode == Mode::Run && !was_set {
             self.mind_silence(now);
         } else {
             self.hold_time();

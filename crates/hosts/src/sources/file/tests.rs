@@ -72,6 +72,24 @@ async fn a_file_that_was_moved_away_is_read_to_its_end_also_after_a_restart() {
 }
 
 #[tokio::test]
+async fn whoever_writes_on_to_a_file_that_was_moved_away_loses_no_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, moved) = (dir.path().join("log"), dir.path().join("log.1"));
+    add(&path, "1\n");
+    let mut writer = File::options().append(true).open(&path).unwrap();
+    let mut tail = tail(&path, Start::Beginning, None);
+    assert_eq!(lines(&mut tail, 1).await, ["1"]);
+    std::fs::rename(&path, &moved).unwrap();
+    add(&path, "4\n");
+    assert!(nothing(&mut tail).await, "the writer may not have let go");
+    writer.write_all(b"2\n").unwrap();
+    assert_eq!(lines(&mut tail, 1).await, ["2"]);
+    writer.write_all(b"3").unwrap();
+    drop(writer);
+    assert_eq!(lines(&mut tail, 2).await, ["3", "4"], "the rest of a file is a line, ended or not");
+}
+
+#[tokio::test]
 async fn a_file_that_was_cut_is_read_from_its_beginning() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");

@@ -1,5 +1,6 @@
 //! An adversary decides what happens next: readers, appliers that come, go and lose their calls, words that arrive late, slots and
-//! words that are thrown away. Whatever it does, what is found is what the store says at that moment.
+//! words that are thrown away. Whatever it does, what is found is what the store says at that moment: in the cache that all share, and
+//! in the memory of either of two processes before it, as [`near`](super::super::near) has it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,12 +10,14 @@ use mutirao_core::Timestamp;
 use proptest::prelude::*;
 
 use super::super::VOUCHED_FOR;
-use super::super::warden::Standing;
+use super::super::warden::{Batches, Standing};
 use super::{Looked, Mono, Place, Reign, ShardId, Slots, Token};
 use crate::fold::Entry;
 use crate::write::Value;
 
 const KEYS: usize = 3;
+/// Appliers take turns in them, and readers ask in either.
+const PROCESSES: usize = 2;
 
 /// Keys of one shard.
 fn places() -> Vec<Place> {
@@ -49,10 +52,17 @@ enum Step {
     Arrive(usize),
     Mark(Vec<usize>, Call),
     Commit,
+    /// Nobody is told whether it is committed: it is not, so far.
+    Fail,
+    /// It is after all.
+    CommitLate,
     Offer(Call),
     /// Another applier takes over; the one before says nothing any more.
     Succeed,
-    Look(usize),
+    /// By whom, of what.
+    Look(usize, usize),
+    /// One who found nothing in its own process asks the cache that all share.
+    Ask(usize),
     Read(usize),
     Fill(usize),
     Evict(usize),
@@ -73,9 +83,12 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => (0..4_usize).prop_map(Step::Arrive),
         4 => (some, calls()).prop_map(|(keys, call)| Step::Mark(keys, call)),
         5 => Just(Step::Commit),
+        1 => Just(Step::Fail),
+        2 => Just(Step::CommitLate),
         4 => calls().prop_map(Step::Offer),
         1 => Just(Step::Succeed),
-        8 => (0..KEYS).prop_map(Step::Look),
+        8 => (0..PROCESSES, 0..KEYS).prop_map(|(process, key)| Step::Look(process, key)),
+        8 => (0..6_usize).prop_map(Step::Ask),
         4 => (0..6_usize).prop_map(Step::Read),
         4 => (0..6_usize).prop_map(Step::Fill),
         2 => (0..KEYS).prop_map(Step::Evict),
@@ -97,9 +110,22 @@ enum Phase {
     Committed(Vec<usize>, Option<Reign>),
 }
 
+/// One who found nothing so far.
+struct Reader {
+    process: usize,
+    key: usize,
+    token: Token,
+    /// What it was told.
+    read: Option<u64>,
+    /// Whether it has a lease on the key here, and there.
+    here: bool,
+    there: bool,
+}
+
 struct World {
     places: Vec<Place>,
     slots: Slots,
+    near: [Slots; PROCESSES],
     store: HashMap<usize, u64>,
     revision: u64,
     now: Mono,
@@ -107,9 +133,13 @@ struct World {
     epochs: u64,
     standing: Standing,
     phase: Phase,
+    batches: Batches,
+    /// Keys of batches that may be committed yet.
+    in_doubt: Vec<Vec<usize>>,
     /// Words on their way: whose, and until when they say that it counts.
     late: Vec<(Word, Reign, Mono)>,
-    readers: Vec<(usize, Token, Option<u64>)>,
+    asking: Vec<Reader>,
+    readers: Vec<Reader>,
     tokens: u64,
     hits: u64,
 }
@@ -119,6 +149,7 @@ impl World {
         Self {
             places: places(),
             slots: Slots::new(1 << 20),
+            near: [(); PROCESSES].map(|()| Slots::new(1 << 20)),
             store: HashMap::new(),
             revision: 0,
             now: Mono::default(),
@@ -126,7 +157,10 @@ impl World {
             epochs: 0,
             standing: Standing::first(Mono::default()),
             phase: Phase::Idle,
+            batches: Batches::Known,
+            in_doubt: Vec::new(),
             late: Vec::new(),
+            asking: Vec::new(),
             readers: Vec::new(),
             tokens: 0,
             hits: 0,
@@ -141,21 +175,33 @@ impl World {
         self.store.get(&key).copied().unwrap_or(0)
     }
 
+    /// The memory of the process in which the applier is.
+    fn here(&mut self) -> &mut Slots {
+        &mut self.near[self.generation as usize % PROCESSES]
+    }
+
     /// As an applier hears of it.
     fn heard(&mut self, call: Call, act: impl FnOnce(&mut Slots) -> bool) -> bool {
         let done = !matches!(call, Call::Lost | Call::Refused) && act(&mut self.slots);
-        let heard = done && matches!(call, Call::Done);
-        if !heard {
+        self.was(done && matches!(call, Call::Done))
+    }
+
+    fn was(&mut self, done: bool) -> bool {
+        if !done {
             self.standing = self.standing.failed(self.now);
         }
-        heard
+        done
     }
 
     fn step(&mut self, step: Step) {
         let (shard, now) = (self.shard(), self.now);
         match step {
             Step::Begin(call) => {
-                if !matches!(self.standing, Standing::Silent { .. }) || !matches!(self.phase, Phase::Idle) {
+                let may = match self.standing {
+                    Standing::Silent { .. } => self.batches != Batches::InDoubt,
+                    Standing::Vouching { .. } => self.batches == Batches::Settled,
+                };
+                if !may || !matches!(self.phase, Phase::Idle) {
                     return;
                 }
                 self.epochs += 1;
@@ -167,8 +213,9 @@ impl World {
                     self.late.push((Word::First, reign, until));
                 }
                 let begun = self.heard(call, |slots| slots.begin(shard, reign, until, now));
-                if begun {
-                    self.standing = Standing::Vouching { reign, said: now };
+                let begun = begun && self.here().begin(shard, reign, until, now);
+                if self.was(begun) {
+                    (self.standing, self.batches) = (Standing::Vouching { reign, said: now }, Batches::Known);
                 } else if matches!(call, Call::Refused) {
                     self.standing = before.refused(now);
                 }
@@ -181,7 +228,9 @@ impl World {
                 if matches!(call, Call::Lost) {
                     self.late.push((Word::Again, reign, until));
                 }
-                self.heard(call, |slots| slots.renew(shard, reign, until, now));
+                let renewed = self.heard(call, |slots| slots.renew(shard, reign, until, now));
+                let renewed = renewed && self.here().renew(shard, reign, until, now);
+                self.was(renewed);
                 if matches!(call, Call::Refused) {
                     self.standing = before.refused(now);
                 }
@@ -195,47 +244,87 @@ impl World {
             Step::Mark(keys, call) => self.mark(keys, call),
             Step::Commit => {
                 let Phase::Marked(keys, reign) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
-                for key in &keys {
-                    self.revision += 1;
-                    self.store.insert(*key, self.revision);
+                self.commit(&keys);
+                // As they would take the same revisions.
+                self.in_doubt.clear();
+                if self.batches == Batches::InDoubt {
+                    self.batches = Batches::Settled;
                 }
                 self.phase = Phase::Committed(keys, reign);
+            }
+            Step::Fail => {
+                let Phase::Marked(keys, _) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
+                self.in_doubt.push(keys);
+                self.batches = Batches::InDoubt;
+            }
+            Step::CommitLate => {
+                if let Some(keys) = self.in_doubt.pop() {
+                    self.in_doubt.clear();
+                    self.commit(&keys);
+                }
             }
             Step::Offer(call) => {
                 let Phase::Committed(keys, reign) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
                 let Some(reign) = reign else { return };
                 let entries: Vec<_> =
                     keys.iter().map(|key| (self.places[*key].clone(), Some(entry(self.there(*key))))).collect();
-                self.heard(call, |slots| slots.offer(shard, reign, &entries, now));
+                let here = self.here().offer(shard, reign, &entries, now);
+                let offered = self.heard(call, |slots| slots.offer(shard, reign, &entries, now));
+                self.was(here && offered);
             }
             Step::Succeed => {
                 self.generation += 1;
                 self.standing = Standing::first(now);
                 self.phase = Phase::Idle;
+                // The store lets nobody have a shard of which something is being committed.
+                (self.batches, self.in_doubt) = (Batches::Known, Vec::new());
             }
-            Step::Look(key) => {
+            Step::Look(process, key) => {
                 self.tokens += 1;
-                match self.slots.look(&self.places[key], Token(self.tokens), now) {
+                let (place, token, near) = (&self.places[key], Token(self.tokens), &mut self.near[process]);
+                let found = near.look(place, token, now);
+                // It is another's, who told nobody here: as whoever holds shards knows.
+                let counts = near.generation(shard) == Some(self.generation);
+                let found = if counts { found } else { Looked::Past };
+                let here = matches!(found, Looked::Miss(_));
+                match found {
+                    Looked::Hit(found) => self.found(key, found.revision),
+                    _ => self.asking.push(Reader { process, key, token, read: None, here, there: false }),
+                }
+            }
+            Step::Ask(n) if n < self.asking.len() => {
+                let mut reader = self.asking.remove(n);
+                let place = self.places[reader.key].clone();
+                match self.slots.look(&place, reader.token, now) {
                     Looked::Hit(found) => {
-                        self.hits += 1;
-                        assert_eq!(found.revision, self.there(key), "what was found is not what is there");
+                        self.found(reader.key, found.revision);
+                        reader.read = Some(found.revision);
+                        self.readers.push(reader);
                     }
-                    Looked::Miss(token) => self.readers.push((key, token, None)),
+                    Looked::Miss(_) => {
+                        reader.there = true;
+                        self.readers.push(reader);
+                    }
+                    Looked::Past if reader.here => self.near[reader.process].give_up(&place, reader.token),
                     Looked::Past => {}
                 }
             }
             Step::Read(n) if n < self.readers.len() => {
-                let there = self.there(self.readers[n].0);
-                self.readers[n].2.get_or_insert(there);
+                let there = self.there(self.readers[n].key);
+                self.readers[n].read.get_or_insert(there);
             }
-            Step::Fill(n) if n < self.readers.len() && self.readers[n].2.is_some() => {
-                let (key, token, read) = self.readers.remove(n);
-                let read = read.map_or_else(crate::cache::nothing, entry);
-                self.slots.fill(&self.places[key], token, &read, now);
+            Step::Fill(n) if n < self.readers.len() && self.readers[n].read.is_some() => {
+                let Reader { process, key, token, read, there, .. } = self.readers.remove(n);
+                let read = read.filter(|read| *read > 0).map_or_else(crate::cache::nothing, entry);
+                self.near[process].fill(&self.places[key], token, &read, now);
+                if there {
+                    self.slots.fill(&self.places[key], token, &read, now);
+                }
             }
             Step::Evict(key) => {
                 let place = self.places[key].clone();
                 self.slots.evict(&place);
+                self.near[key % PROCESSES].evict(&place);
             }
             Step::Restart => {
                 self.slots.forget(shard);
@@ -243,8 +332,20 @@ impl World {
                 self.late.clear();
             }
             Step::Pass(ms) => self.now = now.plus(Duration::from_millis(ms)),
-            Step::Arrive(_) | Step::Read(_) | Step::Fill(_) => {}
+            Step::Arrive(_) | Step::Ask(_) | Step::Read(_) | Step::Fill(_) => {}
         }
+    }
+
+    fn commit(&mut self, keys: &[usize]) {
+        for key in keys {
+            self.revision += 1;
+            self.store.insert(*key, self.revision);
+        }
+    }
+
+    fn found(&mut self, key: usize, revision: u64) {
+        self.hits += 1;
+        assert_eq!(revision, self.there(key), "what was found is not what is there");
     }
 
     fn mark(&mut self, keys: Vec<usize>, call: Call) {
@@ -254,7 +355,9 @@ impl World {
         let (shard, now) = (self.shard(), self.now);
         if let Standing::Vouching { reign, .. } = self.standing {
             let places: Vec<Place> = keys.iter().map(|key| self.places[*key].clone()).collect();
-            if self.heard(call, |slots| slots.mark(shard, reign, &places, now).is_some()) {
+            let here = self.here().mark(shard, reign, &places, now).is_some();
+            let marked = here && self.heard(call, |slots| slots.mark(shard, reign, &places, now).is_some());
+            if self.was(marked) {
                 self.phase = Phase::Marked(keys, Some(reign));
                 return;
             }
@@ -282,23 +385,38 @@ proptest! {
 #[test]
 fn what_was_filled_in_or_offered_is_found() {
     let mut world = World::new();
-    for step in [Step::Begin(Call::Done), Step::Look(0), Step::Read(0), Step::Fill(0), Step::Look(0)] {
-        world.step(step);
-    }
-    assert_eq!(world.hits, 1, "that there is nothing, too");
+    // The first applier is in the second process.
+    let (own, other) = (1, 0);
     for step in
-        [Step::Mark(vec![0, 1], Call::Done), Step::Look(0), Step::Commit, Step::Look(1), Step::Offer(Call::Done)]
+        [Step::Begin(Call::Done), Step::Look(own, 0), Step::Ask(0), Step::Read(0), Step::Fill(0), Step::Look(own, 0)]
     {
         world.step(step);
     }
-    assert_eq!(world.hits, 1, "nothing is found of what changes");
-    for key in [0, 1] {
-        world.step(Step::Look(key));
+    assert_eq!((world.hits, world.asking.len()), (1, 0), "that there is nothing, too, and nobody else was asked");
+    world.step(Step::Look(other, 0));
+    world.step(Step::Ask(0));
+    assert_eq!(world.hits, 2, "whoever applies nothing asks the cache that all share");
+    world.readers.clear();
+    for step in [
+        Step::Mark(vec![0, 1], Call::Done),
+        Step::Look(own, 0),
+        Step::Ask(0),
+        Step::Commit,
+        Step::Look(own, 1),
+        Step::Ask(0),
+        Step::Offer(Call::Done),
+    ] {
+        world.step(step);
     }
-    assert_eq!(world.hits, 3);
+    assert_eq!(world.hits, 2, "nothing is found of what changes");
+    for key in [0, 1] {
+        world.step(Step::Look(own, key));
+    }
+    assert_eq!(world.hits, 4);
     world.step(Step::Pass(2_000));
-    world.step(Step::Look(0));
-    assert_eq!(world.hits, 3, "nobody vouches any more");
+    world.step(Step::Look(own, 0));
+    world.step(Step::Ask(0));
+    assert_eq!(world.hits, 4, "nobody vouches any more");
 }
 
 #[test]

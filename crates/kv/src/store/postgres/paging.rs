@@ -17,11 +17,6 @@ struct Looked {
 }
 
 pub(super) async fn page(ask: &impl Ask, range: Range, point: Point, extent: Extent) -> Answer<Page> {
-    for row in ask.rows("SELECT shard, compacted FROM kv_shards", &[]).await? {
-        if point.at(ShardId(row.try_get::<_, i64>(0)? as u32)) < row.try_get::<_, i64>(1)? as u64 {
-            return Ok(Page::Compacted);
-        }
-    }
     let newest = ask
         .rows(
             "SELECT shard, key, revision, changed_at, CASE WHEN before < $5 THEN value END, content_type, expires_at,
@@ -54,6 +49,12 @@ pub(super) async fn page(ask: &impl Ask, range: Range, point: Point, extent: Ext
     }
     if !later.is_empty() {
         earlier(ask, &range, &later, &points, extent, &mut looked).await?;
+    }
+    // At the end: what was forgotten while it was read was not read. Nothing that was forgotten comes back.
+    for row in ask.rows("SELECT shard, compacted FROM kv_shards", &[]).await? {
+        if point.at(ShardId(row.try_get::<_, i64>(0)? as u32)) < row.try_get::<_, i64>(1)? as u64 {
+            return Ok(Page::Compacted);
+        }
     }
     Ok(looked.page(extent))
 }
@@ -135,6 +136,11 @@ pub(super) async fn past(ask: &impl Ask, shard: ShardId, after: u64, extent: Ext
         })
     };
     let events = lines.iter().map(event).collect::<Answer<Vec<Event>>>()?;
+    // Every revision has its line. Where the first is missing it was forgotten since it was asked how far that has gone.
+    let is_whole = events.first().map_or(until <= after, |first| first.revision == after + 1);
+    if !is_whole {
+        return Ok(Past::Compacted);
+    }
     let until = events.last().map_or(until.max(after), |event| event.revision);
     Ok(Past::Events { events: events.into_iter().filter(|event| event.kind.changes()).collect(), until })
 }

@@ -8,18 +8,26 @@ use base64::engine::general_purpose::STANDARD;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mutirao_client::Client;
 use mutirao_client::kv::Read;
-use mutirao_core::{Clock, SystemClock};
+use mutirao_core::Timestamp;
 use mutirao_kv::view::{EntriesView, EntryView, Operation};
 use serde_json::json;
 
 use super::super::out::{Out, Shape};
 use super::PAGE_ROWS;
+use super::hour::Ahead;
 use crate::failure::Failure;
 
 const REDRAWS_PER_S_MAX: u8 = 10;
 
+/// As a list shows it.
 pub fn shown(key: &str, read: &Read) -> serde_json::Value {
-    let mut value = json!({"key": key, "revision": read.revision, "content_type": read.content_type});
+    let mut value = json!({
+        "key": key, "revision": read.revision, "changed_at": read.changed_at, "content_type": read.content_type,
+        "bytes": read.bytes.len(),
+    });
+    if let Some(at) = read.expires_at {
+        value["expires_at"] = json!(at);
+    }
     match std::str::from_utf8(&read.bytes) {
         Ok(text) => value["value"] = text.into(),
         Err(_) => value["base64"] = STANDARD.encode(&read.bytes).into(),
@@ -28,12 +36,17 @@ pub fn shown(key: &str, read: &Read) -> serde_json::Value {
 }
 
 pub async fn export(client: &Client, prefix: &str, out: Out) -> Result<(), Failure> {
-    let bar = bar(out, "entries");
+    // Where the lines themselves are looked at, they show how far it is.
+    let bar = if std::io::stdout().is_terminal() { ProgressBar::hidden() } else { bar(out, "entries") };
+    let ahead = Ahead::ask(client).await;
     let mut cursor = None;
     loop {
         let page: EntriesView = client.entries(prefix, true, cursor.as_deref(), Some(PAGE_ROWS)).await?;
-        for entry in &page.entries {
-            out.line(serde_json::to_string(&operation(entry)).map_err(|error| Failure::failed(error.to_string()))?)?;
+        let now = ahead.now();
+        let lines = page.entries.iter().map(|entry| serde_json::to_string(&operation(entry, now)));
+        let lines = lines.collect::<Result<Vec<_>, _>>().map_err(|error| Failure::failed(error.to_string()))?;
+        if !lines.is_empty() {
+            out.line(lines.join("\n"))?;
         }
         bar.inc(page.entries.len() as u64);
         cursor = page.next;
@@ -44,8 +57,8 @@ pub async fn export(client: &Client, prefix: &str, out: Out) -> Result<(), Failu
     }
 }
 
-fn operation(entry: &EntryView) -> Operation {
-    let lasts = entry.expires_at.map(|at| at.since(SystemClock.now()).max(Duration::from_millis(1)));
+fn operation(entry: &EntryView, now: Timestamp) -> Operation {
+    let lasts = entry.expires_at.map(|at| at.since(now).max(Duration::from_millis(1)));
     Operation {
         key: entry.key.clone(),
         value: entry.value.clone(),

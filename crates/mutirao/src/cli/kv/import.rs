@@ -1,6 +1,8 @@
 //! `mutirao kv import`: some hundreds of operations at a time, each batch when the one before it is applied. Wherever it ends, it says
 //! how far it came.
 
+mod lines;
+
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -15,8 +17,9 @@ use serde_json::json;
 use super::super::out::Out;
 use super::bulk::bar;
 use crate::failure::Failure;
+use lines::{Line, Lines};
 
-/// Operations, and their bytes, that go together.
+/// Operations, and their bytes, that go together; one alone may have more.
 const BATCH_MAX: usize = 500;
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// How often in a row the server may say that it is too much; it says how long to wait each time.
@@ -33,23 +36,23 @@ pub async fn run(client: &Client, file: &Path, out: Out) -> Result<(), Failure> 
     };
     let bar = bar(out, "entries");
     let (mut batch, mut bytes, mut done) = (Vec::new(), 0, 0);
-    for (n, line) in input.lines().enumerate() {
-        let line =
-            line.map_err(|error| Failure::usage(format!("line {}: {error}; {done} before it were written", n + 1)))?;
-        if line.trim().is_empty() {
-            continue;
-        }
-        let operation: Operation = serde_json::from_str(&line).map_err(|error| {
+    for line in Lines::of(input) {
+        let Line { operation, bytes: more } = line.map_err(|wrong| {
             let unsent = batch.len();
-            Failure::usage(format!("line {}: {error}; {done} were written, {unsent} before it not yet", n + 1))
+            Failure::usage(format!("{wrong}; {done} were written, {unsent} before it not yet"))
         })?;
-        bytes += line.len();
-        batch.push(operation);
-        if batch.len() == BATCH_MAX || bytes >= BATCH_BYTES_MAX {
+        // Before it would be too much: a request has a bound of its own.
+        if bytes + more > BATCH_BYTES_MAX && !batch.is_empty() {
             done = send(client, std::mem::take(&mut batch), done).await?;
             bytes = 0;
-            bar.set_position(done);
         }
+        bytes += more;
+        batch.push(operation);
+        if batch.len() == BATCH_MAX {
+            done = send(client, std::mem::take(&mut batch), done).await?;
+            bytes = 0;
+        }
+        bar.set_position(done);
     }
     done = send(client, batch, done).await?;
     bar.finish_and_clear();
@@ -108,12 +111,11 @@ fn sort_out(operations: Vec<Operation>, told: Vec<Operated>, done: u64) -> Resul
             }
             Operated::Refused { problem } => {
                 let before = done + sorted.written;
-                let line = format!(
-                    "{}: {}; {before} before it were written, and perhaps some of the {all} that went with it",
-                    operation.key,
-                    problem.line()
-                );
-                return Err(Failure::failed(line));
+                let failure = Failure::from(ClientError::from(problem));
+                return Err(failure.saying(|line| {
+                    let with = format!("and perhaps some of the {all} that went with it");
+                    format!("{}: {line}; {before} before it were written, {with}", operation.key)
+                }));
             }
             Operated::Written(_) if again.contains(&operation.key) => sorted.again.push(operation),
             Operated::Written(_) => sorted.written += 1,
@@ -132,12 +134,7 @@ fn ended(error: ClientError, done: u64, next: usize) -> Failure {
     };
     let next =
         if is_known { format!("none of the next {next} was") } else { format!("of the next {next} it is not known") };
-    match Failure::from(error) {
-        Failure::Said { code, line } => {
-            Failure::Said { code, line: format!("{line}; {done} before it were written, {next}") }
-        }
-        other => other,
-    }
+    Failure::from(error).saying(|line| format!("{line}; {done} before it were written, {next}"))
 }
 
 #[cfg(test)]

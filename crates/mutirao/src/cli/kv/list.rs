@@ -1,12 +1,13 @@
 //! `mutirao kv list`: page after page, all as they were at the first, shown as they come, so that there may be any number.
 
 use mutirao_client::Client;
-use mutirao_core::{Clock, SystemClock, Timestamp};
+use mutirao_core::Timestamp;
 use mutirao_kv::view::{EntriesView, EntryView};
 
 use super::super::out::{Out, Shape};
 use super::super::show;
 use super::PAGE_ROWS;
+use super::hour::Ahead;
 use crate::failure::Failure;
 
 /// What is shown of each key beside what is known of it.
@@ -17,7 +18,7 @@ pub enum Shown {
 }
 
 pub async fn run(client: &Client, prefix: &str, shown: Shown, limit: Option<u64>, out: Out) -> Result<(), Failure> {
-    let mut listing = Listing { out, shown, now: SystemClock.now(), told: 0 };
+    let mut listing = Listing { out, shown, now: Ahead::ask(client).await.now(), told: 0 };
     let (mut left, mut cursor) = (limit.unwrap_or(u64::MAX), None);
     loop {
         let rows = u32::try_from(left).unwrap_or(PAGE_ROWS).min(PAGE_ROWS);
