@@ -445,8 +445,8 @@ fn kv_path(settings: &Settings, rabbit: Option<&Arc<Rabbit>>) -> KvPath {
 
 /// What another manager writes, this one's memory would not hear of.
 async fn at_hand(settings: &Settings, company: Company, store: &Database) -> Result<AtHand, Failure> {
-    Ok(match (settings.cache.set(), company) {
     let here_bytes_max = usize::try_from(settings.kv_cache_size.0).unwrap_or(usize::MAX);
+    Ok(match (settings.cache.set(), company) {
         (Some(url), _) => {
             let own = installation::of(store, InstallationId::random()).await.map_err(failed)?;
             let trust = crate::tls::trust(settings, &url.0, None)?;
