@@ -104,7 +104,7 @@ impl Managers {
             .collect();
         let heard_all = self.listening.is_some_and(|since| now.since(since) >= SAID_EVERY * 2);
         // One that owns nothing yet is there for it: none of them is ever idle.
-        let session = |(id, owned, _): &(&WorkerId, u32, _)| ((*id).clone(), Activity::Busy { tasks: (*owned).max(1) });
+        let session = |(id, owned, _): &(&WorkerId, u32, _)| ((*id).clone(), Activity::Busy { tasks: (*owned).max(1), since: None });
         let footprint = |(id, _, cpu_milli): &(&WorkerId, u32, Option<u32>)| {
             ((*id).clone(), Footprint { cpu_milli: *cpu_milli, ..Footprint::default() })
         };
@@ -204,7 +204,7 @@ mod tests {
         managers.hear("s1".into(), voice, at(3));
         assert_eq!(managers.schedulers(at(4)).unwrap().sessions, None, "not everybody may have been heard yet");
         let seen = managers.schedulers(at(11)).unwrap();
-        assert_eq!(seen.sessions.unwrap()[&worker], Activity::Busy { tasks: 8 });
+        assert_eq!(seen.sessions.unwrap()[&worker], Activity::Busy { tasks: 8, since: None });
         assert_eq!(seen.footprints[&worker].cpu_milli, Some(120));
         assert_eq!(managers.schedulers(at(14)), None, "the way is broken");
         // The manager itself is heard again, the scheduler is not.

@@ -83,7 +83,7 @@ async fn a_balance_check_tells_load_workers_and_what_was_kept() {
     let members = json!({ &workers[0]: { "life": "reported", "since": 900_000, "node": "n1" } });
     house.elastic("PUT", "/v1/elastic/queues/gpu", record(generation, members, json!([]))).await;
     house.elastic("PUT", "/v1/elastic/offer", offer(generation)).await;
-    let busy = Activity::Busy { tasks: 2 };
+    let busy = Activity::Busy { tasks: 2, since: None };
     *house.neighbours.sights.lock() = vec![QueueSight {
         queue: "gpu".parse().unwrap(),
         tasks: Tasks { ready: 3, running: 2, unacknowledged: 2, ..Tasks::default() },
