@@ -144,7 +144,9 @@ impl Manager for World {
             line.members.remove(worker);
         }
         for worker in record.gone.iter().map(number) {
-            inner.machines.values_mut().for_each(|machine| drop(machine.ended.remove(&worker)));
+            for machine in inner.machines.values_mut() {
+                machine.ended.remove(&worker);
+            }
         }
         Ok(())
     }
