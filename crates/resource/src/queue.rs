@@ -156,9 +156,11 @@ impl Queue {
             }
             fleet.apply(action, scene.now);
         }
-        // Those that are on their way are missing too.
-        let there = fleet.members.values().filter(|member| member.life == Life::Reported).count();
-        self.boots.lacking((aim.wanted.min(aim.max) as usize).saturating_sub(there), scene.now);
+        match (ask, fleet.counts().creating) {
+            (0, 0) => self.boots.at_rest(),
+            (0, _) => {}
+            _ => self.boots.wanted(scene.now),
+        }
         let leavers = Leavers { gone, dismissed };
         let record = self.record(scene, &fleet, &state, &decision, leavers);
         let draining = fleet.members.iter().filter(|(_, member)| member.life == Life::Draining);
