@@ -1,5 +1,6 @@
 //! One file for each experiment.
 
+pub mod arrebol;
 pub mod batch;
 pub mod budget;
 pub mod esp;
@@ -9,7 +10,8 @@ pub mod sapparchi;
 pub mod sentryweb;
 pub mod spawn;
 
-pub const ALL: [(&str, &str); 22] = [
+pub const ALL: [(&str, &str); 23] = [
+    ("arrebol", "a day of bursts by each elastic policy: waits, node-hours, cost; a thousand machines simulated, or real nodes"),
     (
         "batch",
         "10,000 processes, no-op tasks and a million of them, beside xargs, GNU parallel, HyperQueue, Celery, Dramatiq",

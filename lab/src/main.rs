@@ -33,6 +33,8 @@ struct Cli {
 enum What {
     /// Show the experiments.
     List,
+    /// A day of bursts by each elastic policy: waits, node-hours, cost, starts and stops; simulated, or real on local nodes.
+    Arrebol(experiments::arrebol::Options),
     /// Many short commands and no-op tasks on both backends, beside xargs, GNU parallel, HyperQueue, Celery and Dramatiq.
     Batch(experiments::batch::Options),
     /// What a task costs each process in CPU, as a ratio to the committed budget.
@@ -125,6 +127,7 @@ fn main() -> anyhow::Result<()> {
             }
             return Ok(());
         }
+        What::Arrebol(options) => experiments::arrebol::run(options)?,
         What::Batch(options) => experiments::batch::run(options)?,
         What::Budget(options) => experiments::budget::run(options)?,
         What::Moving(options) => experiments::esp::moving::run(options)?,

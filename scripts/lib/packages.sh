@@ -21,22 +21,31 @@ readonly NEEDED=(
   'command -v curl                                   | curl'
   'command -v jq                                     | jq'
 )
+# The same, of what some tests are skipped without: where it cannot be had nothing fails.
+readonly WELCOME=(
+  '/usr/bin/python3 -c "import aio_pika; print(1)"   | python3-aio-pika'
+)
 # Units that these packages would enable for the next boot.
 readonly UNITS=(rabbitmq-server postgresql redis-server mosquitto ssh nginx)
 readonly POLICY=/usr/sbin/policy-rc.d
 readonly PACKAGES_LOCK=/tmp/mutirao-test-packages.lock
 
-missing_packages() {
+missing_of() {
   local line
-  for line in "${NEEDED[@]}"; do
+  for line; do
     # `ls` of several places is content with one of them.
     eval "${line%%|*}" 2>/dev/null | grep -q . || printf '%s ' "${line##*|}"
   done
 }
 
 install_missing_packages() {
+  install_needed
+  install_welcome
+}
+
+install_needed() {
   local missing
-  missing=$(missing_packages)
+  missing=$(missing_of "${NEEDED[@]}")
   [[ -n ${missing// /} ]] || return 0
   if [[ $EUID -ne 0 ]]; then
     fail "these packages are missing: ${missing}; run 'apt-get install ${missing}' as root, or ./scripts/test --fast"
@@ -45,10 +54,20 @@ install_missing_packages() {
   (
     flock 9
     # Another run may have installed them while this one waited.
-    missing=$(missing_packages)
+    missing=$(missing_of "${NEEDED[@]}")
     [[ -n ${missing// /} ]] || exit 0
     install_quietly "$missing"
   ) 9>"$PACKAGES_LOCK"
+}
+
+install_welcome() {
+  local missing
+  missing=$(missing_of "${WELCOME[@]}")
+  [[ -n ${missing// /} && $EUID -eq 0 ]] && command -v apt-get >/dev/null || return 0
+  (
+    flock 9
+    install_quietly "$missing"
+  ) 9>"$PACKAGES_LOCK" || say "what needs ${missing% } is skipped"
 }
 
 # In a subshell of its own: its trap takes the policy away again, whatever happens.

@@ -4,7 +4,7 @@
 use mutirao_core::QueueName;
 use mutirao_core::auth::{ElasticEnrolled, ElasticInvitation, ElasticKeyView, Enrol, NewKey};
 use mutirao_core::job::Page;
-use mutirao_elastic::view::{ElasticStatus, HistoryLine, NodeView, WorkerDetail};
+use mutirao_elastic::view::{ElasticStatus, HistoryLine, NodeView, Plan, WorkerDetail};
 
 use crate::error::ClientError;
 use crate::http::{Call, Client, Repeat};
@@ -38,6 +38,11 @@ impl Client {
 
     pub async fn elastic_status(&self) -> Result<ElasticStatus, ClientError> {
         self.fetch(Call::get(Target::new("/v1/elastic/status"))).await
+    }
+
+    /// What the resource manager would do now, and why.
+    pub async fn elastic_plan(&self) -> Result<Plan, ClientError> {
+        self.fetch(Call::get(Target::new("/v1/elastic/plan"))).await
     }
 
     /// The latest changes first, of one queue or all.

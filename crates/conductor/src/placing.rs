@@ -7,7 +7,8 @@
 //! 2. A part runs only where it can: `host: NAME` is that host, and what speaks to the installation's own brokers is inside a
 //!    manager.
 //! 3. Nothing moves without a reason: its host is gone or has started anew, it must not be there, or somebody asked.
-//! 4. What has no place gets the least loaded host, by parts for each core.
+//! 4. What has no place gets the least loaded host, by parts for each core; a replica rather one of another machine than those of
+//!    the others, as far as names tell: a host is called as its machine is, unless somebody called it otherwise.
 //!
 //! Each time that a part is given to a host, or to another life of the same one, its epoch grows. One whose host is gone and
 //! that no other can run stays in its name: should it come back, it goes on as if nothing had been.
@@ -107,6 +108,12 @@ pub enum Why {
         load: Load,
         among: usize,
     },
+    /// The same of those that are called otherwise than where its other replicas are.
+    Elsewhere {
+        host: String,
+        load: Load,
+        among: usize,
+    },
     /// The only one that it may run on.
     Pinned {
         host: String,
@@ -175,6 +182,11 @@ impl fmt::Display for Why {
             Why::LeastLoaded { host, load: Load { parts, cores }, among } => {
                 write!(f, "of {among} hosts {host} had the fewest parts for each core ({parts} on {cores})")
             }
+            Why::Elsewhere { host, load: Load { parts, cores }, among } => write!(
+                f,
+                "of {among} hosts that are not on the machines of its other replicas, by their names, {host} had the fewest parts \
+                 for each core ({parts} on {cores})"
+            ),
             Why::Pinned { host } => write!(f, "it is pinned to {host}"),
             Why::OnlyOne { host } => write!(f, "{host} is the only host that can run it"),
             Why::Restarted { host } => write!(f, "{host} started anew"),
@@ -401,6 +413,11 @@ impl<'a> Room<'a> {
         self.groups.get(&(host, group(part))).is_some_and(|there| there.iter().any(|replica| *replica != part.replica))
     }
 
+    /// Whether a host that is called the same has another replica.
+    fn has_replica_beside(&self, name: &str, part: &Part) -> bool {
+        self.hosts.iter().any(|host| host.name == name && self.has_replica(&host.id, part))
+    }
+
     fn verdict(&self, wanted: &'a Wanted) -> Verdict<'a> {
         if wanted.bound_for.is_some() {
             return Verdict::Stays;
@@ -438,11 +455,14 @@ impl<'a> Room<'a> {
             });
         }
         let free: Vec<&Host> = fit.iter().copied().filter(|host| !self.has_replica(&host.id, &wanted.part)).collect();
+        let elsewhere: Vec<&Host> =
+            free.iter().copied().filter(|host| !self.has_replica_beside(&host.name, &wanted.part)).collect();
+        let from = if elsewhere.is_empty() { &free } else { &elsewhere };
         let load =
             |host: &Host| Load { parts: self.load.get(host.id.as_str()).copied().unwrap_or(0), cores: host.cores };
         // Of equals one by its id, another for each part: what all take first would be everything's place.
         let tie = |host: &Host| mix(&host.id, &wanted.part);
-        let best = free.iter().copied().min_by(|a, b| {
+        let best = from.iter().copied().min_by(|a, b| {
             load(a).cmp_with_one_more(load(b)).then_with(|| tie(a).cmp(&tie(b))).then_with(|| a.id.cmp(&b.id))
         });
         let replicas = self.replicas.get(&group(&wanted.part)).copied().unwrap_or(1);
@@ -453,6 +473,7 @@ impl<'a> Room<'a> {
             match (&wanted.needs.pin, free.len()) {
                 (Some(_), _) => Why::Pinned { host },
                 (None, 1) => Why::OnlyOne { host },
+                (None, all) if from.len() < all => Why::Elsewhere { host, load: load(best), among: from.len() },
                 (None, among) => Why::LeastLoaded { host, load: load(best), among },
             },
         ))

@@ -20,6 +20,7 @@ use mutirao_core::Timestamp;
 use mutirao_core::quantity::Span;
 use serde::{Deserialize, Serialize};
 
+use crate::lasting::Lasting;
 use crate::measure::Load;
 use crate::policy::{Elastic, NForN, Policy, Threshold};
 use pace::Pace;
@@ -44,6 +45,11 @@ pub struct State {
     /// What was learned of the tasks.
     #[serde(default, skip_serializing_if = "Pace::is_blank")]
     pace: Pace,
+    #[serde(default, skip_serializing_if = "Lasting::is_blank")]
+    lasting: Lasting,
+    /// What workers took to come, as it was last seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    boot: Option<Span>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,6 +142,7 @@ pub fn decide(elastic: &Elastic, mut state: State, load: &Load, now: Timestamp) 
     if let Some(tasks) = &load.tasks {
         state.pace.see(tasks, now);
     }
+    state.boot = load.boot.or(state.boot);
     let was = state.wanted.unwrap_or(load.workers.standing());
     let Elastic { min, max, .. } = *elastic;
     let mut verdict = if was > max {
@@ -162,7 +169,7 @@ pub fn decide(elastic: &Elastic, mut state: State, load: &Load, now: Timestamp) 
     state.remember(elastic, was, wanted, now);
     let removal = match &elastic.policy {
         Policy::NForN(policy) => Removal::Idle(policy.idle_wait),
-        Policy::WaitGoal(policy) => Removal::Idle(policy.idle_wait(load)),
+        Policy::WaitGoal(policy) => Removal::Idle(policy.idle_wait(state.boot)),
         Policy::Hpa(_) | Policy::Threshold(_) => Removal::Any,
     };
     (Decision { was, wanted, removal, because: Because(verdict.because) }, state)
@@ -176,6 +183,21 @@ impl State {
     /// What a task of this queue takes in the mean, once enough of them have ended.
     pub fn task_takes(&self) -> Option<Duration> {
         self.pace.task_takes()
+    }
+
+    /// A task was seen to end that had run for so long.
+    pub fn lasted(&mut self, lasted: Duration) {
+        self.lasting.note(lasted);
+    }
+
+    /// How long tasks of this queue last, once enough of them were seen to end.
+    pub fn lasting(&self) -> Option<&Lasting> {
+        Some(&self.lasting).filter(|lasting| lasting.is_known())
+    }
+
+    /// What workers took to come, as far as that was seen.
+    pub fn boot(&self) -> Option<Span> {
+        self.boot
     }
 
     fn forget_the_future(&mut self, now: Timestamp) {

@@ -117,6 +117,9 @@ pub enum Activity {
     },
     Busy {
         tasks: u32,
+        /// When it took the one that it has had longest. None where that is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since: Option<Timestamp>,
     },
     /// Was told to drain and has nothing left.
     Drained,

@@ -6,6 +6,7 @@
 //! - [`decide`](mod@decide) turns (policy, state, load, now) into how many are wanted, and says why.
 //! - [`fleet`] is the life of each worker as the resource manager sees it, and the plan that brings what is there to what is
 //!   wanted, safe to die in at any point.
+//! - [`lasting`] is how long tasks of a queue last, and how much longer one will that has run for a while.
 //! - [`managers`] is how many managers there should be, by their cpu.
 //! - [`packing`] puts workers on nodes, and says who goes first when there are too many.
 //! - [`protocol`] is what the resource manager and the manager say to each other.
@@ -24,6 +25,7 @@
 
 pub mod decide;
 pub mod fleet;
+pub mod lasting;
 pub mod managers;
 pub mod measure;
 pub mod packing;

@@ -127,7 +127,8 @@ impl Managers {
             .collect();
         let heard_all = self.listening.is_some_and(|since| now.since(since) >= SAID_EVERY * 2);
         // One that owns nothing yet is there for it: none of them is ever idle.
-        let session = |(one, _): &(&Pooled, _)| (one.worker.clone(), Activity::Busy { tasks: one.owned.max(1) });
+        let session =
+            |(one, _): &(&Pooled, _)| (one.worker.clone(), Activity::Busy { tasks: one.owned.max(1), since: None });
         let footprint = |(one, voice): &(&Pooled, &Voice)| {
             let Voice { cpu_milli, host_memory_percent, .. } = **voice;
             (one.worker.clone(), Footprint { cpu_milli, host_memory_percent, ..Footprint::default() })
@@ -233,7 +234,7 @@ mod tests {
             "not everybody may have been heard yet"
         );
         let seen = managers.of_pool(Pool::Schedulers, at(11)).unwrap();
-        assert_eq!(seen.sessions.unwrap()[&worker], Activity::Busy { tasks: 8 });
+        assert_eq!(seen.sessions.unwrap()[&worker], Activity::Busy { tasks: 8, since: None });
         let footprint = seen.footprints[&worker];
         assert_eq!((footprint.cpu_milli, footprint.host_memory_percent), (Some(120), Some(61)));
         assert_eq!(

@@ -1,6 +1,7 @@
 //! Workers onto nodes, by every resource. Several orders are tried (as given, and by decreasing size), each by first fit: into
-//! the first node with room, else into a new one of the cheapest kind that fits. The best outcome is taken, so it is never
-//! worse than plain first fit. Best fit is not used: with several resources it has no bound.
+//! the first node with room, else into a new one, of the kind that is cheapest, or of the one that is cheapest for each of
+//! those whom it would hold. The best outcome is taken (the fewest left over, then the least money, then the fewest nodes), so
+//! it is never worse than plain first fit. Best fit is not used: with several resources it has no bound.
 //!
 //! Nodes that already hold something come first, so that empty ones can be given back.
 //!
@@ -9,10 +10,12 @@
 pub mod amounts;
 pub mod consolidating;
 mod leavers;
+pub mod price;
 pub mod sharing;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use mutirao_core::WorkerId;
 use mutirao_core::quantity::Span;
@@ -140,19 +143,28 @@ impl fmt::Display for NoPlace {
     }
 }
 
-pub fn pack(workers: &[(WorkerId, Need)], nodes: &[Node], kinds: &[Kind]) -> Packing {
+/// `takes`: what a task of these workers takes in the mean, by which nodes that are taken back are the dearer.
+pub fn pack(workers: &[(WorkerId, Need)], nodes: &[Node], kinds: &[Kind], takes: Option<Duration>) -> Packing {
+    let prices: Vec<u64> =
+        kinds.iter().map(|kind| kind.expected_micros_per_hour(takes.unwrap_or(price::TAKES))).collect();
     let as_given: Vec<usize> = (0..workers.len()).collect();
     let whole = largest(nodes, kinds);
     let mut by_largest_share = as_given.clone();
     by_largest_share.sort_by_cached_key(|i| std::cmp::Reverse(workers[*i].1.amounts.share_largest_ppm(&whole)));
     let mut by_sum = as_given.clone();
     by_sum.sort_by_cached_key(|i| std::cmp::Reverse(workers[*i].1.amounts.share_sum_ppm(&whole)));
-    let packings = [as_given, by_largest_share, by_sum].map(|order| first_fit(workers, &order, nodes, kinds));
+    // Whoever is like everybody else can only be placed in one order.
+    let alike = workers.windows(2).all(|pair| pair[0].1 == pair[1].1);
+    let orders = if alike { vec![as_given] } else { vec![as_given, by_largest_share, by_sum] };
+    let offer = Offer { kinds, prices: &prices, alike };
+    let packings = orders.iter().flat_map(|order| {
+        [Choice::Cheapest, Choice::CheapestEach].map(|choice| first_fit(workers, order, nodes, &offer, choice))
+    });
     let cost = |packing: &Packing| {
-        let price: u64 = packing.new_nodes.iter().map(|kind| kinds[*kind].price_micros_per_hour).sum();
-        (packing.left_over.len(), packing.new_nodes.len(), price)
+        let price: u128 = packing.new_nodes.iter().map(|kind| u128::from(prices[*kind])).sum();
+        (packing.left_over.len(), price, packing.new_nodes.len())
     };
-    packings.into_iter().min_by_key(cost).unwrap_or_default()
+    packings.min_by_key(cost).unwrap_or_default()
 }
 
 /// What a queue's workers need must fit some node, or nothing would ever start: said before the queue is accepted.
@@ -207,27 +219,92 @@ impl<'a> Room<'a> {
     }
 }
 
-fn first_fit(workers: &[(WorkerId, Need)], order: &[usize], nodes: &[Node], kinds: &[Kind]) -> Packing {
+/// The kinds that can be had, and what each is expected to cost.
+struct Offer<'a> {
+    kinds: &'a [Kind],
+    prices: &'a [u64],
+    /// All need the same.
+    alike: bool,
+}
+
+/// Of which kind a new node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    /// The cheapest that holds the one that is to be placed.
+    Cheapest,
+    /// The cheapest for each of those that it would hold of all that are left.
+    CheapestEach,
+}
+
+impl Offer<'_> {
+    /// `left`: those who have no place yet, the one that is to be placed first.
+    fn choose<'n>(
+        &self,
+        available: &[u32],
+        left: impl Iterator<Item = &'n Need> + Clone,
+        choice: Choice,
+    ) -> Option<usize> {
+        let first = left.clone().next()?;
+        let fits = |kind: &usize| {
+            let room = Room::new(&self.kinds[*kind]);
+            available[*kind] > 0 && room.suits(first) && first.amounts.fits_in(&room.free)
+        };
+        let all = (0..self.kinds.len()).filter(fits);
+        let held = |kind: usize| match choice {
+            Choice::Cheapest => 1,
+            Choice::CheapestEach if self.alike => {
+                let many = first.amounts.times_in(&self.kinds[kind].capacity);
+                many.min(left.clone().count() as u64) as usize
+            }
+            Choice::CheapestEach => {
+                let mut room = Room::new(&self.kinds[kind]);
+                let held = left.clone().filter(|need| {
+                    let fits = room.suits(need) && need.amounts.fits_in(&room.free);
+                    if fits {
+                        room.free = room.free.minus(&need.amounts);
+                    }
+                    fits
+                });
+                held.count()
+            }
+        };
+        // price / held, compared without dividing.
+        let priced = all.map(|kind| (kind, u128::from(self.prices[kind]), held(kind) as u128));
+        let best = priced.min_by(|(_, one, holds), (_, other, other_holds)| {
+            (one * other_holds).cmp(&(other * holds)).then(other_holds.cmp(holds).then(one.cmp(other)))
+        });
+        best.map(|(kind, ..)| kind)
+    }
+}
+
+fn first_fit(
+    workers: &[(WorkerId, Need)],
+    order: &[usize],
+    nodes: &[Node],
+    offer: &Offer<'_>,
+    choice: Choice,
+) -> Packing {
     let mut packing = Packing::default();
     let mut open: Vec<&Node> = nodes.iter().filter(|node| node.door == Door::Open).collect();
     open.sort_by_key(|node| node.used.is_nothing());
     let mut rooms: Vec<Room> = open.into_iter().map(Room::of).collect();
-    let mut cheapest: Vec<usize> = (0..kinds.len()).collect();
-    cheapest.sort_by_key(|kind| kinds[*kind].price_micros_per_hour);
-    let mut available: Vec<u32> = kinds.iter().map(|kind| kind.available).collect();
-    for i in order {
+    let mut available: Vec<u32> = offer.kinds.iter().map(|kind| kind.available).collect();
+    // Rooms only become fuller: what has none for one has none for another like it.
+    let mut from = 0;
+    for (n, i) in order.iter().enumerate() {
         let (worker, need) = &workers[*i];
-        let found = rooms.iter().position(|room| room.suits(need) && need.amounts.fits_in(&room.free));
+        let fits = |room: &Room| room.suits(need) && need.amounts.fits_in(&room.free);
+        let found = (from..rooms.len()).find(|at| fits(&rooms[*at]));
+        if offer.alike {
+            from = found.unwrap_or(rooms.len());
+        }
         let found = found.or_else(|| {
-            let fits = |kind: &usize| {
-                let room = Room::new(&kinds[*kind]);
-                available[*kind] > 0 && room.suits(need) && need.amounts.fits_in(&room.free)
-            };
-            let kind = *cheapest.iter().find(|kind| fits(kind))?;
+            let left = order[n..].iter().map(|i| &workers[*i].1);
+            let kind = offer.choose(&available, left, choice)?;
             available[kind] -= 1;
             let place = Some(Place::New(packing.new_nodes.len()));
             packing.new_nodes.push(kind);
-            rooms.push(Room { place, ..Room::new(&kinds[kind]) });
+            rooms.push(Room { place, ..Room::new(&offer.kinds[kind]) });
             Some(rooms.len() - 1)
         });
         let placed = found.and_then(|at| {
@@ -237,7 +314,7 @@ fn first_fit(workers: &[(WorkerId, Need)], order: &[usize], nodes: &[Node], kind
         match placed {
             Some(place) => packing.placed.push((worker.clone(), place)),
             None => {
-                let why = check_need(need, nodes, kinds).err().unwrap_or(NoPlace::NotNow);
+                let why = check_need(need, nodes, offer.kinds).err().unwrap_or(NoPlace::NotNow);
                 packing.left_over.push((worker.clone(), why));
             }
         }

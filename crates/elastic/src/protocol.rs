@@ -209,6 +209,23 @@ pub struct OfferedNode {
     /// Why it takes nobody, in a few words, where its provider knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Put in when it is offered; none from a version that did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stands: Option<Stands>,
+}
+
+/// What may be done with a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stands {
+    /// It is there anyway.
+    Anyway,
+    /// It was made, or is being made, and can be given back.
+    Made,
+    /// It is about to be taken back.
+    Taken,
+    /// It is not there for anybody.
+    Away,
 }
 
 impl std::fmt::Debug for Invitation {

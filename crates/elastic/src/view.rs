@@ -1,5 +1,7 @@
-//! What people see of elasticity: the answers of `elastic status`, `elastic history` and `node …`. Data for the API and its
-//! clients, nothing is decided here.
+//! What people see of elasticity: the answers of `elastic status`, `elastic history`, `elastic plan` and `node …`. Data for the
+//! API and its clients, nothing is decided here.
+
+mod plan;
 
 use std::collections::BTreeMap;
 
@@ -10,6 +12,7 @@ use utoipa::ToSchema;
 use crate::fleet::Life;
 use crate::packing::Layer;
 use crate::protocol::Wish;
+pub use plan::{EmptyPlan, LeavePlan, MakePlan, PlacePlan, Plan, QueuePlan};
 
 /// How all of it stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -22,6 +22,7 @@ pub mod floor;
 mod host;
 pub mod identities;
 mod lease;
+pub mod planner;
 pub mod routes;
 pub mod runners;
 pub mod service;
@@ -30,6 +31,7 @@ pub mod store;
 
 pub use floor::Floor;
 pub use identities::Identities;
+pub use planner::Planner;
 pub use runners::Runners;
 pub use service::{Fleets, FleetsParts};
 pub use store::postgres::MIGRATIONS as POSTGRES_MIGRATIONS;

@@ -25,6 +25,7 @@ pub fn routes(fleets: Fleets) -> OpenApiRouter {
         .routes(routes!(protocol::offer))
         .routes(routes!(elastic::status))
         .routes(routes!(elastic::history))
+        .routes(routes!(elastic::plan))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::show))
         .routes(routes!(nodes::cordon))

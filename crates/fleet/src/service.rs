@@ -25,6 +25,7 @@ use tokio::task::JoinSet;
 use crate::floor::Floor;
 use crate::host::Machine;
 use crate::identities::Identities;
+use crate::planner::Planner;
 use crate::routes::Asker;
 use crate::runners::Runners;
 use crate::standing::Pulse;
@@ -65,6 +66,7 @@ pub(crate) struct Inner {
     /// Of whoever acts.
     pub pulse: Arc<Mutex<Pulse>>,
     pub runners: OnceLock<Arc<dyn Runners>>,
+    pub planner: OnceLock<Arc<dyn Planner>>,
     /// Ends with the last handle.
     _tasks: Mutex<JoinSet<()>>,
 }
@@ -78,7 +80,7 @@ impl Fleets {
         let pulse = Arc::new(Mutex::new(Pulse::default()));
         tasks.spawn(standing::feel(leases.clone(), pulse.clone(), clock.clone()));
         let (machine, offered, _tasks) = (Machine::default(), Mutex::default(), Mutex::new(tasks));
-        let runners = OnceLock::new();
+        let (runners, planner) = (OnceLock::new(), OnceLock::new());
         Self(Arc::new(Inner {
             store,
             leases,
@@ -90,6 +92,7 @@ impl Fleets {
             offered,
             pulse,
             runners,
+            planner,
             _tasks,
         }))
     }

@@ -36,6 +36,8 @@ pub enum Answer {
     },
     /// The store did not answer for too long before its turn came: nothing of it was written.
     Late,
+    /// The queue confirmed nothing for too long before its turn came: it was not sent.
+    Unsent,
     /// Its condition did not hold; what was there then is not known.
     Unfit,
     /// It was durable; the store refused it again and again, so it is with the dead letters, and nothing of it was written.

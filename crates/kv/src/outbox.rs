@@ -197,7 +197,7 @@ async fn send(outbox: Arc<Outbox>, shard: ShardId, mut given: mpsc::Receiver<Giv
         // Who has given up waiting was told that it is not known; better that it is not made.
         let now = outbox.clock.monotonic();
         for late in batch.extract_if(.., |given| now.since(given.at) > SENT_WITHIN || given.durable.is_closed()) {
-            let _ = late.durable.send(Answer::Full);
+            let _ = late.durable.send(Answer::Unsent);
         }
         if batch.is_empty() {
             continue;

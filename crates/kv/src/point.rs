@@ -35,6 +35,11 @@ impl Point {
         }
     }
 
+    /// Whether it is of a moment that has not come.
+    pub fn is_ahead_of(&self, other: &Point) -> bool {
+        self.0.iter().zip(&other.0).any(|(revision, there)| revision > there)
+    }
+
     pub fn encode(&self) -> String {
         paging::encode(self)
     }
@@ -57,6 +62,13 @@ impl Point {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_point_is_ahead_when_any_of_its_shards_is() {
+        let point = |a, b| Point::of([(ShardId(0), a), (ShardId(15), b)]);
+        assert!(point(1, 8).is_ahead_of(&point(9, 7)) && point(2, 0).is_ahead_of(&point(1, 9)));
+        assert!(!point(1, 7).is_ahead_of(&point(1, 7)) && !Point::start().is_ahead_of(&point(0, 1)));
+    }
 
     #[test]
     fn points_go_forward_only_and_survive_the_trip() {

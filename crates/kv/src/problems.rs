@@ -43,6 +43,10 @@ pub(crate) fn told(answer: Answer) -> Result<WriteView, Problem> {
             Err(Problem::unavailable("the key's writes have gone to another manager; this one was not written")
                 .remedy("send it again"))
         }
+        Answer::Unsent => {
+            Err(Problem::unavailable("RabbitMQ confirms nothing; this was not sent, and nothing was written")
+                .remedy("send it again in a moment"))
+        }
         Answer::Late => {
             Err(Problem::unavailable("the server's database did not answer for some seconds; nothing was written")
                 .remedy("send it again in a moment"))
@@ -139,6 +143,13 @@ pub(crate) fn forgotten(write: Named) -> Problem {
     Problem::new(410, "forgotten", "what became of this write is not known any more")
         .detail(format!("{write} was applied and is forgotten since, or was never made"))
         .remedy("read the key; kv.keep says for how long writes can be asked after")
+}
+
+/// The store goes back in time where a backup of it is restored. Whoever watches does as if it had fallen behind.
+pub(crate) fn ahead() -> Problem {
+    Problem::new(410, "compacted", "that cursor is ahead of everything that is here")
+        .detail("it is of another installation, or of before a backup was restored")
+        .remedy("begin anew without a cursor")
 }
 
 pub(crate) fn compacted() -> Problem {

@@ -20,11 +20,12 @@ use serde::Deserialize;
 
 use crate::fold::Entry;
 use crate::point::Point;
+use crate::problems::ahead;
 use crate::service::{AtLeast, BATCH_MAX, Kv, WriteState, WriteView};
 use crate::view::{EntriesView, EntryView, Operated, Operation, Values, ttl};
 use crate::watch::Watch;
 use crate::write::{Change, Key, Named, Value};
-use said::{condition, flag, min_rev, text, until, value, wait};
+use said::{condition, flag, min_rev, prefix, text, until, value, wait};
 
 /// How long a read waits for what it must have seen, unless it says so.
 pub(crate) const WAIT: Duration = Duration::from_secs(5);
@@ -220,23 +221,27 @@ async fn list(
             return found(&kv, &caller, key.parse()?, ReadArgs { min_rev, write, wait }).await;
         }
     };
+    let prefix = prefix(args.prefix)?;
     if flag("watch", args.watch.as_deref())? {
         if args.limit.is_some() {
             let endless = Problem::invalid("limit", "a watch tells everything, for as long as it is open");
             return Err(endless.remedy("leave it out, or watch=1").into());
         }
         let resumed = text(&headers, &HeaderName::from_static("last-event-id"))?;
-        let point = match resumed.or(args.cursor.as_deref()) {
-            Some(cursor) => Point::decode(cursor)?,
-            None => kv.point().await?,
+        let now = kv.point().await?;
+        let point = match resumed.or(args.cursor.as_deref()).map(Point::decode).transpose()? {
+            // Nothing would be told of all that happens until it is reached.
+            Some(point) if point.is_ahead_of(&now) => return Err(ahead().into()),
+            Some(point) => point,
+            None => now,
         };
         kv.still_known(&point).await?;
-        let watch = Watch { kv, namespace: caller.namespace.clone(), prefix: args.prefix, point };
+        let watch = Watch { kv, namespace: caller.namespace.clone(), prefix, point };
         return Ok(Sse::new(watch.events()).keep_alive(KeepAlive::default()).into_response());
     }
     let values = if flag("values", args.values.as_deref())? { Values::Shown } else { Values::LeftOut };
     let page = PageArgs { limit: args.limit, cursor: args.cursor };
-    let page = kv.list(&caller, args.prefix, page.after()?, page.rows()?).await?;
+    let page = kv.list(&caller, prefix, page.after()?, page.rows()?).await?;
     let entries = page.entries.iter().filter_map(|listed| EntryView::listed(listed, values)).collect();
     let next = page.next.as_ref().map(paging::encode);
     Ok(Json(EntriesView { entries, next, watch: page.point.encode() }).into_response())

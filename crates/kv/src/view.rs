@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fold::{Entry, Event, Kind};
 use crate::service::{Listed, WriteView};
-use crate::write::{Change, Condition, Key, TTL_MAX, Value};
+use crate::write::{Change, Condition, Key, TTL_MAX, TTL_MIN, Value};
 
 /// A key as it is or was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -110,10 +110,23 @@ impl Operation {
             (Some(_), Some(_)) => return Err(Problem::invalid("base64", "there is a value already")),
         };
         let change = match (self.delete, bytes) {
-            (true, None) => Change::Delete,
+            (true, None) => {
+                if condition == Condition::Absent {
+                    return Err(Problem::invalid("create", "what is not there cannot be removed"));
+                }
+                if self.ttl.is_some() {
+                    return Err(Problem::invalid("ttl", "what is to be deleted lasts no longer"));
+                }
+                Change::Delete
+            }
             (true, Some(_)) => return Err(Problem::invalid("value", "what is to be deleted gets none")),
             (false, Some(bytes)) => {
-                let value = Value::new(bytes, self.content_type.as_deref())?;
+                let content_type = self.content_type.as_deref();
+                // As in a header, in which whoever reads it is told.
+                if content_type.is_some_and(|text| text.chars().any(|c| !matches!(c, ' '..='~'))) {
+                    return Err(Problem::invalid("content_type", "it is not plain text"));
+                }
+                let value = Value::new(bytes, content_type)?;
                 Change::Put { value, lasts: self.ttl.as_deref().map(ttl).transpose()? }
             }
             (false, None) => {
@@ -130,7 +143,7 @@ pub fn ttl(text: &str) -> Result<Duration, Problem> {
     let read = humantime::parse_duration(text).map_err(|_| {
         Problem::invalid("ttl", format!("\"{shown}\" is not a time")).remedy("write one like 90s or 2h")
     })?;
-    if read.is_zero() || read > TTL_MAX {
+    if read < TTL_MIN || read > TTL_MAX {
         return Err(Problem::invalid("ttl", "from 1ms to ten years"));
     }
     Ok(read)
@@ -219,6 +232,11 @@ mod tests {
             r#"{"key": "a", "value": "", "create": true, "if_revision": 3}"#,
             r#"{"key": "a", "value": "", "ttl": "soon"}"#,
             r#"{"key": "a", "value": "", "ttl": "0s"}"#,
+            r#"{"key": "a", "value": "", "ttl": "999us"}"#,
+            r#"{"key": "a", "value": "", "content_type": "tä"}"#,
+            r#"{"key": "a", "value": "", "content_type": "a\u0000"}"#,
+            r#"{"key": "a", "delete": true, "create": true}"#,
+            r#"{"key": "a", "delete": true, "ttl": "2h"}"#,
             r#"{"key": "a", "value": "", "vlaue": ""}"#,
         ] {
             assert!(read(bad).is_err(), "{bad}");

@@ -14,7 +14,8 @@ pub const KEY_BYTES_MAX: usize = 512;
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 /// Characters of a value's content type.
 pub const CONTENT_TYPE_CHARS_MAX: usize = 200;
-/// The longest that a value may be said to last.
+/// The shortest and the longest that a value may be said to last.
+pub const TTL_MIN: Duration = Duration::from_millis(1);
 pub const TTL_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// What a value is when nobody says: just bytes.

@@ -96,7 +96,10 @@ impl Crew {
         let late_ms = alive().map(|(_, known)| known.pulse.late_ms).max().unwrap_or(0);
         let activity = |known: &Known| match known.idle_since {
             Some(since) => Activity::Idle { since: Timestamp(wall.0 - now.since(since).as_millis() as i64) },
-            None => Activity::Busy { tasks: known.pulse.under_way.saturating_add(known.pulse.waiting) },
+            None => {
+                let tasks = known.pulse.under_way.saturating_add(known.pulse.waiting);
+                Activity::Busy { tasks, since: None }
+            }
         };
         let heard_all = self.since.is_some_and(|since| now.since(since) >= SILENT_AFTER);
         Some(Sight {
@@ -173,7 +176,7 @@ mod tests {
         assert_eq!(sight.tasks.oldest_wait, Span(Duration::from_millis(700)));
         assert_eq!(sight.sessions, None, "not everybody may have been heard yet");
         let sessions = look(&crew, 0, 10).sessions.unwrap();
-        assert_eq!(sessions[&worker("a")], Activity::Busy { tasks: 50 });
+        assert_eq!(sessions[&worker("a")], Activity::Busy { tasks: 50, since: None });
         assert_eq!(sessions[&worker("b")], Activity::Idle { since: Timestamp(991_000) }, "for nine seconds");
     }
 

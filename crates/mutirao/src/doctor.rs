@@ -4,6 +4,7 @@ mod api;
 mod broker;
 mod cache;
 mod database;
+mod hooks;
 mod hosts;
 mod installation;
 mod machine;
@@ -67,6 +68,7 @@ pub async fn run(globals: &Globals) -> Result<(), Failure> {
     findings.extend(broker::look(&config.settings).await);
     findings.extend(cache::look(&config.settings).await);
     findings.extend(hosts::look(&config.settings).await);
+    findings.extend(hooks::look(&config.settings).await);
     findings.extend(tls::files(&config.settings, SystemClock.now()));
     findings.extend(api::look(&config.settings, &SystemClock).await);
     let paint = Paint::for_stdout();

@@ -13,10 +13,10 @@ use mutirao_core::{Problem, QueueName, ShardId, Timestamp, WorkerId};
 use mutirao_elastic::Elastic;
 use mutirao_elastic::managers::{ASKED, Pool, Seen};
 use mutirao_elastic::measure::Tasks;
-use mutirao_elastic::packing::Need;
-use mutirao_elastic::protocol::Invitation;
-use mutirao_elastic::view::ManagersStatus;
-use mutirao_fleet::{Fleets, Floor, Identities};
+use mutirao_elastic::packing::{Kind, Need};
+use mutirao_elastic::protocol::{Balance, Invitation};
+use mutirao_elastic::view::{ManagersStatus, Plan};
+use mutirao_fleet::{Fleets, Floor, Identities, Planner};
 use mutirao_jobs::{Elasticity, Jobs, Roll};
 use mutirao_monitors::Monitors;
 use mutirao_monitors::crew::Sight;
@@ -115,6 +115,15 @@ impl Floor for Grounds {
         }
         let workers: Vec<_> = all.iter().filter(|(_, queue)| !is_pool(queue)).cloned().collect();
         self.jobs.rest(&workers, news.filter(|queue| !is_pool(queue))).await;
+    }
+}
+
+/// Who can say what a resource manager would do now.
+pub struct OnPaper;
+
+impl Planner for OnPaper {
+    fn plan(&self, balance: Balance, kinds: Vec<Kind>) -> Plan {
+        mutirao_resource::paper::plan(balance, kinds)
     }
 }
 

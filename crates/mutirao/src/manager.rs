@@ -36,7 +36,7 @@ use crate::broker::House;
 use crate::cli::ADDRESS_FILE;
 use crate::config::{OwnChecker, Port, Settings, Switch};
 use crate::failure::Failure;
-use crate::fleet::{Advice, Enrolments, Gatekeeper, Grounds};
+use crate::fleet::{Advice, Enrolments, Gatekeeper, Grounds, OnPaper};
 use crate::managers::Peers;
 use crate::membership::Membership;
 use crate::up::{Invite, Obituary, Resumed};
@@ -207,6 +207,7 @@ impl Manager {
         });
         jobs.consult(Arc::new(Advice(fleets.clone())));
         fleets.list_also(Arc::new(nodes::Listed(switchboard.clone())));
+        fleets.plan_by(Arc::new(OnPaper));
         let streams = Streams::start(StreamsParts {
             store: store.clone(),
             leases,

@@ -8,6 +8,7 @@
 //! - [`nodes`] is where new workers go, and which nodes are given back.
 //! - [`pass`] carries one pass out, in the order that makes it safe to die at any point.
 //! - [`run`](mod@run) does so again and again, for as long as the lease is held.
+//! - [`paper`] is what a pass would do now, without doing it.
 //! - [`local`] is the provider whose nodes are processes of this machine.
 //! - [`ssh`] is the provider whose nodes are machines of a pool.
 //! - [`hooks`] is the provider whose nodes are machines that commands of the user's create and destroy.
@@ -23,6 +24,7 @@ pub mod lease;
 pub mod local;
 pub mod manager;
 pub mod nodes;
+pub mod paper;
 pub mod pass;
 pub mod provider;
 pub mod queue;

@@ -24,6 +24,8 @@ pub struct Rooms {
     coming: BTreeSet<NodeName>,
     /// Room that is set aside.
     shares: Shares,
+    /// What a task of a queue takes in the mean, where it is known.
+    takes: BTreeMap<QueueName, Duration>,
 }
 
 /// Where workers of one queue go.
@@ -67,7 +69,9 @@ impl Rooms {
         let closed = |kind: &Kind| wishes.get(&NodeName(kind.name.clone())).is_some_and(|wish| *wish != Wish::Open);
         let kinds = kinds.into_iter().filter(|kind| !closed(kind)).collect();
         let coming = have.nodes.iter().filter(|n| !n.node.answers && n.origin == Origin::Made);
+        let known = balance.queues.iter().filter_map(|q| Some((q.queue.clone(), q.state.task_takes()?)));
         Self {
+            takes: known.collect(),
             coming: coming.map(|n| n.node.name.clone()).collect(),
             nodes: have.nodes.iter().map(node).collect(),
             kinds,
@@ -102,7 +106,7 @@ impl Rooms {
         let mut aside = self.shares.places.remove(queue).unwrap_or_default();
         aside.truncate(count as usize);
         let rest = count - u32::try_from(aside.len()).unwrap_or(count);
-        let mut placed = self.pack(need, rest);
+        let mut placed = self.pack(need, rest, self.takes.get(queue).copied());
         aside.retain(|name| !self.coming.contains(name));
         placed.nodes.splice(..0, aside);
         if self.shares.making.contains(queue)
@@ -113,9 +117,9 @@ impl Rooms {
         placed
     }
 
-    fn pack(&mut self, need: &Need, count: u32) -> Placed {
+    fn pack(&mut self, need: &Need, count: u32, takes: Option<Duration>) -> Placed {
         let workers: Vec<(WorkerId, Need)> = (0..count).map(|n| (WorkerId(n.to_string()), need.clone())).collect();
-        let packing = pack(&workers, &self.nodes, &self.kinds);
+        let packing = pack(&workers, &self.nodes, &self.kinds, takes);
         let mut placed = Placed::default();
         for (_, place) in packing.placed {
             let Place::Node(name) = place else { continue };
@@ -145,9 +149,16 @@ impl Rooms {
 #[derive(Debug, Default)]
 pub struct Empty {
     since: BTreeMap<NodeName, Timestamp>,
+    /// Those that were emptied to be given back.
+    at_once: BTreeSet<NodeName>,
 }
 
 impl Empty {
+    /// It was emptied: nobody need wait whether it is needed again.
+    pub fn hurry(&mut self, node: NodeName) {
+        self.at_once.insert(node);
+    }
+
     /// The nodes to give back now. A node counts as used while anything is on it or recorded to be.
     pub fn look(&mut self, have: &Have, balance: &Balance, now: Timestamp) -> Vec<NodeName> {
         let members = balance.queues.iter().flat_map(|queue| queue.fleet.members.values());
@@ -165,9 +176,11 @@ impl Empty {
             have.nodes.iter().filter(|n| n.node.answers).map(|n| &n.node.name).collect();
         let taken: BTreeSet<&NodeName> =
             have.nodes.iter().filter(|n| n.origin == Origin::Taken).map(|n| &n.node.name).collect();
+        self.at_once.retain(|node| self.since.contains_key(node));
         let patience = |node: &NodeName| match (taken.contains(node), answering.contains(node)) {
             // Its owner takes it in any case.
             (true, _) => Duration::ZERO,
+            (false, true) if self.at_once.contains(node) => Duration::ZERO,
             (false, true) => EMPTY_FOR,
             (false, false) => COMING_FOR,
         };

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use mutirao_core::{Clock, Dice, QueueName, Timestamp};
 use mutirao_elastic::packing::consolidating::Emptied;
 use mutirao_elastic::packing::{Kind, NodeName};
-use mutirao_elastic::protocol::{Balance, Create, Offer, QueueBalance, Wish};
+use mutirao_elastic::protocol::{Balance, Create, Offer, OfferedNode, QueueBalance, Wish};
 use mutirao_elastic::{Steady, Terms};
 
 use crate::manager::{self, ManagerError};
@@ -84,6 +84,17 @@ pub struct Active {
     unanswered: BTreeMap<QueueName, Create>,
     /// Queues that the provider has workers of and the manager does not speak of, and since when.
     unknown: BTreeMap<QueueName, Timestamp>,
+    half_empty: HalfEmpty,
+}
+
+/// What becomes of nodes whose workers would have room on others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HalfEmpty {
+    /// Emptied and given back, where that pays.
+    #[default]
+    Emptied,
+    /// Kept until their workers go by themselves: for comparison.
+    Kept,
 }
 
 impl Active {
@@ -101,7 +112,28 @@ impl Active {
             requests: 0,
             unanswered: BTreeMap::new(),
             unknown: BTreeMap::new(),
+            half_empty: HalfEmpty::default(),
         }
+    }
+
+    pub fn with_half_empty(self, half_empty: HalfEmpty) -> Self {
+        Self { half_empty, ..self }
+    }
+
+    /// As after a pass that found no place for some, in these words.
+    pub(crate) fn knowing(mut self, balance: &Balance, mut unplaced: BTreeMap<QueueName, String>) -> Self {
+        for queue in &balance.queues {
+            let mut known = Queue::adopting(queue);
+            known.unplaced(unplaced.remove(&queue.queue));
+            self.queues.insert(queue.queue.clone(), known);
+        }
+        self
+    }
+
+    /// The queues of which some have no place, and why.
+    pub(crate) fn unplaced(&self) -> BTreeMap<QueueName, String> {
+        let of = |(name, queue): (&QueueName, &Queue)| Some((name.clone(), queue.without_place()?.to_owned()));
+        self.queues.iter().filter_map(of).collect()
     }
 
     pub fn generation(&self) -> u64 {
@@ -137,7 +169,9 @@ impl Active {
             Ok(listed) => Rooms::of(&listed.have, &balance, kinds.clone()),
             Err(_) => Rooms::of(&nothing.have, &balance, Vec::new()),
         };
-        if let Ok(listed) = &listed {
+        if let Ok(listed) = &listed
+            && self.half_empty == HalfEmpty::Emptied
+        {
             self.consolidate(&listed.have, &balance, &kinds, &mut rooms);
         }
         let emptying = self.emptying();
@@ -175,7 +209,7 @@ impl Active {
 
     async fn offer(&mut self, have: &Have, kinds: &[Kind]) -> Result<(), Cut> {
         let stays = have.nodes.iter().filter(|seen| seen.origin != Origin::Leaving);
-        let nodes = stays.map(|seen| seen.node.clone()).collect();
+        let nodes = stays.map(|seen| OfferedNode { stands: Some(seen.origin.stands()), ..seen.node.clone() }).collect();
         let offer = Offer { generation: self.generation, nodes, kinds: kinds.to_vec() };
         if self.offered.as_ref() != Some(&offer) {
             self.ports.manager.offer(&offer).await?;

@@ -20,7 +20,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mutirao_core::{QueueName, WorkerId};
 use mutirao_elastic::packing::{Kind, Need, NodeName};
-use mutirao_elastic::protocol::OfferedNode;
+use mutirao_elastic::protocol::{OfferedNode, Stands};
 
 pub use limited::Limited;
 pub use several::Several;
@@ -65,6 +65,18 @@ pub enum Origin {
     /// Its owner said that it is about to be taken back (a spot notice): its workers drain and are replaced elsewhere, and
     /// what they do not finish in time is begun again.
     Taken,
+}
+
+impl Origin {
+    /// As it is offered.
+    pub(crate) fn stands(self) -> Stands {
+        match self {
+            Origin::Standing => Stands::Anyway,
+            Origin::Made => Stands::Made,
+            Origin::Taken => Stands::Taken,
+            Origin::Leaving | Origin::Away | Origin::Unsaid => Stands::Away,
+        }
+    }
 }
 
 /// One worker to start.

@@ -6,6 +6,7 @@
 
 mod boots;
 mod leaving;
+mod lives;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use mutirao_elastic::protocol::{CHANGES_MAX, Create, QueueBalance, Record};
 use mutirao_elastic::{Action, Aim, Decision, Fleet, Listing, Load, Removal, Seen, State, Terms, decide};
 
 use boots::Boots;
+use lives::Lives;
 
 /// Words about an unchanged count are written this often at most…
 const WORDS_EVERY: Duration = Duration::from_secs(5);
@@ -94,6 +96,7 @@ pub struct Queue {
     /// Why some of those that are wanted are not asked for.
     unplaced: Option<String>,
     boots: Boots,
+    lives: Lives,
 }
 
 #[derive(Debug)]
@@ -119,6 +122,7 @@ impl Queue {
         self.fleet.follow(&scene.balance.fleet.members);
         self.fleet.look(&seen, scene.now);
         self.boots.look(&self.fleet, scene.now);
+        self.lives.look(scene.balance, &mut self.state);
         let (mut decision, state) = self.decide(scene.balance, scene.balance_at, scene.now);
         decision.because.0.extend(self.unplaced.clone());
         let max = scene.balance.elastic.as_ref().map_or(0, |elastic| elastic.max);
@@ -221,6 +225,10 @@ impl Queue {
         self.unplaced.is_some()
     }
 
+    pub fn without_place(&self) -> Option<&str> {
+        self.unplaced.as_deref()
+    }
+
     pub fn unplaced(&mut self, why: Option<String>) {
         self.unplaced = why;
     }
@@ -250,6 +258,7 @@ impl Queue {
         let here = |at: Timestamp| Timestamp(scene.now.0 - span_ms(scene.balance_at.since(at)));
         let activity = |activity: &Activity| match activity {
             Activity::Idle { since } => Activity::Idle { since: here(*since) },
+            Activity::Busy { tasks, since } => Activity::Busy { tasks: *tasks, since: since.map(here) },
             other => *other,
         };
         let listing = match scene.listed {

@@ -130,10 +130,11 @@ fn what_may_not_be_begun_is_refused_with_its_reason() {
     assert_eq!(refused(&scene, asked(stage(0), "c"), &[]), "c-name has 99 MiB of memory free, and it remembers 100");
 }
 
-/// Hosts come and go while replicas move: each is somewhere alive in the end, once, and no two of a stage share a host.
+/// Hosts come and go while replicas move, what they say comes late, again or not at all, and the manager is killed before what it
+/// decided is written: each is somewhere alive in the end, once, and no two of a stage share a host.
 #[test]
 fn whatever_happens_on_the_way_a_replica_is_in_one_place_in_the_end() {
-    let (mut done, mut ended) = (0, 0);
+    let (mut done, mut ended, mut killed) = (0, 0, 0);
     for seed in 0..400 {
         let dice = Dice::seeded(seed);
         let mut scene = Scene {
@@ -159,6 +160,14 @@ fn whatever_happens_on_the_way_a_replica_is_in_one_place_in_the_end() {
             }
             scene.hosts.iter_mut().filter(|_| calm).for_each(|host| host.life = Life::Alive);
             for host in &scene.hosts {
+                match dice.below(8) {
+                    0 if !calm => continue,
+                    1 if !calm => {
+                        scene.reports.remove(&host.id);
+                        continue;
+                    }
+                    _ => {}
+                }
                 let here = scene.parts.iter().filter(|one| {
                     one.seat.as_ref().is_some_and(|seat| (&seat.host, seat.boot) == (&host.id, host.boot))
                 });
@@ -175,11 +184,17 @@ fn whatever_happens_on_the_way_a_replica_is_in_one_place_in_the_end() {
             for wanted in &mut scene.parts {
                 wanted.bound_for = moves.iter().find(|one| one.part == wanted.part).map(|one| one.to.clone());
             }
-            for decision in place(&scene.hosts, &scene.parts, &BTreeMap::new()).decisions {
+            let decisions = place(&scene.hosts, &scene.parts, &BTreeMap::new()).decisions;
+            let steps: Vec<Step> = moves.iter().map(|one| scene.step(one, &moves, second)).collect();
+            // Who comes next looks anew.
+            if !calm && dice.below(6) == 0 {
+                killed += usize::from(steps.iter().any(|step| *step != Step::Stay));
+                continue;
+            }
+            for decision in decisions {
                 let wanted = scene.parts.iter_mut().find(|wanted| wanted.part == decision.part).unwrap();
                 (wanted.seat, wanted.epoch) = (decision.to, decision.epoch);
             }
-            let steps: Vec<Step> = moves.iter().map(|one| scene.step(one, &moves, second)).collect();
             let mut left = vec![];
             for (mut one, step) in moves.into_iter().zip(steps) {
                 let wanted = scene.parts.iter_mut().find(|wanted| wanted.part == one.part).unwrap();
@@ -212,5 +227,8 @@ fn whatever_happens_on_the_way_a_replica_is_in_one_place_in_the_end() {
             assert!(lives(&scene.hosts, &seat.host, seat.boot), "seed {seed}: {wanted:?}");
         }
     }
-    assert!(done > 100 && ended > 100, "{done} came, {ended} stayed: too few to prove anything");
+    assert!(
+        done > 100 && ended > 100 && killed > 100,
+        "{done} came, {ended} stayed, {killed} lost: too few to prove anything"
+    );
 }

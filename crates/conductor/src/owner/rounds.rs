@@ -38,6 +38,8 @@ type Told = (Vec<(u32, u32, String)>, bool);
 pub struct Rounds {
     /// None where nothing moves.
     mover: Option<Mover>,
+    /// When it was first asked: rounds are told by the time since then.
+    began: Option<Mono>,
     /// How often each host had been heard when its parts' messages were taken.
     beats: BTreeMap<HostId, u64>,
     /// What was told of each stream last: how each part fared, not the figures.
@@ -47,12 +49,13 @@ pub struct Rounds {
 impl Rounds {
     pub fn of(settings: Settings) -> Self {
         let mover = (settings.strategy != Strategy::None).then(|| Mover::new(settings));
-        Self { mover, beats: BTreeMap::new(), told: HashMap::new() }
+        Self { mover, began: None, beats: BTreeMap::new(), told: HashMap::new() }
     }
 
     /// Once more around. `now`: of this process, since clocks of hosts need not agree.
     pub(super) fn go_on(&mut self, sight: &Sight, hosts: &[Host], wanted: &[Wanted], now: Mono) -> Vec<Said> {
-        let now_ms = now.0.as_millis() as u64;
+        let began = *self.began.get_or_insert(now);
+        let now_ms = now.since(began).as_millis() as u64;
         let Some(mover) = &mut self.mover else { return Vec::new() };
         hear(mover, &mut self.beats, sight, wanted, now_ms);
         let scene = scene(sight, hosts, wanted, now_ms);
@@ -60,6 +63,10 @@ impl Rounds {
         meters::missing(round.asks_for_host.as_ref().map_or(0.0, |asks| asks.cores));
         self.told.retain(|stream, _| scene.parts.iter().any(|one| one.part.stream == *stream));
         let streams: BTreeSet<&StreamId> = round.considered.iter().map(|one| &one.part.stream).collect();
+        // Whoever did well meanwhile is news again. A round that only waited for a move found nobody well.
+        if round.waits_for.is_empty() {
+            self.told.retain(|stream, _| streams.contains(stream));
+        }
         streams.into_iter().map(|stream| self.said(sight, stream, &round)).collect()
     }
 

@@ -86,6 +86,25 @@ fn two_replicas_are_never_on_one_host_and_the_one_without_a_place_says_why() {
 }
 
 #[test]
+fn replicas_are_rather_on_several_machines_and_on_one_where_there_is_no_other() {
+    let named = |id: &str, name: &str, cores| Host { name: name.into(), ..host(id, cores) };
+    let hosts = [named("a", "north", 16), named("b", "north", 16), named("c", "south", 1)];
+    let mut parts: Vec<Wanted> = (0..3).map(|replica| wanted(What::Stage(0), replica)).collect();
+    let decisions = places(&hosts, &parts[..2]);
+    apply(&mut parts, &decisions);
+    let machines: BTreeSet<&str> = parts[..2]
+        .iter()
+        .filter_map(|wanted| hosts.iter().find(|host| host.id == wanted.seat.as_ref().unwrap().host))
+        .map(|host| host.name.as_str())
+        .collect();
+    assert_eq!(machines, BTreeSet::from(["north", "south"]));
+    let second = decisions[1].why.to_string();
+    assert!(second.contains("not on the machines of its other replicas"), "{second}");
+    let third = &places(&hosts, &parts)[0];
+    assert!(third.to.as_ref().unwrap().host != "c" && third.why.to_string().contains("the only host"), "{third:?}");
+}
+
+#[test]
 fn what_needs_a_manager_and_what_is_pinned_go_there_or_nowhere() {
     let hosts = [host("a", 64), inside("m")];
     let mut source = wanted(What::Source(0), 0);

@@ -8,7 +8,7 @@ use mutirao_core::auth::Principal;
 use mutirao_store::refused;
 use mutirao_streams::Graph;
 use mutirao_streams::graph::view::GraphView;
-use mutirao_streams::wire::{Part, Report, State, StreamId};
+use mutirao_streams::wire::{LEASE_MS, Part, Report, State, StreamId};
 
 use super::{PAGE_MAX, Streams};
 use crate::graphs::Read;
@@ -147,12 +147,12 @@ fn views(read: &Read, rows: &[PartRow], said: &Said, kept: &[Kept], moves: &[Mov
             epoch: row.epoch,
             why: row.why.clone(),
             since: row.since,
-            state: report.map(|report| report.state.clone()),
+            state: state(host, report),
             heard_at: host.map(|(row, _)| row.heard_at),
             next: report.map_or(0, |report| report.next),
             lag: report.map_or(0, |report| report.measures.queue),
             snapshot: snapshot.first().map(|snapshot| snapshot.offset),
-            measures: report.map(|report| report.measures).unwrap_or_default(),
+            measures: report.filter(|_| !is_silent(host)).map(|report| report.measures).unwrap_or_default(),
             moves: moves.iter().find(|one| one.part == row.part).map(|one| on_its_way(one, said)),
         }
     };
@@ -165,6 +165,24 @@ fn views(read: &Read, rows: &[PartRow], said: &Said, kept: &[Kept], moves: &[Mov
     match wanted.is_empty() {
         true => rows.iter().map(view).collect(),
         false => wanted.iter().filter_map(|(part, _)| rows_of.get(part)).map(|row| view(row)).collect(),
+    }
+}
+
+fn is_silent(host: Option<&(HostRow, Life)>) -> bool {
+    host.is_some_and(|(_, life)| *life == Life::Gone)
+}
+
+/// What a silent host said last of a part is not how it is.
+fn state(host: Option<&(HostRow, Life)>, report: Option<&Report>) -> Option<State> {
+    let (said, (row, _)) = (report.map(|report| report.state.clone()), host?);
+    match said {
+        Some(State::Ended | State::Failed(_)) => said,
+        _ if is_silent(host) => {
+            let (name, seconds) = (&row.host.name, LEASE_MS / 1_000);
+            let then = "it goes to one that may run it, or on there once that is back";
+            Some(State::Waiting(format!("nothing was heard of its host {name} for {seconds} s; {then}")))
+        }
+        _ => said,
     }
 }
 
@@ -265,4 +283,38 @@ fn troubles(row: &StreamRow, parts: &[PartView]) -> Vec<String> {
         bad.push("it is paused; `mutirao stream resume` lets its sources go on".into());
     }
     worst.into_iter().chain(worse).chain(bad).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use mutirao_core::Timestamp;
+    use mutirao_streams::wire::{HostView, Measures, Standing, Usage, What};
+
+    use super::*;
+
+    #[test]
+    fn of_a_silent_host_it_is_said_that_it_is_silent_unless_its_part_was_over() {
+        let (id, name) = ("h1".to_owned(), "north".to_owned());
+        let (layer, labels) = ("edge".to_owned(), BTreeMap::new());
+        let host = HostView { id, name, standing: Standing::Apart, layer, labels, cores: 1, memory_bytes: 1 };
+        let (heard_at, node) = (Timestamp(0), Usage::default());
+        let row = HostRow { host, boot: 1, beats: 1, heard_at, node, reports: vec![] };
+        let part = Part { stream: StreamId("s".into()), what: What::Stage(0), replica: 0 };
+        let report = |state| Report {
+            part: part.clone(),
+            epoch: 1,
+            state,
+            next: 7,
+            snapshot: None,
+            measures: Measures::default(),
+        };
+        let (alive, gone) = ((row.clone(), Life::Alive), (row, Life::Gone));
+        assert_eq!(state(Some(&alive), Some(&report(State::Running))), Some(State::Running));
+        assert_eq!(state(Some(&gone), Some(&report(State::Ended))), Some(State::Ended));
+        for said in [None, Some(report(State::Running))] {
+            let Some(State::Waiting(why)) = state(Some(&gone), said.as_ref()) else { panic!("it does not wait") };
+            assert!(why.starts_with("nothing was heard of its host north for 5 s"), "{why}");
+        }
+        assert_eq!(state(None, None), None);
+    }
 }

@@ -29,12 +29,13 @@ const WORTH_PART: u32 = 10;
 impl WaitGoal {
     /// Whoever keeps an idle worker as long as a new one takes to come never pays more than twice of what it would have cost
     /// to know beforehand.
-    pub(super) fn idle_wait(&self, load: &Load) -> Span {
-        self.idle_wait.unwrap_or_else(|| Span(self.comes_in(load).max(IDLE_WAIT_MIN)))
+    pub(super) fn idle_wait(&self, boot: Option<Span>) -> Span {
+        self.idle_wait.unwrap_or_else(|| Span(self.comes_in(boot).max(IDLE_WAIT_MIN)))
     }
 
-    fn comes_in(&self, load: &Load) -> Duration {
-        load.boot.unwrap_or(self.boot).0
+    /// As was seen, by whoever acted before too, else as was said.
+    fn comes_in(&self, boot: Option<Span>) -> Duration {
+        boot.unwrap_or(self.boot).0
     }
 }
 
@@ -45,7 +46,7 @@ pub fn verdict(policy: &WaitGoal, state: &mut State, load: &Load, was: u32, now:
     let each = f64::from(policy.tasks_per_worker.max(1));
     let most = WORKERS_MAX.saturating_mul(policy.tasks_per_worker.max(1));
     let workers = |servers: f64| (servers / each).ceil() as u32;
-    let (boot, wait_s, late) = (policy.comes_in(load), policy.wait.0.as_secs_f64(), 1.0 - policy.share);
+    let (boot, wait_s, late) = (policy.comes_in(state.boot), policy.wait.0.as_secs_f64(), 1.0 - policy.share);
     let (rate, task_s) = (state.pace.rate(now), state.pace.task_s(policy.task.0));
     let doubt = state.pace.task_doubt();
     let traffic = |rate: f64| Traffic { rate, task_s, wait_s };
@@ -92,7 +93,7 @@ pub fn verdict(policy: &WaitGoal, state: &mut State, load: &Load, was: u32, now:
     if need > 0 {
         state.pace.needed(now);
     }
-    let idle_wait = policy.idle_wait(load).0;
+    let idle_wait = policy.idle_wait(state.boot).0;
     state.recent.begin(was, now);
     let highest = state.recent.highest(need, now, idle_wait);
     state.recent.note(need, now, idle_wait);

@@ -111,7 +111,7 @@ impl Fleet {
             None => Doing::NotYetThere,
             Some(Activity::Idle { since }) => Doing::Idle { for_: now.since(*since) },
             Some(Activity::Drained) => Doing::Idle { for_: Duration::MAX },
-            Some(Activity::Busy { tasks }) => Doing::Busy { tasks: *tasks },
+            Some(Activity::Busy { tasks, .. }) => Doing::Busy { tasks: *tasks },
         };
         let may_go = |candidate: &Candidate, member: &Member| match (removal, candidate.doing) {
             // One that reported and has no session now may come back busy.

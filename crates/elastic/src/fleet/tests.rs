@@ -34,7 +34,7 @@ fn aim(wanted: u32, max: u32) -> Aim {
 }
 
 const IDLE: Activity = Activity::Idle { since: T0 };
-const BUSY: Activity = Activity::Busy { tasks: 1 };
+const BUSY: Activity = Activity::Busy { tasks: 1, since: None };
 
 /// One look and one plan, said in words.
 fn plan(fleet: &mut Fleet, aim: Aim, seen: &Seen, s: u64) -> Vec<String> {
@@ -283,7 +283,7 @@ fn terms_that_would_take_a_late_call_for_a_leak_are_refused() {
 
 fn any_world() -> impl Strategy<Value = (Fleet, Seen)> {
     let life = prop::sample::select(vec![Life::Asked, Life::Launching, Life::Reported, Life::Draining, Life::Ending]);
-    let activity = prop::sample::select(vec![IDLE, BUSY, Activity::Busy { tasks: 7 }, Activity::Drained]);
+    let activity = prop::sample::select(vec![IDLE, BUSY, Activity::Busy { tasks: 7, since: None }, Activity::Drained]);
     let worker = (prop::option::weighted(0.8, life), any::<bool>(), prop::option::of(activity), 0u64..300);
     prop::collection::vec(worker, 0..25).prop_map(|workers| {
         let (mut fleet, mut listed, mut sessions) = (Fleet::default(), BTreeSet::new(), BTreeMap::new());

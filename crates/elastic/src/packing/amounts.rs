@@ -41,6 +41,12 @@ impl Amounts {
         beyond.map(|(resource, asked)| (resource.as_str(), *asked, free.get(resource)))
     }
 
+    /// How often this fits into an empty node.
+    pub fn times_in(&self, capacity: &Amounts) -> u64 {
+        let asked = self.0.iter().filter(|(_, amount)| **amount > 0);
+        asked.map(|(resource, amount)| capacity.get(resource) / amount).min().unwrap_or(u64::MAX)
+    }
+
     pub fn plus(&self, other: &Amounts) -> Amounts {
         self.merged(other, u64::saturating_add)
     }

@@ -4,16 +4,22 @@
 //!
 //! Not here: who decides how many there are, and where those that go are replaced ([`pack`](super::pack)).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mutirao_core::quantity::Span;
 
-use super::{Door, Need, Node, NodeName, Room};
+use super::{Amounts, Door, Need, Node, NodeName, Room};
+use crate::lasting::Lasting;
 
 /// For how long a load is taken to stay as it is: what does not pay within this is left alone.
 pub const HORIZON: Duration = Duration::from_secs(900);
+/// Whatever lasts longer counts as long as this.
+const LONG: Duration = Duration::from_secs(3_600);
+/// Into how many parts that time is cut.
+const STEPS: u32 = 60;
 
 /// A node that may be given back, with the workers that are to stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,14 +36,30 @@ pub struct Tenant {
 }
 
 /// How long until a worker that takes nothing new has nothing left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remaining {
     Idle,
-    /// As long as tasks of its queue take in the mean: how long one has run says little when durations vary as much as they
-    /// are long.
+    /// It has run something for so long, and tasks of its queue last as they do.
+    After {
+        age: Duration,
+        lasting: Arc<Lasting>,
+    },
+    /// As long as tasks of its queue take in the mean: since when it runs what it does is not known.
     About(Duration),
     /// Nothing is known of what its queue's tasks take, or it is not there yet.
     Unknown,
+}
+
+impl Remaining {
+    /// How likely it is still at it in so many seconds.
+    fn goes_on(&self, s: f64) -> f64 {
+        match self {
+            Remaining::Idle => 0.0,
+            Remaining::After { age, lasting } => lasting.goes_on(age.as_secs_f64(), s),
+            Remaining::About(mean) => (-s / mean.as_secs_f64().max(0.001)).exp(),
+            Remaining::Unknown => 1.0,
+        }
+    }
 }
 
 /// Why a node is to be emptied.
@@ -48,11 +70,15 @@ pub struct Emptying {
     pub done_in: Duration,
     /// Of the price of the node, within the [`HORIZON`].
     pub saves_micros: u64,
+    /// What is paid for the node until the last has finished.
+    pub draining_micros: u64,
+    /// What ending them at once would throw away, for those of whom it is known how long they have run. Never done.
+    pub killing_micros: u64,
 }
 
 impl fmt::Display for Emptying {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Emptying { node, workers, done_in, saves_micros } = self;
+        let Emptying { node, workers, done_in, saves_micros, .. } = self;
         let (span, horizon) = (Span(Duration::from_secs(done_in.as_secs())), Span(HORIZON));
         let money = *saves_micros as f64 / 1e6;
         write!(f, "{node} is emptied: its {workers} workers have room elsewhere and are done in about {span}")?;
@@ -60,60 +86,122 @@ impl fmt::Display for Emptying {
     }
 }
 
-/// The one node that is best emptied now, if that pays. `nodes` are all there are; only those in use, or that stay anyway,
-/// can take anybody. `boot`: how long a worker is missing until another has come in its place.
-pub fn consolidate(homes: &[Home], nodes: &[Node], boot: Duration) -> Option<Emptying> {
-    let may_go = |node: &NodeName| homes.iter().any(|home| home.node == *node);
-    let pays = homes.iter().filter_map(|home| {
-        let done_in = done_in(&home.tenants)?;
-        let lasts = HORIZON.checked_sub(done_in)?.checked_sub(boot)?;
-        let takers = nodes.iter().filter(|node| {
-            node.door == Door::Open && node.name != home.node && (!node.used.is_nothing() || !may_go(&node.name))
-        });
-        all_fit(&home.tenants, takers).then(|| Emptying {
-            node: home.node.clone(),
-            workers: home.tenants.len(),
-            done_in,
-            saves_micros: home.price_micros_per_hour.saturating_mul(lasts.as_secs()) / 3_600,
+/// The nodes that are best emptied now, the best first, as far as that pays: up to `most`, and only so many that the workers
+/// of all of them have room on those that are left. `nodes` are all there are; only those in use, or that stay anyway, can take
+/// anybody. `boot`: how long a worker is missing until another has come in its place.
+pub fn consolidate(homes: &[Home], nodes: &[Node], boot: Duration, most: usize) -> Vec<Emptying> {
+    let may_go: BTreeSet<&NodeName> = homes.iter().map(|home| &home.node).collect();
+    let mut pays: Vec<(&Home, Emptying)> = homes
+        .iter()
+        .filter_map(|home| {
+            let done_in = done_in(&home.tenants)?;
+            let lasts = HORIZON.checked_sub(done_in)?.checked_sub(boot)?;
+            let paid = |span: Duration| home.price_micros_per_hour.saturating_mul(span.as_secs()) / 3_600;
+            let emptying = Emptying {
+                node: home.node.clone(),
+                workers: home.tenants.len(),
+                done_in,
+                saves_micros: paid(lasts),
+                draining_micros: paid(done_in),
+                killing_micros: killing(home, nodes, boot),
+            };
+            Some((home, emptying))
         })
+        .collect();
+    pays.sort_by(|(_, one), (_, other)| {
+        let soonest = one.done_in.cmp(&other.done_in).then(one.workers.cmp(&other.workers));
+        other.saves_micros.cmp(&one.saves_micros).then(soonest).then(one.node.cmp(&other.node))
     });
-    pays.max_by(|one, other| {
-        let soonest = other.done_in.cmp(&one.done_in).then(other.workers.cmp(&one.workers));
-        one.saves_micros.cmp(&other.saves_micros).then(soonest).then(other.node.cmp(&one.node))
-    })
-}
-
-/// The longest of several takes longer than the mean: by 1 + 1/2 + … + 1/n where durations vary as much as they are long.
-/// None for a node with nobody: that one is given back anyway.
-fn done_in(tenants: &[Tenant]) -> Option<Duration> {
-    let mut longest = (!tenants.is_empty()).then_some(Duration::ZERO)?;
-    let mut busy = 0;
-    for tenant in tenants {
-        match tenant.doing {
-            Remaining::Idle => {}
-            Remaining::About(mean) => {
-                busy += 1;
-                longest = longest.max(mean);
-            }
-            Remaining::Unknown => return None,
+    let takes = |node: &&Node| node.door == Door::Open && (!node.used.is_nothing() || !may_go.contains(&node.name));
+    let mut takers = Takers::of(nodes.iter().filter(takes));
+    let mut chosen = Vec::new();
+    for (home, emptying) in pays {
+        if chosen.len() >= most {
+            break;
+        }
+        if takers.take_in(home) {
+            chosen.push(emptying);
         }
     }
-    let times: f64 = (1..=busy).map(|n| 1.0 / f64::from(n)).sum();
-    Some(Duration::try_from_secs_f64(longest.as_secs_f64() * times).unwrap_or(Duration::MAX))
+    chosen
 }
 
-fn all_fit<'a>(tenants: &[Tenant], takers: impl Iterator<Item = &'a Node>) -> bool {
-    let mut rooms: Vec<Room> = takers.map(Room::of).collect();
-    let whole = rooms.iter().fold(super::Amounts::default(), |all, room| all.max(room.capacity));
-    let mut largest: Vec<&Tenant> = tenants.iter().collect();
-    largest.sort_by_cached_key(|tenant| std::cmp::Reverse(tenant.need.amounts.share_largest_ppm(&whole)));
-    largest.into_iter().all(|Tenant { need, .. }| {
-        let Some(room) = rooms.iter_mut().find(|room| room.suits(need) && need.amounts.fits_in(&room.free)) else {
+/// Σ p (a + s) over those that work: with p the part of the node that one has, a how long it has run, s until another is there.
+fn killing(home: &Home, nodes: &[Node], boot: Duration) -> u64 {
+    let node = nodes.iter().find(|node| node.name == home.node);
+    let lost = home.tenants.iter().map(|tenant| {
+        let Remaining::After { age, .. } = &tenant.doing else { return 0 };
+        let share = node.map_or(0, |node| tenant.need.amounts.share_largest_ppm(&node.capacity)).min(1_000_000);
+        u128::from(home.price_micros_per_hour) * share * u128::from((*age + boot).as_secs()) / 3_600_000_000
+    });
+    u64::try_from(lost.sum::<u128>()).unwrap_or(u64::MAX)
+}
+
+/// When the last of them is done, in the mean: the longest of several takes longer than any. What lasts beyond [`LONG`]
+/// counts as that. None for a node with nobody, which is given back anyway, and where nothing is known.
+fn done_in(tenants: &[Tenant]) -> Option<Duration> {
+    if tenants.is_empty() || tenants.iter().any(|tenant| tenant.doing == Remaining::Unknown) {
+        return None;
+    }
+    let busy = || tenants.iter().map(|tenant| &tenant.doing).filter(|doing| **doing != Remaining::Idle);
+    let someone_goes_on = |s: f64| 1.0 - busy().map(|doing| 1.0 - doing.goes_on(s)).product::<f64>();
+    // Finer where most of it is.
+    let at = |step: u32| LONG.as_secs_f64() * (f64::from(step) / f64::from(STEPS)).powi(2);
+    let parts = (0..STEPS).map(|step| {
+        let (from, to) = (at(step), at(step + 1));
+        (to - from) * (someone_goes_on(from) + someone_goes_on(to)) / 2.0
+    });
+    Some(Duration::from_secs_f64(parts.sum::<f64>().clamp(0.0, LONG.as_secs_f64())))
+}
+
+/// Where workers of emptied nodes would go.
+struct Takers<'a> {
+    rooms: Vec<(&'a NodeName, Room<'a>)>,
+    whole: Amounts,
+    /// What fits on none of them; they only become fuller.
+    nowhere: Vec<Need>,
+    /// Those that have been promised somebody stay.
+    stay: BTreeSet<usize>,
+}
+
+impl<'a> Takers<'a> {
+    fn of(nodes: impl Iterator<Item = &'a Node>) -> Self {
+        let rooms: Vec<(&NodeName, Room)> = nodes.map(|node| (&node.name, Room::of(node))).collect();
+        let whole = rooms.iter().fold(Amounts::default(), |all, (_, room)| all.max(room.capacity));
+        Self { rooms, whole, nowhere: Vec::new(), stay: BTreeSet::new() }
+    }
+
+    /// By first fit, the largest first. If all of them have room elsewhere it is theirs, and the node is one of the takers no
+    /// more.
+    fn take_in(&mut self, home: &Home) -> bool {
+        let mut largest: Vec<&Need> = home.tenants.iter().map(|tenant| &tenant.need).collect();
+        let own = self.rooms.iter().position(|(name, _)| **name == home.node);
+        if largest.iter().any(|need| self.nowhere.contains(need)) || own.is_some_and(|own| self.stay.contains(&own)) {
             return false;
-        };
-        room.free = room.free.minus(&need.amounts);
+        }
+        largest.sort_by_cached_key(|need| std::cmp::Reverse(need.amounts.share_largest_ppm(&self.whole)));
+        let mut free: BTreeMap<usize, Amounts> = BTreeMap::new();
+        for need in largest {
+            let room = |at: usize| free.get(&at).unwrap_or(&self.rooms[at].1.free);
+            let fits = |at: &usize| self.rooms[*at].1.suits(need) && need.amounts.fits_in(room(*at));
+            let Some(at) = (0..self.rooms.len()).find(|at| Some(*at) != own && fits(at)) else {
+                if !self.rooms.iter().any(|(_, room)| room.suits(need) && need.amounts.fits_in(&room.free)) {
+                    self.nowhere.push(need.clone());
+                }
+                return false;
+            };
+            let left = room(at).minus(&need.amounts);
+            free.insert(at, left);
+        }
+        for (at, left) in free {
+            self.rooms[at].1.free = left;
+            self.stay.insert(at);
+        }
+        if let Some(own) = own {
+            self.rooms[own].1.free = Amounts::default();
+        }
         true
-    })
+    }
 }
 
 /// Nodes that are being emptied, and why, for as long as anybody is on them.
@@ -124,7 +212,7 @@ mod tests {
     use mutirao_core::quantity::{Bytes, Cpus};
     use proptest::prelude::*;
 
-    use super::super::{Amounts, Labels, Layer};
+    use super::super::{Labels, Layer};
     use super::*;
 
     const BOOT: Duration = Duration::from_secs(60);
@@ -157,8 +245,12 @@ mod tests {
     }
 
     fn best(all: Vec<(Home, Node)>) -> Option<Emptying> {
+        several(all, 1).pop()
+    }
+
+    fn several(all: Vec<(Home, Node)>, most: usize) -> Vec<Emptying> {
         let (homes, nodes): (Vec<_>, Vec<_>) = all.into_iter().unzip();
-        consolidate(&homes, &nodes, BOOT)
+        consolidate(&homes, &nodes, BOOT, most)
     }
 
     #[test]
@@ -187,6 +279,43 @@ mod tests {
         assert!(best(two(about(60))).is_some());
         let empty = vec![home("a", 1, vec![tenant(1_000, Remaining::Idle)]), home("b", 1, vec![])];
         assert_eq!(best(empty), None, "nobody moves from one to an empty one");
+    }
+
+    #[test]
+    fn a_long_task_near_its_end_is_waited_for_and_one_that_has_just_begun_keeps_its_node() {
+        let mut lasting = Lasting::default();
+        (0..50).for_each(|_| lasting.note(Duration::from_secs(3_600)));
+        let lasting = Arc::new(lasting);
+        let after = |s| Remaining::After { age: Duration::from_secs(s), lasting: lasting.clone() };
+        // On b there is room for one.
+        let both = |one, other| {
+            vec![home("a", 4_000_000, vec![tenant(1_000, one)]), home("b", 8_000_000, vec![tenant(3_000, other)])]
+        };
+        let old = best(both(after(3_700), after(10))).expect("it is about to end");
+        assert_eq!(old.node.0, "a");
+        assert!(old.done_in < Duration::from_secs(600), "{:?}", old.done_in);
+        let (drain, kill) = (old.draining_micros, old.killing_micros);
+        assert!(
+            kill > 1_000_000 && drain < kill,
+            "an hour of a fourth of the node would be thrown away: {kill}, {drain}"
+        );
+        assert_eq!(best(both(after(10), after(10))), None, "an hour is left of both");
+    }
+
+    #[test]
+    fn several_are_emptied_at_once_if_all_of_their_workers_have_room_on_those_that_stay() {
+        let quarter = |name: &str| home(name, 4_000_000, vec![tenant(1_000, Remaining::Idle)]);
+        let all = || ["a", "b", "c", "d", "e"].map(quarter).into_iter().collect::<Vec<_>>();
+        let names = |most| several(all(), most).iter().map(|e| e.node.0.clone()).collect::<Vec<_>>();
+        assert_eq!(names(2), ["a", "c"], "b was promised the worker of a");
+        assert_eq!(names(9).len(), 3, "five workers need two nodes of four");
+    }
+
+    #[test]
+    fn a_thousand_nodes_are_looked_at_in_a_moment() {
+        let full = |n: usize| home(&format!("n{n:04}"), 1, vec![tenant(3_500, about(30)), tenant(400, about(30))]);
+        let all: Vec<_> = (0..1_000).map(full).collect();
+        assert_eq!(best(all), None, "a tenth of a cpu is free on each, and nobody is that small");
     }
 
     proptest! {

@@ -45,7 +45,7 @@ fn nodes_with_room_are_filled_before_new_ones_and_used_ones_before_empty_ones() 
     let nodes =
         [node("empty", amounts(4_000, 8), Amounts::default()), node("used", amounts(4_000, 8), amounts(3_000, 1))];
     let kinds = [kind("large", amounts(8_000, 16), 8, 5), kind("small", amounts(2_000, 4), 2, 5)];
-    let packing = pack(&workers(&[need(1_000, 1), need(3_000, 1), need(2_000, 1)]), &nodes, &kinds);
+    let packing = pack(&workers(&[need(1_000, 1), need(3_000, 1), need(2_000, 1)]), &nodes, &kinds, None);
     assert_eq!(packing.new_nodes, [1], "the cheapest kind that fits");
     let mut places: Vec<(&str, Place)> =
         packing.placed.iter().map(|(worker, place)| (worker.0.as_str(), place.clone())).collect();
@@ -65,7 +65,7 @@ fn every_resource_counts_also_those_with_names_of_their_own() {
         Need { amounts: gpu(1), ..Need::default() },
         Need { amounts: gpu(1), ..Need::default() },
     ];
-    let packing = pack(&workers(&needs), &nodes, &[]);
+    let packing = pack(&workers(&needs), &nodes, &[], None);
     assert_eq!(packing.placed.iter().map(|(_, place)| place.clone()).collect::<Vec<_>>(), [on("g"), on("g")]);
     assert_eq!(packing.left_over, [(WorkerId("w2".into()), NoPlace::NotNow)]);
 }
@@ -84,7 +84,7 @@ fn labels_and_layer_and_a_closed_door_are_respected() {
         Need { labels: ssd, ..need(100, 1) },
         Need { layer: Some(Layer::Fog), ..need(100, 1) },
     ];
-    let packing = pack(&workers(&needs), &nodes, &[]);
+    let packing = pack(&workers(&needs), &nodes, &[], None);
     assert_eq!(packing.placed.len(), 2);
     assert!(packing.placed.contains(&(WorkerId("w0".into()), on("edge"))));
     assert!(packing.placed.contains(&(WorkerId("w1".into()), on("ssd"))));
@@ -106,9 +106,42 @@ fn decreasing_order_saves_nodes_where_first_fit_wastes_them() {
     let kinds = [kind("k", amounts(10_000, 100), 1, 99)];
     let needs = [need(3_000, 1), need(3_000, 1), need(3_000, 1), need(7_000, 1), need(7_000, 1), need(7_000, 1)];
     let all = workers(&needs);
+    assert_eq!(plain(&all, &[], &kinds).new_nodes.len(), 4);
+    assert_eq!(pack(&all, &[], &kinds, None).new_nodes.len(), 3);
+}
+
+/// As given, each into the first node with room.
+fn plain(all: &[(WorkerId, Need)], nodes: &[Node], kinds: &[Kind]) -> Packing {
     let as_given: Vec<usize> = (0..all.len()).collect();
-    assert_eq!(first_fit(&all, &as_given, &[], &kinds).new_nodes.len(), 4);
-    assert_eq!(pack(&all, &[], &kinds).new_nodes.len(), 3);
+    let prices: Vec<u64> = kinds.iter().map(|kind| kind.price_micros_per_hour).collect();
+    let offer = Offer { kinds, prices: &prices, alike: false };
+    first_fit(all, &as_given, nodes, &offer, Choice::Cheapest)
+}
+
+#[test]
+fn a_large_node_is_made_for_many_where_it_costs_less_than_small_ones() {
+    let kinds = [kind("small", amounts(1_000, 1), 10, 99), kind("large", amounts(8_000, 8), 40, 99)];
+    let packing = |count| pack(&workers(&vec![need(1_000, 1); count]), &[], &kinds, None);
+    assert_eq!(packing(3).new_nodes, [0, 0, 0], "30 is less than 40");
+    assert_eq!(packing(8).new_nodes, [1]);
+    let ten = packing(10);
+    let price: u64 = ten.new_nodes.iter().map(|k| kinds[*k].price_micros_per_hour).sum();
+    assert_eq!((ten.placed.len(), price), (10, 60), "one large and two small");
+}
+
+#[test]
+fn what_is_taken_back_at_any_time_is_chosen_for_short_tasks_and_not_for_long_ones() {
+    let lasts = Some(Span::secs(3_600));
+    let spot = Kind { market: Market::Spot, interrupted_every: lasts, ..kind("spot", amounts(1_000, 1), 300, 9) };
+    let paid = Kind { market: Market::Reserved, ..kind("ours", amounts(1_000, 1), 900, 1) };
+    let kinds = [kind("plain", amounts(1_000, 1), 1_000, 9), spot, paid];
+    let chosen = |minutes: u64, count| {
+        let takes = Some(Duration::from_secs(minutes * 60));
+        let packing = pack(&workers(&vec![need(1_000, 1); count]), &[], &kinds, takes);
+        packing.new_nodes.iter().map(|k| kinds[*k].name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(chosen(10, 3), ["ours", "spot", "spot"], "what is paid for already comes first");
+    assert_eq!(chosen(180, 3), ["ours", "plain", "plain"]);
 }
 
 fn any_needs() -> impl Strategy<Value = Vec<Need>> {
@@ -147,7 +180,7 @@ proptest! {
         needs in any_needs(), nodes in any_nodes(), kinds in any_kinds()
     ) {
         let all = workers(&needs);
-        let packing = pack(&all, &nodes, &kinds);
+        let packing = pack(&all, &nodes, &kinds, None);
         let mut seen: Vec<&WorkerId> = packing.placed.iter().map(|(w, _)| w).chain(packing.left_over.iter().map(|(w, _)| w)).collect();
         seen.sort();
         let mut asked: Vec<&WorkerId> = all.iter().map(|(w, _)| w).collect();
@@ -174,11 +207,12 @@ proptest! {
     #[test]
     fn it_is_never_worse_than_first_fit(needs in any_needs(), nodes in any_nodes(), kinds in any_kinds()) {
         let all = workers(&needs);
-        let as_given: Vec<usize> = (0..all.len()).collect();
-        let (plain, best) = (first_fit(&all, &as_given, &nodes, &kinds), pack(&all, &nodes, &kinds));
+        let (plain, best) = (plain(&all, &nodes, &kinds), pack(&all, &nodes, &kinds, None));
+        let price = |packing: &Packing| packing.new_nodes.iter().map(|k| kinds[*k].price_micros_per_hour).sum::<u64>();
         prop_assert!(best.left_over.len() <= plain.left_over.len());
         if best.left_over.len() == plain.left_over.len() {
-            prop_assert!(best.new_nodes.len() <= plain.new_nodes.len());
+            prop_assert!(price(&best) <= price(&plain));
+            prop_assert!(price(&best) < price(&plain) || best.new_nodes.len() <= plain.new_nodes.len());
         }
     }
 }

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use mutirao_core::QueueName;
 use mutirao_core::job::Page;
-use mutirao_elastic::view::{ElasticStatus, HistoryLine};
+use mutirao_elastic::view::{ElasticStatus, HistoryLine, Plan};
 use mutirao_surface::{Args, PageArgs, Rejection, only, paging};
 use serde::Deserialize;
 
@@ -14,6 +14,13 @@ use crate::service::Fleets;
 #[utoipa::path(get, path = "/v1/elastic/status", tag = "elastic", responses((status = 200, body = ElasticStatus)))]
 pub async fn status(State(fleets): State<Fleets>, _: only::Viewer) -> Result<Json<ElasticStatus>, Rejection> {
     Ok(Json(fleets.status().await?))
+}
+
+/// What the resource manager would do now, and why: of each queue how many are wanted, where they would go, which nodes would
+/// be made, emptied and given back, who would go, and what is held back. Nothing is changed. Role: viewer.
+#[utoipa::path(get, path = "/v1/elastic/plan", tag = "elastic", responses((status = 200, body = Plan)))]
+pub async fn plan(State(fleets): State<Fleets>, _: only::Viewer) -> Result<Json<Plan>, Rejection> {
+    Ok(Json(fleets.plan().await?))
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]

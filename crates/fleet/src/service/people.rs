@@ -13,13 +13,14 @@ use mutirao_elastic::fleet::Fleet;
 use mutirao_elastic::packing::{Door, Need, NoPlace, Node, NodeName, check_need};
 use mutirao_elastic::protocol::{GROUP, Wish};
 use mutirao_elastic::view::{
-    DrainView, ElasticStatus, HistoryLine, Holder, NodeView, NodeWorker, QueueStatus, WorkerDetail, WorkerRecord,
+    DrainView, ElasticStatus, HistoryLine, Holder, NodeView, NodeWorker, Plan, QueueStatus, WorkerDetail, WorkerRecord,
 };
 use mutirao_queues::{QueueSpec, Reason};
 use mutirao_store::refused;
 
 use super::{Fleets, Offered, short, unfenced};
 use crate::balance;
+use crate::planner::Planner;
 use crate::runners::Runners;
 use crate::standing::{Acting, Standing};
 use crate::store::{Draining, Kept, MemberRow, NodeRow, SHARD};
@@ -54,6 +55,29 @@ impl Fleets {
         });
         let managers = parts.floor.managers();
         Ok(ElasticStatus { holder, members: members.len() as u32, queues: statuses(&specs, kept), managers })
+    }
+
+    /// What the resource manager would do now, and why. Nothing of it is done.
+    pub async fn plan(&self) -> Result<Plan, Problem> {
+        let parts = self.parts();
+        let Some(planner) = parts.planner.get().cloned() else {
+            return Err(Problem::unavailable("this manager has nobody who could plan"));
+        };
+        let (status, balance, nodes) = tokio::join!(self.status(), self.balance(), parts.store.nodes());
+        let (status, balance) = (status?, balance?);
+        let (_, kinds) = nodes.map_err(refused)?;
+        // Of thousands of workers it takes a while.
+        let planned = tokio::task::spawn_blocking(move || planner.plan(balance, kinds.unwrap_or_default())).await;
+        let plan = planned.map_err(|error| {
+            tracing::error!(%error, "a plan could not be made");
+            Problem::internal()
+        })?;
+        Ok(Plan { holder: status.holder, ..plan })
+    }
+
+    /// Who can say what would be done.
+    pub fn plan_by(&self, planner: Arc<dyn Planner>) {
+        let _ = self.parts().planner.set(planner);
     }
 
     /// The latest changes first, of one queue or all, with the number that the next page starts before.

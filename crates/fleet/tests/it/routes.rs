@@ -1,5 +1,6 @@
 //! The routes: what a resource manager and people are answered, and what they are refused.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -7,8 +8,10 @@ use mutirao_core::auth::Role;
 use mutirao_core::{Clock, WorkerId};
 use mutirao_elastic::fleet::{Activity, Life};
 use mutirao_elastic::measure::Tasks;
-use mutirao_elastic::packing::{Amounts, Need};
+use mutirao_elastic::packing::{Amounts, Kind, Need};
 use mutirao_elastic::protocol::{Balance, LeaseAnswer};
+use mutirao_elastic::view::Plan;
+use mutirao_fleet::Planner;
 use mutirao_queues::QueueSight;
 use mutirao_shards::store::Mark;
 use serde_json::{Value, json};
@@ -83,7 +86,7 @@ async fn a_balance_check_tells_load_workers_and_what_was_kept() {
     let members = json!({ &workers[0]: { "life": "reported", "since": 900_000, "node": "n1" } });
     house.elastic("PUT", "/v1/elastic/queues/gpu", record(generation, members, json!([]))).await;
     house.elastic("PUT", "/v1/elastic/offer", offer(generation)).await;
-    let busy = Activity::Busy { tasks: 2 };
+    let busy = Activity::Busy { tasks: 2, since: None };
     *house.neighbours.sights.lock() = vec![QueueSight {
         queue: "gpu".parse().unwrap(),
         tasks: Tasks { ready: 3, running: 2, unacknowledged: 2, ..Tasks::default() },
@@ -160,6 +163,42 @@ async fn a_holder_that_is_heard_no_more_is_shown_with_since_when() {
     assert_eq!((silent.generation, silent.silent_since), (generation, Some(last_heard)));
     house.take_over(Mark { generation, beats: 0 }).await;
     assert_eq!(holder().await.silent_since, None, "another one acts");
+}
+
+/// Says which kinds it was told of, and does nothing.
+struct Echo;
+
+impl Planner for Echo {
+    fn plan(&self, balance: Balance, kinds: Vec<Kind>) -> Plan {
+        let nodes = balance.nodes.into_iter().map(|record| record.node.name.0);
+        Plan {
+            at: balance.at,
+            idle: nodes.collect(),
+            held: kinds.into_iter().map(|kind| kind.name).collect(),
+            ..Plan::default()
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_plan_is_made_of_what_is_kept_for_anybody_who_may_look_and_says_who_acts() {
+    let house = House::new().await;
+    let early = house.ask(Role::Viewer, "GET", "/v1/elastic/plan", Value::Null).await.0;
+    assert_eq!(early, 503, "nobody can plan yet");
+    house.fleets.plan_by(Arc::new(Echo));
+    let nobody = house.fleets.plan().await.unwrap();
+    assert_eq!((nobody.holder, nobody.held.len()), (None, 0));
+    let generation = house.take_over(Mark::default()).await;
+    let kind = json!({ "name": "small", "capacity": { "cpu_milli": 1_000 }, "layer": "cloud", "available": 3 });
+    let mut offered = offer(generation);
+    offered["kinds"] = json!([kind]);
+    house.elastic("PUT", "/v1/elastic/offer", offered).await;
+    let plan = house.fleets.plan().await.unwrap();
+    assert_eq!(plan.holder.map(|holder| holder.generation), Some(generation));
+    assert_eq!((plan.idle, plan.held), (vec!["n1".to_owned()], vec!["small".to_owned()]));
+    for (role, status) in [(Role::Elastic, 403), (Role::Node, 403), (Role::Viewer, 200), (Role::Admin, 200)] {
+        assert_eq!(house.ask(role, "GET", "/v1/elastic/plan", Value::Null).await.0, status, "{role:?}");
+    }
 }
 
 #[tokio::test]

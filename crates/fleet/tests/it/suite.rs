@@ -76,6 +76,7 @@ fn node(name: &str) -> OfferedNode {
         layer: Layer::Cloud,
         answers: true,
         note: None,
+        stands: None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! The same over RabbitMQ, and its queues as sources and sinks. Without a server every test says that it was skipped.
 
+mod long;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -80,7 +80,7 @@ fn activity(session: &Session, now: Now) -> Activity {
     match session.held.len() as u32 {
         0 if session.draining => Activity::Drained,
         0 => Activity::Idle { since: session.idle_since.map_or(now.wall, |at| now.wall_at(at)) },
-        tasks => Activity::Busy { tasks },
+        tasks => Activity::Busy { tasks, since: session.held_longest().map(|at| now.wall_at(at)) },
     }
 }
 
@@ -88,7 +88,7 @@ fn rank(activity: Activity) -> u32 {
     match activity {
         Activity::Drained => 0,
         Activity::Idle { .. } => 1,
-        Activity::Busy { tasks } => tasks.saturating_add(1),
+        Activity::Busy { tasks, .. } => tasks.saturating_add(1),
     }
 }
 

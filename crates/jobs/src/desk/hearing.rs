@@ -161,7 +161,7 @@ impl Desk {
             None => {
                 ledger.adopt(task.index);
                 if self.happen(task, Event::Started(attempt), None, None, now) {
-                    self.sessions.hold(session, task, attempt);
+                    self.sessions.hold(session, task, attempt, now.mono);
                     if let (Some(line), Some(ledger)) = (self.lines.get_mut(&queue), self.jobs.get(&task.job)) {
                         line.adopted(task, &ledger.rank, ledger.needs.cpus);
                     }

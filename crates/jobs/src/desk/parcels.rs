@@ -209,7 +209,7 @@ impl Desk {
         for pick in posted.picks {
             let current = self.jobs.get(&pick.task.job).and_then(|l| l.attempt_of(pick.task.index));
             if current == Some(pick.attempt) {
-                self.sessions.hold(session, pick.task, pick.attempt);
+                self.sessions.hold(session, pick.task, pick.attempt, now.mono);
             } else {
                 // Cancelled, or ended by an older attempt, while the parcel was on its way.
                 self.dying.taken(pick.task, pick.attempt, session);

@@ -40,6 +40,8 @@ pub struct Session {
     pub left: bool,
     sequence: Sequence,
     pub held: Map<TaskKey, Attempt>,
+    /// When it took each of those.
+    held_since: Map<TaskKey, Mono>,
     /// Its own id, to be shared by all that it holds.
     id: Arc<SessionId>,
 }
@@ -48,6 +50,11 @@ impl Session {
     /// Tasks are handed out in the hope that it takes them.
     fn is_seated(&self) -> bool {
         self.heard && self.known_to_store && !self.draining && !self.resting
+    }
+
+    /// When it took what it has had longest.
+    pub fn held_longest(&self) -> Option<Mono> {
+        self.held_since.values().min().copied()
     }
 }
 
@@ -116,6 +123,7 @@ impl Sessions {
             left: false,
             sequence: Sequence::default(),
             held: Map::default(),
+            held_since: Map::default(),
             id,
         });
     }
@@ -156,9 +164,10 @@ impl Sessions {
         }
     }
 
-    pub fn hold(&mut self, session: &SessionId, task: TaskKey, attempt: Attempt) {
+    pub fn hold(&mut self, session: &SessionId, task: TaskKey, attempt: Attempt, at: Mono) {
         if let Some(known) = self.sessions.get_mut(session) {
             known.held.insert(task, attempt);
+            known.held_since.insert(task, at);
             self.holders.insert((task, attempt), known.id.clone());
         }
     }
@@ -179,6 +188,7 @@ impl Sessions {
         let known = self.sessions.get_mut(&*session)?;
         if known.held.get(&task) == Some(&attempt) {
             known.held.remove(&task);
+            known.held_since.remove(&task);
         }
         Some(known)
     }

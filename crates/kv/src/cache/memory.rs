@@ -38,7 +38,7 @@ impl Memory {
 #[async_trait]
 impl Cache for Memory {
     async fn look(&self, place: &Place, token: Token) -> Looked {
-        self.slots.lock().look(place, token, self.now())
+        self.slots.lock().look(place.shard(), place, token, self.now())
     }
 
     async fn fill(&self, place: &Place, token: Token, entry: &Entry) {

@@ -37,11 +37,12 @@ impl Near {
 
     /// What is here; whether that counts is asked after it was found, so it did when it was.
     fn look_here(&self, place: &Place, token: Token) -> Looked {
+        let (shard, now) = (place.shard(), self.now());
         let (found, generation) = {
             let mut slots = self.here.lock();
-            (slots.look(place, token, self.now()), slots.generation(place.shard()))
+            (slots.look(shard, place, token, now), slots.generation(shard))
         };
-        let counts = generation.is_some_and(|generation| (self.holds)(place.shard(), generation));
+        let counts = generation.is_some_and(|generation| (self.holds)(shard, generation));
         if counts { found } else { Looked::Past }
     }
 

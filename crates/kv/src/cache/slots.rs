@@ -126,9 +126,9 @@ impl Slots {
         true
     }
 
-    /// `token`: what is to be the permission, if there is nothing.
-    pub fn look(&mut self, place: &Place, token: Token, now: Mono) -> Looked {
-        let Some(word) = self.word(place.shard(), now) else { return Looked::Past };
+    /// `shard`: the place's, which costs a hash. `token`: what is to be the permission, if there is nothing.
+    pub fn look(&mut self, shard: ShardId, place: &Place, token: Token, now: Mono) -> Looked {
+        let Some(word) = self.word(shard, now) else { return Looked::Past };
         if word.changing.contains(place) {
             return Looked::Past;
         }

@@ -235,3 +235,81 @@ async fn answered<T: Send>(
     let late = |_| CacheError::Unreachable("it does not answer in time".into());
     clock.timeout(ANSWER_WITHIN, call).await.map_err(late)?
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use async_trait::async_trait;
+    use mutirao_core::Timestamp;
+    use mutirao_core::clock::ManualClock;
+
+    use super::super::{Cache, Looked, Token};
+    use super::*;
+
+    /// Counts first words; whatever was marked under one had lapsed by then.
+    #[derive(Default)]
+    struct Counting(AtomicU64);
+
+    #[async_trait]
+    impl Cache for Counting {
+        async fn look(&self, _place: &Place, _token: Token) -> Looked {
+            Looked::Past
+        }
+
+        async fn fill(&self, _place: &Place, _token: Token, _entry: &Entry) {}
+
+        fn renew_every(&self) -> Option<Duration> {
+            None
+        }
+
+        async fn reach(&self) -> Result<(), CacheError> {
+            Ok(())
+        }
+
+        async fn begin(&self, _shard: ShardId, _reign: Reign, _said: Mono) -> Result<(), CacheError> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+
+        async fn renew(&self, _shard: ShardId, _reign: Reign, _said: Mono) -> Result<(), CacheError> {
+            Ok(())
+        }
+
+        async fn mark(&self, _shard: ShardId, _reign: Reign, _places: &[Place]) -> Result<Vec<usize>, CacheError> {
+            Err(CacheError::Lapsed)
+        }
+
+        async fn offer(&self, _: ShardId, _: Reign, _: &[(Place, Option<Entry>)]) -> Result<(), CacheError> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn no_word_is_given_anew_while_a_batch_may_be_committed_yet_and_another_once_none_can_be() {
+        let (clock, cache) = (ManualClock::starting_at(Timestamp(0)), Arc::new(Counting::default()));
+        let (told, dice) = (cache.clone(), Arc::new(Dice::seeded(1)));
+        let mut warden = Warden::new(Some(cache), Company::Others, clock.clone(), dice, ShardId(0), 1);
+        let begun = || told.0.load(Ordering::SeqCst);
+        clock.advance(LAPSED_AFTER);
+        warden.keep().await;
+        warden.is_in_doubt();
+        warden.keep().await;
+        assert_eq!(begun(), 1, "the word under which it was marked stays");
+        clock.advance(LAPSED_AFTER);
+        assert!(matches!(warden.mark(&[]).await, Marked::Nowhere), "it has lapsed");
+        clock.advance(LAPSED_AFTER);
+        warden.keep().await;
+        assert_eq!(begun(), 1);
+        warden.is_settled();
+        warden.keep().await;
+        assert_eq!(begun(), 2);
+        warden.is_in_doubt();
+        warden.is_settled();
+        warden.keep().await;
+        assert_eq!(begun(), 3, "what it marked is forgotten with the word");
+        warden.is_settled();
+        warden.keep().await;
+        assert_eq!(begun(), 3, "once");
+    }
+}

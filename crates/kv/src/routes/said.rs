@@ -10,13 +10,47 @@ use mutirao_core::Problem;
 
 use crate::intake::Until;
 use crate::service::WAIT_MAX;
-use crate::write::{Condition, VALUE_BYTES_MAX, Value, too_large, too_large_by_at_least};
+use crate::write::{Condition, KEY_BYTES_MAX, VALUE_BYTES_MAX, Value, too_large, too_large_by_at_least};
 
 /// The body, as what the request says that it is.
 pub(crate) async fn value(request: Request) -> Result<Value, Problem> {
     let (parts, body) = request.into_parts();
+    whole(&parts.headers)?;
     let content_type = text(&parts.headers, &header::CONTENT_TYPE)?;
     Value::new(bytes(&parts.headers, body).await?, content_type)
+}
+
+/// Refuses what would be kept as something that it is not.
+fn whole(headers: &HeaderMap) -> Result<(), Problem> {
+    if headers.contains_key(header::CONTENT_RANGE) {
+        return Err(
+            Problem::malformed("a part of a value cannot be put").remedy("send all of it, without Content-Range")
+        );
+    }
+    match text(headers, &header::CONTENT_ENCODING)? {
+        None | Some("identity") => Ok(()),
+        Some(_) => Err(Problem::new(415, "unsupported-media-type", "the value is encoded")
+            .detail("its encoding would not be kept, and nobody could read it")
+            .remedy("send it as it is, or say what it is with Content-Type only")),
+    }
+}
+
+/// What keys are to begin with. What no key can begin with is a slip.
+pub(super) fn prefix(prefix: String) -> Result<String, Problem> {
+    if prefix.len() > KEY_BYTES_MAX {
+        let bytes = prefix.len();
+        return Err(Problem::invalid(
+            "prefix",
+            format!("{bytes} bytes are too many, no key has more than {KEY_BYTES_MAX}"),
+        ));
+    }
+    match prefix.chars().find(|c| c.is_control()) {
+        Some(c) => {
+            let detail = format!("it has a control character in it, U+{:04X}, which no key has", u32::from(c));
+            Err(Problem::invalid("prefix", detail))
+        }
+        None => Ok(prefix),
+    }
 }
 
 async fn bytes(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
@@ -52,11 +86,14 @@ pub(crate) fn condition(headers: &HeaderMap) -> Result<Condition, Problem> {
     }
 }
 
+/// One that is there twice is a list, of which only the first would be heeded.
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
-    headers
-        .get(name)
-        .map(|value| value.to_str().map_err(|_| Problem::invalid(name.as_str(), "it is not plain text")))
-        .transpose()
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Problem::invalid(name.as_str(), "it is there more than once").remedy("send it once"));
+    }
+    value.to_str().map(Some).map_err(|_| Problem::invalid(name.as_str(), "it is not plain text"))
 }
 
 pub(super) fn flag(name: &str, value: Option<&str>) -> Result<bool, Problem> {
@@ -113,6 +150,40 @@ mod tests {
         let whole =
             value(Request::new(Body::from_stream(stream::iter([Ok::<_, std::io::Error>(large.clone())])))).await;
         assert_eq!(whole.unwrap().bytes, large, "as much as may be");
+    }
+
+    #[tokio::test]
+    async fn what_would_be_kept_as_something_else_is_refused() {
+        let of = async |name: &str, said: &str| {
+            let request = axum::http::Request::builder().header(name, said).body(Body::from("half")).unwrap();
+            value(request).await.map(|value| value.bytes).map_err(|problem| problem.status)
+        };
+        assert_eq!(of("content-range", "bytes 0-3/8").await, Err(400));
+        assert_eq!(of("content-encoding", "gzip").await, Err(415));
+        assert_eq!(of("content-encoding", "identity").await, Ok("half".into()));
+    }
+
+    #[test]
+    fn a_header_that_is_there_twice_is_no_condition() {
+        let twice = |name: HeaderName, values: [&'static str; 2]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(&name, value.parse().unwrap());
+            }
+            condition(&headers).unwrap_err()
+        };
+        for (name, values) in [(header::IF_MATCH, ["\"7\"", "\"8\""]), (header::IF_NONE_MATCH, ["*", "\"8\""])] {
+            let problem = twice(name, values);
+            assert!(problem.status == 422 && problem.line().contains("more than once"), "{}", problem.line());
+        }
+    }
+
+    #[test]
+    fn a_prefix_that_no_key_has_is_refused() {
+        assert_eq!(prefix("ä/".into()).unwrap(), "ä/");
+        for bad in ["a\0b".to_owned(), "\n".into(), "x".repeat(KEY_BYTES_MAX + 1)] {
+            assert_eq!(prefix(bad).unwrap_err().field.as_deref(), Some("prefix"));
+        }
     }
 
     #[test]

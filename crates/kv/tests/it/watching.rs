@@ -12,7 +12,7 @@ use mutirao_kv::store::{Forget, open};
 use mutirao_kv::{AtHand, Condition, GROUP, Kv, KvParts, Legacy, Path, SHARDS, Until};
 use mutirao_shards::store as leases;
 use mutirao_shards::{Fence, MemberId, Terms};
-use mutirao_surface::OpenApiRouter;
+use mutirao_surface::{OpenApiRouter, paging};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -22,6 +22,7 @@ use crate::running::{ana, text};
 on_both!(
     a_watch_of_what_nobody_writes_can_go_on_when_the_rest_is_forgotten,
     all_who_watch_are_told_everything_of_theirs_once_and_in_order,
+    a_cursor_of_a_moment_that_has_not_come_is_refused,
 );
 
 /// So short that whoever watches is told where it is each second.
@@ -100,6 +101,19 @@ impl Ear {
 
 async fn write(kv: &Kv, key: &str, value: &str) {
     kv.write(&ana(), key.parse().unwrap(), text(value), Condition::None, Until::Applied).await.unwrap();
+}
+
+async fn a_cursor_of_a_moment_that_has_not_come_is_refused(engine: &Engine) {
+    let kv = start(engine, Duration::from_secs(3_600)).await;
+    write(&kv, "a", "1").await;
+    let (_, now) = Ear::of(&kv, "", None).await;
+    assert_eq!(asks(&kv, "", Some(&now)).await.status(), 200);
+    // As another installation gives them, or this one did before a backup was restored.
+    let mut moment = vec![0_u64; SHARDS as usize];
+    moment[3] = 1_000_000;
+    assert_eq!(asks(&kv, "", Some(&paging::encode(&moment))).await.status(), 410);
+    assert_eq!(asks(&kv, "a%00b", None).await.status(), 422, "what no key begins with");
+    kv.stop().await;
 }
 
 async fn a_watch_of_what_nobody_writes_can_go_on_when_the_rest_is_forgotten(engine: &Engine) {

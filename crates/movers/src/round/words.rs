@@ -9,6 +9,8 @@ use super::{Considered, Fit, Resource, Round, Verdict, Why};
 /// Hosts told of one part; the rest is a number.
 const HOSTS_TOLD: usize = 6;
 const PARTS_TOLD: usize = 6;
+/// Nobody starts a host with none.
+const CORES_TOLD_MIN: f64 = 0.1;
 
 struct Name<'a>(&'a Part);
 
@@ -37,7 +39,7 @@ impl fmt::Display for Round {
             write!(f, "\n  {one}")?;
         }
         if let Some(asks) = &self.asks_for_host {
-            write!(f, "\n  no host has room: one with {:.1} cores is missing", asks.cores)?;
+            write!(f, "\n  no host has room: one with {:.1} cores is missing", asks.cores.max(CORES_TOLD_MIN))?;
             for (i, part) in asks.parts.iter().take(PARTS_TOLD).enumerate() {
                 write!(f, " {} {}", if i == 0 { "for" } else { "and" }, Name(part))?;
             }

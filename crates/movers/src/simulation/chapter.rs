@@ -11,7 +11,9 @@
 //! - *A replica* has 4 MB and a state of 1 MB: the document's workers wait busily and keep nothing. With much more, its rule finds
 //!   a host only where parts are fewer, and nothing like its 28 moves.
 //! - *A move* is set up in 1 s and carries 100 MB/s; for 3 s its source says nothing, which is what 28 moves cost there in events
-//!   (740 each).
+//!   (740 each). *The replica stands still* for 8 s between where it was and where it goes on, and its events wait: the document says
+//!   that a move interrupts it, and not for how long. With 8 s `adaptive` moves about as often as there, in 3 to 8 s it is better
+//!   than `random` on the slow replica as there, and with none it is not.
 
 use super::load::Load;
 use super::setup::{HostSetup, Moving, Noise, OperatorSetup, Setup};

@@ -86,7 +86,7 @@ impl World<'_> {
     /// Stop and copy: a source that has done what it was to do stops, and its state goes.
     pub fn stops(&mut self, copy: usize) {
         let Phase::Until(row) = self.copies[copy].phase else { return };
-        let Moving::StopAndCopy { bytes_per_s, .. } = self.setup.moving else { return };
+        let Moving::StopAndCopy { bytes_per_s, pause_s, .. } = self.setup.moving else { return };
         if self.copies[copy].next < row || self.copies[copy].running > 0 {
             return;
         }
@@ -94,7 +94,7 @@ impl World<'_> {
         if let Some(transfer) = self.under_way(|transfer| transfer.from == copy) {
             self.transfers[transfer].step = Step::Copies;
             let state = self.setup.operators[self.copies[copy].operator].state_bytes;
-            self.after(state / bytes_per_s, Event::Goes { transfer });
+            self.after(state / bytes_per_s + pause_s, Event::Goes { transfer });
         }
     }
 
@@ -136,6 +136,11 @@ impl World<'_> {
         self.operators[operator].replicas[replica] = copy;
         self.transfers[transfer].step = Step::Over;
         self.offer(copy);
+    }
+
+    /// Stop and copy: whether its state is on its way.
+    pub fn is_copied(&self, copy: usize) -> bool {
+        self.under_way(|transfer| transfer.from == copy && transfer.step == Step::Copies).is_some()
     }
 
     fn under_way(&self, is: impl Fn(&Transfer) -> bool) -> Option<usize> {

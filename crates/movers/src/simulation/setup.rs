@@ -47,6 +47,8 @@ pub enum Moving {
         bytes_per_s: f64,
         /// While the input is sent to both its source says nothing; nor afterwards what it would have said.
         upstream_pause_s: f64,
+        /// From when the replica stops until it goes on at the target, beside what its state takes. Its events wait meanwhile.
+        pause_s: f64,
     },
     /// The last snapshot and a replay at the target while the source goes on; it takes over when it has caught up.
     Live { set_up_s: f64, bytes_per_s: f64, snapshot_s: u32, pause_s: f64 },
@@ -54,7 +56,7 @@ pub enum Moving {
 
 impl Moving {
     pub fn stop_and_copy() -> Self {
-        Self::StopAndCopy { set_up_s: 1.0, bytes_per_s: 100e6, upstream_pause_s: 3.0 }
+        Self::StopAndCopy { set_up_s: 1.0, bytes_per_s: 100e6, upstream_pause_s: 3.0, pause_s: 8.0 }
     }
 
     pub fn live() -> Self {

@@ -41,6 +41,21 @@ fn moved_live_nothing_is_lost_or_done_twice_and_moved_by_stopping_events_are_nev
 }
 
 #[test]
+fn who_is_moved_by_stopping_stands_still_for_as_long_as_is_said_and_only_last_copies_wait_for_it() {
+    let of = |pause_s| {
+        let moving = Moving::StopAndCopy { set_up_s: 1.0, bytes_per_s: 100e6, upstream_pause_s: 0.0, pause_s };
+        let setup = Setup { seconds: 60, noise: Noise::default(), ..setup(Kind::Stable, Thirteen::BeginsLow, moving) };
+        run(&setup, Settings::of(Strategy::Random { seed: 1 }), 1)
+    };
+    let (short, long) = (of(0.0), of(8.0));
+    assert!(short.moves > 1 && long.moves > 1, "{} {}", short.moves, long.moves);
+    let longest = |copies: &Histogram| copies.percentile_ms(1.0);
+    assert!(longest(&short.slow) < 1_000.0 && longest(&long.slow) > 7_500.0, "{}", longest(&long.slow));
+    assert!(longest(&long.fast) < 1_000.0, "{}", longest(&long.fast));
+    assert_eq!(short.said, long.said);
+}
+
+#[test]
 fn with_ours_nobody_waits_where_with_none_seconds_pass() {
     let none = run(&short(Moving::live()), Settings::of(Strategy::None), 1);
     let ours = run(&short(Moving::live()), Settings::of(Strategy::mutirao()), 1);

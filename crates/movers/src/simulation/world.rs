@@ -282,7 +282,7 @@ impl<'a> World<'a> {
     }
 
     fn resume(&mut self, copy: usize) {
-        if self.copies[copy].phase == Phase::Stopped {
+        if self.copies[copy].phase == Phase::Stopped && !self.is_copied(copy) {
             self.copies[copy].phase = Phase::Serving;
             self.offer(copy);
         }

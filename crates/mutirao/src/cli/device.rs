@@ -9,8 +9,9 @@ use clap::{Args, Subcommand};
 use mutirao_client::PageArgs;
 use mutirao_core::node::{Allowance, DeviceSpec, DeviceView};
 use mutirao_core::{Clock, SystemClock, Timestamp};
+use serde_json::json;
 
-use super::out::Out;
+use super::out::{Out, Shape};
 use super::show::{ago, or_dash, table};
 use super::{Globals, reach};
 use crate::config::Labels;
@@ -102,11 +103,11 @@ pub async fn run(globals: &Globals, args: DeviceArgs) -> Result<(), Failure> {
             let (name, node) = (&created.device.name, &created.device.node);
             if let Some(kept) = kept {
                 kept.write(&created.password, name)?;
-                out.answer(&created.device, |_| String::new())?;
-                out.note(format!(
-                    "the password is in {}, and nowhere else; user {name} speaks for node {node}",
-                    kept.path.display()
-                ));
+                if out.shape == Shape::Json {
+                    return out.answer(&created.device, |_| String::new());
+                }
+                let path = kept.path.display();
+                out.note(format!("the password is in {path}, and nowhere else; user {name} speaks for node {node}"));
                 return Ok(());
             }
             out.answer(&created, |created| created.password.clone())?;
@@ -124,8 +125,7 @@ pub async fn run(globals: &Globals, args: DeviceArgs) -> Result<(), Failure> {
         }
         Verb::Rm { name } => {
             client.remove_device(&name).await?;
-            out.note(format!("the device {name} is not let in any more"));
-            Ok(())
+            out.answer(&json!({ "removed": name }), |_| format!("device {name} is not let in any more"))
         }
     }
 }

@@ -1,5 +1,7 @@
 //! `mutirao elastic …`
 
+mod plan;
+
 use std::cmp::Ordering;
 
 use clap::{Args, Subcommand};
@@ -23,6 +25,8 @@ pub struct ElasticArgs {
 enum Verb {
     /// Show how many workers each elastic queue should have and has, and why
     Status,
+    /// Show what the resource manager would do now, and why, without doing it
+    Plan,
     /// Show the changes of how many were wanted, the latest first, with their reasons
     History {
         /// Only of this queue
@@ -70,6 +74,10 @@ pub async fn run(globals: &Globals, args: ElasticArgs) -> Result<(), Failure> {
         Verb::Status => {
             let (found, nodes) = (client.elastic_status().await?, client.nodes().await?);
             out.answer(&found, |found| [vec![status(found, now)], missing(&nodes)].concat().join("\n"))
+        }
+        Verb::Plan => {
+            let found = client.elastic_plan().await?;
+            out.answer(&found, |found| plan::plan(found, holder(found.holder.as_ref(), now)))
         }
         Verb::History { queue, limit, cursor } => {
             let page = client.elastic_history(queue.as_ref(), PageArgs { limit: Some(limit), cursor }).await?;

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use mutirao_client::Client;
 use mutirao_core::{Clock, Dice, Problem, SystemClock};
 use mutirao_flows::start::RunRequest;
-use mutirao_flows::view::{FlowView, RunExplained, RunLine, RunState, RunView};
+use mutirao_flows::view::{FlowView, RunExplained, RunLine, RunView};
 use serde_json::{Value, json};
 
 use super::out::Out;
@@ -18,6 +18,8 @@ use crate::failure::Failure;
 
 /// More than any input may have, so that the server says what is wrong.
 const INPUT_BYTES_MAX: u64 = 1 << 20;
+/// What a page of runs holds at most.
+const PAGE_MAX: i64 = 1_000;
 
 #[derive(Debug, Args)]
 pub struct FlowArgs {
@@ -54,8 +56,11 @@ enum Verb {
         /// Of this flow only
         name: Option<String>,
         /// How many
-        #[arg(long, default_value_t = 20)]
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=PAGE_MAX))]
         limit: u32,
+        /// Those before this one, of which a former page ended
+        #[arg(long, value_name = "RUN", value_parser = number)]
+        before: Option<u64>,
     },
     /// Show a flow, by its name, or a run, by its number
     Show {
@@ -63,9 +68,15 @@ enum Verb {
         what: String,
     },
     /// End a run early; what its steps have done stays done
-    Cancel { run: u64 },
+    Cancel {
+        #[arg(value_parser = number)]
+        run: u64,
+    },
     /// Say where a run waits, and why each of its nodes was chosen
-    Explain { run: u64 },
+    Explain {
+        #[arg(value_parser = number)]
+        run: u64,
+    },
 }
 
 /// Ends with 1 when a run that was waited for did not end well.
@@ -95,13 +106,14 @@ pub async fn run(globals: &Globals, args: FlowArgs) -> Result<u8, Failure> {
                 })?;
                 return Ok(0);
             }
-            let view = watching::until_ended(&client, line.run, &out).await?;
-            out.answer(&view, show::run_end)?;
-            return Ok(u8::from(view.state != RunState::Done));
+            return watching::to_the_end(&client, &line, &out).await;
         }
-        Verb::Runs { name, limit } => {
-            let lines: Vec<RunLine> = client.runs(name.as_deref(), None, limit).await?;
+        Verb::Runs { name, limit, before } => {
+            let lines: Vec<RunLine> = client.runs(name.as_deref(), before, limit).await?;
             out.answer(&lines, |lines| show::runs(lines, SystemClock.now()))?;
+            if let Some(last) = lines.last().filter(|_| lines.len() as u32 >= limit) {
+                out.note(format!("there may be more: add --before {}", last.run));
+            }
         }
         Verb::Show { what } => match what.parse::<u64>() {
             Ok(run) => {
@@ -123,6 +135,10 @@ pub async fn run(globals: &Globals, args: FlowArgs) -> Result<u8, Failure> {
         }
     }
     Ok(0)
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("\"{text}\" is no run: runs have numbers, and `mutirao flow runs` shows them"))
 }
 
 /// What is wrong with a request, as it was typed.

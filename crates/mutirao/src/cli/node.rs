@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use mutirao_core::node::{RubbishView, RunsView};
+use mutirao_core::node::{Allowance, RubbishView, RunsView};
 use mutirao_core::quantity::Span;
 use mutirao_core::{Clock, SystemClock, Timestamp};
 use mutirao_elastic::packing::amounts::{CPU_MILLI, MEMORY_BYTES, said};
 use mutirao_elastic::protocol::Wish;
 use mutirao_elastic::view::{NodeView, NodeWorker};
+use serde_json::json;
 
 use super::device::MayArgs;
 use super::out::Out;
@@ -58,25 +59,35 @@ pub async fn run(globals: &Globals, args: NodeArgs) -> Result<(), Failure> {
         Verb::List => out.answer(&client.nodes().await?, |nodes| list(nodes, now)),
         Verb::Show { node } => out.answer(&client.node(&node).await?, |node| show(node, now)),
         Verb::Invite { node, may } => {
-            let invited = client.invite_node(&node, &may.into()).await?;
+            let may = may.into();
+            let invited = client.invite_node(&node, &may).await?;
             out.answer(&invited, |invited| invited.token.clone())?;
             out.note("this is the only time the token is shown; it is good for a day, once:");
             out.note(format!(
-                "  MUTIRAO_ENROL_TOKEN=… MUTIRAO_URL={} mutirao role node --id {node} --transport mqtt --server mqtt://HOST:1883",
-                client.url()
+                "  MUTIRAO_ENROL_TOKEN=… MUTIRAO_URL={} mutirao role node --id {node}{} --transport mqtt --server mqtt://HOST:1883 \
+                 --actions DIR",
+                client.url(),
+                as_it_may(&may)
             ));
             Ok(())
         }
         Verb::Forget { node } => {
             client.forget_node(&node).await?;
-            out.note(format!("the node {node} is forgotten until it registers again"));
-            Ok(())
+            out.answer(&json!({ "forgotten": node }), |_| format!("node {node} is forgotten until it registers again"))
         }
         Verb::Rubbish { limit } => out.answer(&client.rubbish(limit).await?, |rubbish| tossed(rubbish, now)),
         Verb::Cordon { node } => out.answer(&client.cordon_node(&node).await?, |node| show(node, now)),
         Verb::Uncordon { node } => out.answer(&client.uncordon_node(&node).await?, |node| show(node, now)),
         Verb::Drain { node } => out.answer(&client.drain_node(&node).await?, |node| show(node, now)),
     }
+}
+
+/// The options of a node that says of itself what it may.
+fn as_it_may(may: &Allowance) -> String {
+    let layer = may.layer.iter().map(|layer| format!(" --layer {layer}"));
+    let labels = may.labels.iter().map(|(key, value)| format!(" --label {key}={value}"));
+    let slots = may.slots.iter().map(|slots| format!(" --slots {slots}"));
+    layer.chain(labels).chain(slots).collect()
 }
 
 fn amount(node: &NodeView, resource: &str) -> String {
@@ -215,7 +226,8 @@ fn offers(runs: &RunsView) -> String {
     let said = runs.actions.len() as u64 + passed_over(runs).map(|(count, _)| u64::from(count)).sum::<u64>();
     let each: Vec<String> = passed_over(runs).map(|(count, what)| format!(", {count} {what}")).collect();
     let where_told = if each.is_empty() { "" } else { ": mutirao node rubbish says why" };
-    format!("{said} actions{}{where_told}", each.concat())
+    let noun = if said == 1 { "action" } else { "actions" };
+    format!("{said} {noun}{}{where_told}", each.concat())
 }
 
 fn show(node: &NodeView, now: Timestamp) -> String {

@@ -17,7 +17,7 @@ use mutirao_core::shard::ShardView;
 use mutirao_core::{Attempt, Timestamp};
 
 pub use dead::{dead_tasks, letters};
-pub use flow::{flow, flows, run, run_end, run_explained, runs, steps_ended};
+pub use flow::{flow, flows, run, run_end, run_explained, run_waits_for, runs, steps_ended};
 pub use job::{counts, job, jobs};
 pub use monitor::{alerts, channels, history, monitor, monitors, tried};
 pub use queue::{explanation, queue, queues};

@@ -150,6 +150,8 @@ settings! {
     "elastic.layer" => elastic_layer: InLayer = "cloud";
     /// A file with the machines that the resource manager reaches by ssh and may use as nodes (YAML); see docs/own-machines.md.
     "elastic.hosts" => elastic_hosts: Maybe<File> = "none";
+    /// A file with commands that create, list and destroy machines, and the kinds that can be had (YAML); see docs/hooks.md.
+    "elastic.hooks" => elastic_hooks: Maybe<File> = "none";
     /// Where workers on those machines reach the manager: https://jobs.example.org:7070; auto is over the ssh connection.
     "elastic.hosts_url" => elastic_hosts_url: Auto<ServerUrl> = "auto";
     /// How old the resource manager's key may become before it takes a new one.

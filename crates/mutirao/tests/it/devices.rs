@@ -39,6 +39,7 @@ fn a_password_goes_to_a_file_that_only_its_owner_reads_and_nobody_is_let_in_with
     let add = |name: &str, to: &Path| Said::from(up.cli(&["device", "add", name, "--to", to.to_str().unwrap()]));
     let said = add("lamp", &file("lamp.password"));
     assert!(said.code == Some(0) && said.err.contains("lamp.password, and nowhere else"), "{said:?}");
+    assert_eq!(said.out, "", "nothing that a script would read");
     let mode = std::fs::metadata(file("lamp.password")).unwrap().permissions().mode();
     let password = std::fs::read_to_string(file("lamp.password")).unwrap();
     assert_eq!((mode & 0o777, password.trim().len()), (0o600, 40));

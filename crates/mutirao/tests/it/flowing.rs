@@ -46,6 +46,19 @@ fn steps_of_a_flow_keep_and_read_keys_and_events_tell_how_they_end() {
     assert!(events.contains("event: run") && events.contains("\"state\":\"done\""), "{events}");
     let none = Said::from(up.cli(&["flow", "show", "999999"]));
     assert!(none.code != Some(0) && none.err.contains("there is no run 999999"), "{none:?}");
+    // Whoever takes the output of a run for its own gets no words about it in there.
+    let step = |expression: &str| json!({"name": "a", "action": "builtin.cel", "retries": 0, "input": {"expression": expression}});
+    declare(&up, &json!({"kind": "Flow", "name": "good", "steps": [step("'6 * 7.0'")]}));
+    declare(&up, &json!({"kind": "Flow", "name": "bad", "steps": [step("'1 / 0'")]}));
+    let good = Said::from(up.cli(&["flow", "run", "good", "--watch"]));
+    assert_eq!((good.code, good.out.trim()), (Some(0), "42.0"), "{good:?}");
+    assert!(good.err.contains("run 2 of good has begun") && good.err.contains("a: ok on manager"), "{good:?}");
+    let bad = Said::from(up.cli(&["flow", "run", "bad", "--watch"]));
+    assert_eq!((bad.code, &*bad.out), (Some(1), ""), "{bad:?}");
+    assert!(bad.err.contains("run 3 failed at a: "), "{bad:?}");
+    let page = Said::from(up.cli(&["flow", "runs", "--limit", "1"]));
+    assert!(page.out.contains("bad") && page.err.contains("--before 3"), "{page:?}");
+    assert!(up.ok(&["flow", "runs", "--before", "3"]).contains("good"));
 }
 
 #[test]
@@ -72,6 +85,10 @@ fn what_a_user_mistypes_is_told_in_the_words_that_were_typed() {
     assert!(key.code != Some(0) && key.err.contains("--key: a key has 1 to 200"), "{key:?}");
     let runs = Said::from(up.cli(&["flow", "runs", "nope"]));
     assert!(runs.code != Some(0) && runs.err.contains("there is no flow \"nope\""), "{runs:?}");
+    for (typed, told) in [(["explain", "calc"], "runs have numbers"), (["runs", "--limit=0"], "--limit")] {
+        let said = Said::from(up.cli(&[&["flow"], &typed[..]].concat()));
+        assert!(said.code == Some(2) && said.err.contains(told), "{said:?}");
+    }
 }
 
 /// Answers every request with a text, until it is dropped with the test.

@@ -46,7 +46,9 @@ fn conditions_are_held_and_rubbish_is_refused_with_the_reason() {
     refused(&["kv", "put", "a", "2", "--if-revision", "999"], "nothing was written");
     refused(&["kv", "del", "b", "--if-revision", "1"], "the key is not there");
     refused(&["kv", "put", &"k".repeat(513), "x"], "513 bytes are too many, the most is 512");
-    refused(&["kv", "put", "a", "x", "--ttl", "soon"], "is not a time");
+    refused(&["kv", "put", "", "x"], "key: it is empty");
+    refused(&["kv", "put", "a", "x", "--ttl", "soon"], "--ttl: \"soon\" is not a time");
+    refused(&["kv", "put", "a", "x", "--content-type", "a\nb"], "--content-type: it has characters");
     refused(&["kv", "write", "nonsense"], "is not the id of a write");
     refused(&["kv", "write", "w0-00000000000000ff-1-0"], "no write w0-00000000000000ff-1-0 was applied");
     refused(&["kv", "watch", "--cursor", "nonsense"], "cursor");
@@ -124,6 +126,7 @@ fn every_key_can_be_reached_also_one_that_is_a_step_in_a_path() {
         ("GET /v1/kv?min_rev=3", "min_rev"),
         ("GET /v1/kv/a?min_rev=x", "\\\"x\\\" is not a revision"),
         ("GET /v1/kv?watch=1&limit=3", "limit"),
+        ("GET /v1/kv?prefix=a%00b", "prefix"),
         ("GET /v1/kv?watch=1&cursor=x", "to watch from"),
     ];
     for (line, what) in wrong {

@@ -1,5 +1,6 @@
 //! What is kept of nodes on both engines, and nodes played by the tests around the switchboard.
 
+mod aio;
 mod believed;
 mod devices;
 mod engines;

@@ -47,7 +47,7 @@ pub struct Yard {
 }
 
 impl Yard {
-    async fn at(url: &str, namespace: &str) -> Self {
+    pub async fn at(url: &str, namespace: &str) -> Self {
         Self::within(url, namespace, Bounds::default()).await
     }
 
@@ -120,6 +120,11 @@ impl Yard {
             timeout: LONG,
             not: None,
         }
+    }
+
+    /// Of a worker that is gone.
+    pub async fn delete_queue(&self, name: &str) {
+        let _ = self.channel.queue_delete(name.into(), Default::default()).await;
     }
 
     pub async fn enrol(&self, node: &NodeId, key: &SigningKey) {

@@ -14,6 +14,7 @@
 //! known any more. And again and again until the list has it no more.
 
 mod kinds;
+mod machine;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,20 +25,14 @@ use mutirao_elastic::packing::NodeName;
 use super::words::Place;
 use kinds::Kinds;
 pub use kinds::Limits;
+use machine::Stage;
+pub use machine::{APPEARS_WITHIN, At, DOUBTED_FOR, LOST_AFTER, Machine, Why};
 
 /// Machines that are being created, or destroyed, at once.
 const AT_ONCE: usize = 4;
-/// What was made and is not listed after this long is given up. Clouds take a while to list what they made.
-pub const APPEARS_WITHIN: Duration = Duration::from_secs(120);
-/// A creation that failed and shows nothing after this long made nothing.
-pub const DOUBTED_FOR: Duration = Duration::from_secs(45);
-/// A machine that is not in so many listings in a row is not there.
-const MISSED_MAX: u32 = 2;
 /// Without a listing for this long nothing is created.
 pub const BLIND_AFTER: Duration = Duration::from_secs(60);
-/// One that took work and has been silent for this long is not waited for any more…
-pub const LOST_AFTER: Duration = Duration::from_secs(60);
-/// …and after this long is destroyed.
+/// One that took work and has been silent for this long is destroyed.
 pub const GIVEN_UP_AFTER: Duration = Duration::from_secs(600);
 /// An agent that was told to leave and has no workers is given this long.
 const GOODBYE_MAX: Duration = Duration::from_secs(30);
@@ -76,69 +71,6 @@ pub enum Heard {
     Refused(String),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Wanted,
-    Creating,
-    Made { at: Mono },
-    Doubtful { at: Mono },
-    Listed { missed: u32 },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// Nobody is on it.
-    Unneeded,
-    /// It never took work.
-    Useless,
-    /// It has been silent for long.
-    Lost,
-    /// Of a kind that is not known any more: whoever is on it finishes first.
-    Former,
-}
-
-#[derive(Clone, Debug)]
-pub struct Going {
-    pub why: Why,
-    since: Mono,
-    /// Its agent has gone, or there never was one.
-    empty: bool,
-    running: bool,
-    tries: u32,
-    not_before: Option<Mono>,
-    /// The destroy hook said yes.
-    done_at: Option<Mono>,
-    trouble: Option<String>,
-}
-
-#[derive(Clone, Debug)]
-pub struct Machine {
-    pub kind: Option<String>,
-    pub place: Option<Place>,
-    pub leaving: Option<String>,
-    stage: Stage,
-    /// The list has it, though its creation has not ended.
-    seen: bool,
-    coming_since: Mono,
-    answered: bool,
-    silent_since: Option<Mono>,
-    note: Option<String>,
-    going: Option<Going>,
-}
-
-/// What a machine is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
-    Coming,
-    Work,
-    /// Silent for a moment.
-    Silent,
-    /// Silent for longer, or about to be destroyed.
-    Lost,
-    /// Told to go; its workers finish.
-    Going,
-}
-
 #[derive(Debug, Default)]
 struct Listing {
     running: bool,
@@ -154,78 +86,6 @@ pub struct Books {
     kinds: Kinds,
     machines: BTreeMap<NodeName, Machine>,
     listing: Listing,
-}
-
-impl Machine {
-    fn new(stage: Stage, kind: Option<String>, now: Mono) -> Self {
-        Self {
-            kind,
-            place: None,
-            leaving: None,
-            stage,
-            seen: false,
-            coming_since: now,
-            answered: false,
-            silent_since: None,
-            note: None,
-            going: None,
-        }
-    }
-
-    /// Its agent may be asked.
-    pub fn is_listed(&self) -> bool {
-        matches!(self.stage, Stage::Listed { .. })
-    }
-
-    /// The destroy hook said yes.
-    pub fn is_destroyed(&self) -> bool {
-        self.going.as_ref().is_some_and(|going| going.done_at.is_some())
-    }
-
-    pub fn going(&self) -> Option<Why> {
-        self.going.as_ref().map(|going| going.why)
-    }
-
-    pub fn at(&self, now: Mono) -> At {
-        let silent_for = self.silent_since.map(|since| now.since(since));
-        match (&self.going, self.answered, silent_for) {
-            (Some(going), _, _) if going.empty => At::Lost,
-            (Some(_), _, _) => At::Going,
-            (None, false, _) => At::Coming,
-            (None, true, None) => At::Work,
-            (None, true, Some(span)) if span < LOST_AFTER => At::Silent,
-            (None, true, Some(_)) => At::Lost,
-        }
-    }
-
-    /// For people.
-    pub fn note(&self) -> Option<String> {
-        let own = self.note.as_deref();
-        let with = |what: &str, why: Option<&str>| Some(why.map_or(what.to_owned(), |why| format!("{what}: {why}")));
-        if let Some(going) = &self.going {
-            let why = match (going.why, going.done_at, own) {
-                (_, Some(_), _) => "destroyed, and still listed".to_owned(),
-                (Why::Unneeded, ..) => "not needed any more".to_owned(),
-                (Why::Former, ..) => "of a kind that is not in the settings any more".to_owned(),
-                (Why::Useless, _, own) => {
-                    format!("never took work{}", own.map(|own| format!(" ({own})")).unwrap_or_default())
-                }
-                (Why::Lost, _, own) => format!("lost{}", own.map(|own| format!(" ({own})")).unwrap_or_default()),
-            };
-            return with(&format!("being destroyed: {why}"), going.trouble.as_deref());
-        }
-        match (self.stage, self.answered) {
-            (Stage::Wanted | Stage::Creating, _) => Some("being created".into()),
-            (Stage::Made { .. }, _) => Some("created, not listed yet".into()),
-            (Stage::Doubtful { .. }, _) => with("its creation failed", own),
-            (Stage::Listed { .. }, false) => with("booting", own),
-            (Stage::Listed { .. }, true) => match (&self.leaving, self.silent_since) {
-                (_, Some(_)) => with("lost", own),
-                (Some(when), None) => Some(format!("taken back {when}: its workers finish and are replaced")),
-                (None, None) => None,
-            },
-        }
-    }
 }
 
 impl Books {
@@ -413,72 +273,6 @@ impl Books {
                     self.kinds.fails(machine.kind.as_deref(), &why, now);
                     machine.go(Why::Useless, now);
                 }
-            }
-        }
-    }
-}
-
-impl Machine {
-    fn go(&mut self, why: Why, now: Mono) {
-        // Nobody was ever spoken to there, so nobody has to leave.
-        let empty = !self.answered || why == Why::Lost;
-        self.going.get_or_insert(Going {
-            why,
-            since: now,
-            empty,
-            running: false,
-            tries: 0,
-            not_before: None,
-            done_at: None,
-            trouble: None,
-        });
-    }
-
-    fn is_to_be_destroyed(&self, now: Mono) -> bool {
-        // A destruction that overtakes its creation destroys nothing.
-        self.stage != Stage::Creating
-            && self
-                .going
-                .as_ref()
-                .is_some_and(|going| going.empty && !going.running && going.not_before.is_none_or(|at| at <= now))
-    }
-
-    /// The list has it.
-    fn is_there(&mut self, kind: Option<String>, now: Mono) {
-        match self.stage {
-            Stage::Creating => return,
-            Stage::Listed { .. } => {}
-            Stage::Wanted | Stage::Made { .. } | Stage::Doubtful { .. } => self.coming_since = now,
-        }
-        self.stage = Stage::Listed { missed: 0 };
-        self.kind = kind;
-        if self.kind.is_none() && self.going.is_none() {
-            self.go(Why::Former, now);
-            // Whoever is on it is not known yet.
-            self.going.iter_mut().for_each(|going| going.empty = false);
-        }
-    }
-
-    /// The list, asked at this moment, does not have it.
-    fn outlives_absence(&mut self, began: Mono, now: Mono, kinds: &mut Kinds) -> bool {
-        let destroyed = self.going.as_ref().is_some_and(|going| going.done_at.is_some_and(|at| began >= at));
-        match &mut self.stage {
-            Stage::Wanted | Stage::Creating => true,
-            _ if destroyed => false,
-            Stage::Doubtful { at } => began < at.plus(DOUBTED_FOR),
-            Stage::Made { at } => {
-                if began >= at.plus(APPEARS_WITHIN) && self.going.is_none() {
-                    let why = "the create hook said yes, and the list hook does not have it";
-                    kinds.fails(self.kind.as_deref(), why, now);
-                    self.note = Some(why.into());
-                    self.go(Why::Useless, now);
-                }
-                // One that cannot even be destroyed is not there either.
-                self.going.as_ref().is_none_or(|going| going.tries <= MISSED_MAX)
-            }
-            Stage::Listed { missed } => {
-                *missed += 1;
-                *missed < MISSED_MAX
             }
         }
     }

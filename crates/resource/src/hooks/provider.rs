@@ -246,6 +246,7 @@ impl Inner {
     }
 
     /// What is wrong, where nodes are shown.
+            stands: None,
     fn troubles(&self) -> Vec<NodeSeen> {
         let books = self.books.lock();
         let paused = books.paused(self.now()).into_iter();
@@ -267,6 +268,7 @@ impl Inner {
             workers: BTreeMap::new(),
             ended: BTreeSet::new(),
         };
+                stands: None,
         all.into_iter().map(word).collect()
     }
 

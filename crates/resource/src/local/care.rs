@@ -183,7 +183,7 @@ fn silent(words: &Words, origin: Origin) -> NodeSeen {
 
 fn offered(words: &Words, answers: bool) -> OfferedNode {
     let Words { name, capacity, labels, layer } = words.clone();
-    OfferedNode { name, provider: NAME.into(), kind: None, capacity, labels, layer, answers, note: None }
+    OfferedNode { name, provider: NAME.into(), kind: None, capacity, labels, layer, answers, note: None, stands: None }
 }
 
 /// The process that holds the folder, when it says which.

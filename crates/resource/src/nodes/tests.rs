@@ -22,6 +22,7 @@ fn seen(name: &str, milli: u32, origin: Origin) -> NodeSeen {
         layer: Layer::Cloud,
         answers: true,
         note: None,
+        stands: None,
     };
     NodeSeen { node, origin, workers: BTreeMap::new(), ended: BTreeSet::new() }
 }

@@ -121,6 +121,7 @@ mod tests {
             layer: Layer::Cloud,
             answers: origin != Origin::Unsaid,
             note: None,
+            stands: None,
         };
         NodeSeen { node, origin, workers: BTreeMap::new(), ended: BTreeSet::new() }
     }

@@ -120,6 +120,7 @@ fn unsaid(provider: &str, error: &ProviderError) -> NodeSeen {
         layer: Layer::Cloud,
         answers: false,
         note: Some(error.to_string()),
+        stands: None,
     };
     NodeSeen { node, origin: Origin::Unsaid, workers: BTreeMap::new(), ended: Default::default() }
 }
@@ -151,6 +152,7 @@ mod tests {
                     layer: Layer::Cloud,
                     answers: true,
                     note: None,
+                    stands: None,
                 },
                 origin: Origin::Made,
                 workers: BTreeMap::new(),

@@ -201,6 +201,7 @@ impl Host {
             layer: self.spec.layer,
             answers,
             note,
+            stands: None,
         };
         NodeSeen { node, origin, workers: BTreeMap::new(), ended: BTreeSet::new() }
     }

@@ -86,6 +86,7 @@ pub fn run(options: Options) -> anyhow::Result<Report> {
         "simulated, event by event: 13 operators of two replicas on six hosts of four cores, ten periods of 60 s",
     );
     report.note("chosen: ramps of 20 s within a high period, 2 ms of a core an event, arrivals at random, short stops in 3 % of seconds");
+    report.note("chosen: who is moved by stop and copy stands still for 8 s, and its source says nothing for 3; the document gives neither");
     report
         .note("fast: the copy of an event that comes first; slow: the other; ± is half the 95 % interval of the mean");
     report.note("the document's slow p99 of 1 to 3 is reckoned from the shares that it gives; its events from their differences");

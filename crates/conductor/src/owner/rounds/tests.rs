@@ -118,6 +118,7 @@ fn a_stage_whose_latency_grows_is_wished_to_where_there_is_room_and_it_is_said_w
     assert_eq!((one.part.what, one.to.as_str(), one.begun, one.who.as_str()), (What::Stage(0), "k-idle", None, WHO));
     assert!(one.why.starts_with("its latency grew by"), "{}", one.why);
     let told = said.told.as_deref().unwrap();
+    assert!(told.starts_with("round 1 at 10 s, adaptive"), "{told}");
     assert!(told.contains("moves to k-idle-name") && told.contains("on k-busy-name"), "{told}");
     assert!(told.contains("Sink(0) on k-busy-name: its latency grew"), "{told}");
 }
@@ -128,6 +129,19 @@ fn nothing_is_moved_from_a_host_apart_into_a_manager() {
     let [said] = &scenery.grows(15, &[])[..] else { panic!() };
     assert!(said.moves.is_empty());
     assert!(said.told.as_deref().unwrap().contains("k-idle-name: takes none"), "{said:?}", said = said.told);
+}
+
+#[test]
+fn what_was_found_before_is_told_again_once_all_was_well_in_between_and_not_sooner() {
+    let mut scenery = Scenery { idle: Standing::Inside, ..Scenery::of(Strategy::adaptive(0.25)) };
+    let told = |scenery: &mut Scenery, seconds| {
+        scenery.grows(seconds, &[]).iter().filter_map(|said| said.told.as_ref()).count()
+    };
+    assert_eq!(told(&mut scenery, 15), 1);
+    assert_eq!(told(&mut scenery, 30), 0, "nothing new");
+    let well: Vec<Said> = (0..30).flat_map(|_| scenery.second(2_000, vec![])).collect();
+    assert!(well.iter().all(|said| said.told.is_none()));
+    assert_eq!(told(&mut scenery, 15), 1);
 }
 
 #[test]

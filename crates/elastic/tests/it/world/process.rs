@@ -72,7 +72,7 @@ impl Process {
         } else if self.drained {
             Some(Activity::Drained)
         } else if self.task_left_s.is_some() {
-            Some(Activity::Busy { tasks: 1 })
+            Some(Activity::Busy { tasks: 1, since: None })
         } else {
             Some(Activity::Idle { since: self.idle_since })
         }

@@ -28,15 +28,19 @@ impl Work<'_> {
                 Err(away) => (away.done, away.given, Some(away.why)),
             };
             if let Some((row, why)) = given.refused.first() {
+                let before = *dead;
                 *dead += given.refused.len() as u64;
                 job.status.meter.unfit(given.refused.len() as u64);
-                let number = rows.get(*row).map(|row| row.place.to_string()).unwrap_or_default();
-                tracing::warn!(
-                    log = tend.log,
-                    number,
-                    refused = *dead,
-                    "a row is refused for good, and left out: {why}"
-                );
+                // Of twice as many a line again: all of them may be refused.
+                if before.checked_ilog2() != dead.checked_ilog2() {
+                    let number = rows.get(*row).map(|row| row.place.to_string()).unwrap_or_default();
+                    tracing::warn!(
+                        log = tend.log,
+                        number,
+                        refused = *dead,
+                        "a row is refused for good, and left out: {why}"
+                    );
+                }
             }
             let bytes = rows[..done].iter().map(|row| row.value.len() as u64).sum();
             job.status.meter.network(bytes);

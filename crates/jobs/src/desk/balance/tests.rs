@@ -102,7 +102,9 @@ fn tasks_are_ready_until_a_worker_has_them_and_running_from_then_on() {
     let taken = stage.sight(at(10));
     let held = parcels[0].picks.len() as u64;
     assert_eq!((taken.tasks.ready, taken.tasks.running), (3 - held, held));
-    assert_eq!(taken.sessions.unwrap()[&worker("a")], Activity::Busy { tasks: held as u32 });
+    let since = Some(at(10).wall);
+    assert_eq!(taken.sessions.unwrap()[&worker("a")], Activity::Busy { tasks: held as u32, since });
+    assert_eq!(stage.sight(at(70)).sessions.unwrap()[&worker("a")], Activity::Busy { tasks: held as u32, since });
 }
 
 #[test]

@@ -282,7 +282,7 @@ impl World {
             Step::Look(process, key) => {
                 self.tokens += 1;
                 let (place, token, near) = (&self.places[key], Token(self.tokens), &mut self.near[process]);
-                let found = near.look(place, token, now);
+                let found = near.look(shard, place, token, now);
                 // It is another's, who told nobody here: as whoever holds shards knows.
                 let counts = near.generation(shard) == Some(self.generation);
                 let found = if counts { found } else { Looked::Past };
@@ -295,7 +295,7 @@ impl World {
             Step::Ask(n) if n < self.asking.len() => {
                 let mut reader = self.asking.remove(n);
                 let place = self.places[reader.key].clone();
-                match self.slots.look(&place, reader.token, now) {
+                match self.slots.look(shard, &place, reader.token, now) {
                     Looked::Hit(found) => {
                         self.found(reader.key, found.revision);
                         reader.read = Some(found.revision);
@@ -431,7 +431,7 @@ fn no_more_is_kept_than_may_be_and_what_was_used_last_stays() {
     for n in 0..100 {
         slots.offer(place(n).shard(), reign, &[(place(n), Some(entry(u64::from(n) + 1)))], now);
         assert!(slots.bytes() <= 2_000);
-        assert!(matches!(slots.look(&place(0), Token(1), now), Looked::Hit(_)), "{n}");
+        assert!(matches!(slots.look(place(0).shard(), &place(0), Token(1), now), Looked::Hit(_)), "{n}");
     }
-    assert!(!matches!(slots.look(&place(1), Token(2), now), Looked::Hit(_)));
+    assert!(!matches!(slots.look(place(1).shard(), &place(1), Token(2), now), Looked::Hit(_)));
 }

@@ -5,12 +5,15 @@ use std::time::Duration;
 use mutirao_core::Timestamp;
 use mutirao_flows::foreman::explaining::{At, StepExplained};
 use mutirao_flows::view::{FlowView, RunExplained, RunLine, RunState, RunView};
+use mutirao_nodes::routing::{Overflow, Place};
 use serde_json::Value;
 
-use super::{ago, facts, or_dash, rough, table};
+use super::{ago, facts, one_line, or_dash, rough, table};
 
 /// Of an output, so much is shown in a table.
 const OUTPUT_CHARS: usize = 80;
+/// Who watches a run is told so many things that it waits for; `flow explain` has them all.
+const WAITS_TOLD: usize = 3;
 
 pub fn flows(views: &[FlowView], now: Timestamp) -> String {
     if views.is_empty() {
@@ -38,22 +41,29 @@ pub fn flow(view: &FlowView, now: Timestamp) -> String {
         ("output", or_dash(definition.output.as_deref())),
     ]);
     let row = |step: &mutirao_flows::definition::StepSpec| {
-        let place = [
-            step.on.layer.map(|layer| format!("{layer:?}").to_lowercase()),
-            step.on.node.as_ref().map(|node| format!("node {node}")),
-        ];
-        let place: Vec<String> = place.into_iter().flatten().collect();
         vec![
             step.name.clone(),
             step.action.clone(),
             or_dash((!step.after.is_empty()).then(|| step.after.join(", "))),
-            or_dash((!place.is_empty()).then(|| place.join(", "))),
+            place(&step.on),
             or_dash(step.retries),
             or_dash(step.timeout),
+            or_dash(step.when.as_deref().map(one_line)),
+            or_dash(step.each.as_deref().map(one_line)),
         ]
     };
-    let steps = table(vec!["STEP", "ACTION", "AFTER", "ON", "RETRIES", "TIMEOUT"], definition.steps.iter().map(row));
-    format!("{head}\n\n{steps}")
+    let heading = vec!["STEP", "ACTION", "AFTER", "ON", "RETRIES", "TIMEOUT", "WHEN", "EACH"];
+    format!("{head}\n\n{}", table(heading, definition.steps.iter().map(row)))
+}
+
+/// Where a step may go: `edge only, zone=north`.
+fn place(on: &Place) -> String {
+    let only = if on.overflow == Overflow::Never { " only" } else { "" };
+    let layer = on.layer.map(|layer| format!("{}{only}", format!("{layer:?}").to_lowercase()));
+    let labels = on.labels.iter().map(|(key, value)| format!("{key}={value}"));
+    let all: Vec<String> =
+        layer.into_iter().chain(labels).chain(on.node.as_ref().map(|node| format!("node {node}"))).collect();
+    or_dash((!all.is_empty()).then(|| all.join(", ")))
 }
 
 pub fn runs(lines: &[RunLine], now: Timestamp) -> String {
@@ -101,7 +111,7 @@ pub fn run(view: &RunView, now: Timestamp) -> String {
             short(if step["reason"].is_null() { &step["output"] } else { &step["reason"] }),
         ]
     });
-    let steps = table(vec!["STEP", "STATE", "NODE", "RETRIES", "TOOK", "OUTPUT"], rows);
+    let steps = table(vec!["STEP", "STATE", "NODE", "IN VAIN", "TOOK", "OUTPUT"], rows);
     format!("{}\n\n{steps}", facts(&known))
 }
 
@@ -125,6 +135,7 @@ pub fn steps_ended(view: &RunView) -> Vec<(String, String)> {
         let said = match step["state"].as_str() {
             Some("skipped") => format!("{name}: skipped"),
             Some("ok") => format!("{name}: ok on {on} in {}", rough(Duration::from_millis(took))),
+            _ if step["node"].is_null() => format!("{name}: failed: {}", text(&step["reason"])),
             _ => format!("{name}: failed on {on}: {}", text(&step["reason"])),
         };
         (name, said)
@@ -159,7 +170,7 @@ pub fn run_explained(explained: &RunExplained, now: Timestamp) -> String {
 }
 
 fn step_explained(step: &StepExplained, now: Timestamp) -> String {
-    let name = step.item.map_or(step.step.clone(), |item| format!("{}[{item}]", step.step));
+    let name = named(step);
     let because = |why: &Option<String>| why.as_ref().map_or(String::new(), |why| format!(" ({why})"));
     let said = match &step.at {
         At::After { waits_for } => format!("waits for {}", waits_for.join(", ")),
@@ -182,12 +193,37 @@ fn step_explained(step: &StepExplained, now: Timestamp) -> String {
         At::Skipped => "skipped".into(),
         At::Open => "has begun and not ended".into(),
     };
-    let tries = match (&step.last_reason, step.tries) {
-        (_, 0) => String::new(),
-        (Some(reason), tries) => format!("; {tries} tries in vain, the last: {reason}"),
-        (None, tries) => format!("; {tries} tries in vain"),
-    };
+    let tries = tried_in_vain(step).map_or(String::new(), |tries| format!("; {tries}"));
     format!("  {name}: {said}{tries}")
+}
+
+fn tried_in_vain(step: &StepExplained) -> Option<String> {
+    let tries = match step.tries {
+        0 => return None,
+        1 => "1 try in vain".to_owned(),
+        more => format!("{more} tries in vain"),
+    };
+    Some(match &step.last_reason {
+        Some(reason) => format!("{tries}, the last: {reason}"),
+        None => tries,
+    })
+}
+
+/// What keeps a run from going on, for whoever watches it: no node, or tries that are in vain.
+pub fn run_waits_for(explained: &RunExplained) -> Vec<String> {
+    let waits = |step: &StepExplained| {
+        let name = named(step);
+        match &step.at {
+            At::Node { why } => Some(format!("{name}: waits for a node: {why}")),
+            At::Done { .. } | At::Failed { .. } | At::Skipped => None,
+            _ => tried_in_vain(step).map(|tries| format!("{name}: {tries}")),
+        }
+    };
+    explained.steps.iter().filter_map(waits).take(WAITS_TOLD).collect()
+}
+
+fn named(step: &StepExplained) -> String {
+    step.item.map_or(step.step.clone(), |item| format!("{}[{item}]", step.step))
 }
 
 fn state(state: RunState) -> &'static str {
@@ -210,5 +246,39 @@ fn short(value: &Value) -> String {
     match text.char_indices().nth(OUTPUT_CHARS) {
         None => text,
         Some((at, _)) => format!("{}…", &text[..at]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_flow_is_shown_with_where_when_and_how_often_its_steps_go() {
+        let on = json!({"layer": "edge", "overflow": "never", "labels": {"zone": "north"}});
+        let step = json!({"name": "read", "action": "a", "on": on, "when": "input.go", "each": "input.rows"});
+        let definition = json!({"name": "f", "steps": [step, {"name": "last", "action": "b"}]});
+        let view = json!({"definition": definition, "revision": 3, "changed_at": 0, "changed_by": "ana"});
+        let text = flow(&serde_json::from_value(view).unwrap(), Timestamp(0));
+        for part in ["edge only, zone=north", "input.go", "input.rows", "3, 0ms ago by ana"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn who_watches_a_run_is_told_what_keeps_it_and_nothing_else() {
+        let steps = json!([
+            {"step": "done", "state": "done", "node": "n1", "tries": 2, "last_reason": "rain"},
+            {"step": "read", "state": "node", "why": "n1 is away"},
+            {"step": "rows", "item": 4, "state": "ready", "tries": 1, "last_reason": "no sensor"},
+            {"step": "sent", "state": "sent", "node": "n2", "since": 0, "left_ms": 10},
+            {"step": "last", "state": "after", "waits_for": ["read"]},
+        ]);
+        let explained = json!({"run": 7, "flow": "f", "state": "running", "steps": steps});
+        let explained: RunExplained = serde_json::from_value(explained).unwrap();
+        let waits = ["read: waits for a node: n1 is away", "rows[4]: 1 try in vain, the last: no sensor"];
+        assert_eq!(run_waits_for(&explained), waits);
     }
 }

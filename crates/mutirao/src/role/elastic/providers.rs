@@ -1,13 +1,19 @@
-//! Whoever has the machines, as the settings ask for them: nodes of this machine, and hosts reached by ssh.
+//! Whoever has the machines, as the settings ask for them: nodes of this machine, hosts reached by ssh, and machines that commands
+//! of the user's create.
+
+mod hooked;
 
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures_util::future::join_all;
+pub use hooked::doctored;
 use mutirao_core::quantity::{Bytes, Cpus};
 use mutirao_core::{Clock, SessionId};
 use mutirao_elastic::packing::{Amounts, NodeName};
+use mutirao_resource::Hooks;
 use mutirao_resource::local::{Haste, Local, LocalParts, NodeShape, Workers};
 use mutirao_resource::provider::{self, Several};
 use mutirao_resource::ssh::{HostSpec, Means, Reach, Ssh, provider as by_ssh, spec};
@@ -26,6 +32,7 @@ const OWNER_FILE: &str = "owner";
 pub struct Nodes {
     local: Arc<Local>,
     ssh: Option<Arc<Ssh>>,
+    hooks: Vec<Arc<Hooks>>,
 }
 
 impl Nodes {
@@ -54,6 +61,7 @@ impl Nodes {
                 Some(Arc::new(Ssh::new(hosts, means, Workers { way, managers: None, ..workers.clone() })))
             }
         };
+        let hooks = hooked::all(settings, place, &workers, &clock)?;
         let local = Local::new(LocalParts {
             program: std::env::current_exe()?,
             dir: place.nodes.clone(),
@@ -61,14 +69,14 @@ impl Nodes {
             workers,
             clock,
         });
-        Ok(Self { local: Arc::new(local), ssh })
+        Ok(Self { local: Arc::new(local), ssh, hooks })
     }
 
     pub fn provider(&self) -> provider::Shared {
-        match &self.ssh {
-            None => self.local.clone(),
-            Some(ssh) => Several::of(vec![self.local.clone(), ssh.clone()]),
-        }
+        let mut all: Vec<provider::Shared> = vec![self.local.clone()];
+        all.extend(self.ssh.iter().map(|ssh| ssh.clone() as provider::Shared));
+        all.extend(self.hooks.iter().map(|hooks| hooks.clone() as provider::Shared));
+        if all.len() == 1 { self.local.clone() } else { Several::of(all) }
     }
 
     /// Sends every node home, and returns when they are gone. Cancel-safe.
@@ -78,18 +86,20 @@ impl Nodes {
                 ssh.leave(haste).await;
             }
         };
-        tokio::join!(self.local.leave(haste), ssh);
+        let hooks = join_all(self.hooks.iter().map(|hooks| hooks.leave(haste)));
+        tokio::join!(self.local.leave(haste), ssh, hooks);
     }
 
     /// Nodes that are there, or about to be.
     pub fn left(&self) -> usize {
-        self.local.left() + self.ssh.as_ref().map_or(0, |ssh| ssh.left())
+        let hooks: usize = self.hooks.iter().map(|hooks| hooks.left()).sum();
+        self.local.left() + self.ssh.as_ref().map_or(0, |ssh| ssh.left()) + hooks
     }
 }
 
 /// Whether a resource manager would have any machine at all.
 pub fn any(settings: &Settings) -> bool {
-    settings.elastic_nodes.0 > 0 || settings.elastic_hosts.given().is_some()
+    settings.elastic_nodes.0 > 0 || settings.elastic_hosts.given().is_some() || settings.elastic_hooks.given().is_some()
 }
 
 /// The hosts of the settings, read from their file.
@@ -106,13 +116,18 @@ pub fn hosts(settings: &Settings) -> Result<Vec<HostSpec>, Failure> {
     let beside = file.0.parent().unwrap_or(Path::new("."));
     for host in &mut hosts {
         for path in [&mut host.key, &mut host.known_hosts].into_iter().flatten() {
-            *path = match (path.strip_prefix("~"), std::env::home_dir()) {
-                (Ok(rest), Some(home)) => home.join(rest),
-                _ => std::path::absolute(beside.join(&path))?,
-            };
+            *path = self::beside(beside, path)?;
         }
     }
     Ok(hosts)
+}
+
+/// A file that is named in another.
+fn beside(folder: &Path, path: &Path) -> Result<PathBuf, Failure> {
+    Ok(match (path.strip_prefix("~"), std::env::home_dir()) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => std::path::absolute(folder.join(path))?,
+    })
 }
 
 /// How workers on hosts reach the manager, and by which way its broker.

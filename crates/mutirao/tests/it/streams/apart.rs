@@ -138,8 +138,11 @@ fn kept(up: &Installation, key: &str) -> Option<Value> {
 fn all_of_it_came_once(up: &Installation) {
     let last = format!("noted/{}", WINDOWS - 1);
     wait::until("the last window", LATER, || kept(up, &last).is_some());
-    // A replica whose host is gone waits for another.
-    let ends = |part: &Value| ["ended", "waiting"].contains(&part["state"]["is"].as_str().unwrap_or("waiting"));
+    // A replica whose host is gone, and that no other may run, does not end, and says so.
+    let silent = |part: &Value| {
+        part["state"]["why"].as_str().is_some_and(|why| why.starts_with("nothing was heard of its host"))
+    };
+    let ends = |part: &Value| part["state"]["is"] == "ended" || silent(part);
     wait::until("its end", LATER, || show(up, "noted")["parts"].as_array().unwrap().iter().all(ends));
     for w in 0..WINDOWS {
         let view = json!({"w": w, "events": 50, "sum": sum(w)});

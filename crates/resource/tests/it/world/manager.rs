@@ -69,6 +69,7 @@ impl Inner {
                 layer: mutirao_elastic::packing::Layer::Cloud,
                 answers: true,
                 note: None,
+                stands: None,
             },
             wish: there.wish,
         };
@@ -86,7 +87,7 @@ impl Inner {
         let speaking = own().filter(|(worker, p)| p.reports_at.is_some_and(|at| now >= at) && known(worker));
         let sessions = speaking.map(|(worker, process)| {
             let activity = match process.task_left_s {
-                Some(_) => Activity::Busy { tasks: 1 },
+                Some(_) => Activity::Busy { tasks: 1, since: None },
                 None => Activity::Idle { since: process.idle_since },
             };
             (worker.clone(), activity)

@@ -106,6 +106,7 @@ impl Provider for World {
                 layer: Layer::Cloud,
                 answers: inner.now() >= there.answers_at,
                 note: None,
+                stands: None,
             },
             origin: there.origin,
             workers: inner

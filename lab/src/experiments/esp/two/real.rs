@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::super::apart::Apart;
 use super::super::moving::{named, path};
-use crate::report::Report;
+use crate::report::{Goal, Report};
 use crate::span::{Since, pause};
 use figures::Figures;
 use quota::Quota;
@@ -54,6 +54,18 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// What two milliseconds on one of four cores are, in events a second of a host.
 const HOST_EVENTS_S: f64 = 2_000.0;
 
+/// Whose figure beside whose, and at most which share of it.
+const GOALS: [(&str, &str, &str, f64); 8] = [
+    ("adaptive", "none", "fast, mean", 0.16),
+    ("adaptive", "random", "slow, mean", 1.0),
+    ("adaptive", "random", "slow, p99", 1.0),
+    ("mutirao", "adaptive", "fast, mean", 0.5),
+    ("mutirao", "adaptive", "fast, p99", 0.5),
+    ("mutirao", "adaptive", "slow, mean", 0.5),
+    ("mutirao", "adaptive", "slow, p99", 0.5),
+    ("mutirao", "adaptive", "moves", 1.0),
+];
+
 pub fn run(options: &Options) -> anyhow::Result<Report> {
     let known = ["none", "random", "adaptive", "mutirao"];
     for one in &options.strategies {
@@ -74,14 +86,37 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     report.note(
         "fast and slow: of each operator and second the replica with the lower and the higher mean; p99: over seconds, of each second's p95, by its events",
     );
+    let mut all = Vec::new();
     for strategy in &options.strategies {
         let seen = once(options, &operators, strategy)?;
         for (what, figure, unit) in seen.rows() {
             report.row(format!("{strategy}: {what}"), figure, unit);
         }
+        report.goal(
+            format!("{strategy}: events doubled, lost or out of order"),
+            seen.wrong(),
+            "events",
+            Goal::AtMost(0.0),
+        );
         report.panels.push(seen.lines(strategy));
+        all.push((strategy.as_str(), seen));
     }
+    goals(&mut report, &all);
     Ok(report)
+}
+
+/// What the simulator is held to, where both that are compared were run.
+fn goals(report: &mut Report, all: &[(&str, Figures)]) {
+    for (ours, theirs, what, most) in GOALS {
+        let of = |strategy: &str| {
+            let (_, seen) = all.iter().find(|(of, _)| *of == strategy)?;
+            seen.rows().into_iter().find(|(of, ..)| *of == what).map(|(_, figure, _)| figure)
+        };
+        if let (Some(figure), Some(beside)) = (of(ours), of(theirs)) {
+            let share = figure / beside.max(1e-9);
+            report.goal(format!("{ours}: {what}, as a share of {theirs}"), share, "times", Goal::AtMost(most));
+        }
+    }
 }
 
 fn once(options: &Options, operators: &[OperatorSetup], strategy: &str) -> anyhow::Result<Figures> {

@@ -93,9 +93,13 @@ impl Figures {
             ("moves", f64::from(self.moves), "moves"),
             ("events processed by the end of the last period", self.lines_in_time as f64, "events"),
             ("events in all", self.lines as f64, "events"),
-            ("events doubled, lost or out of order", self.missing as f64, "events"),
             ("core of an event", self.cpu / self.events.max(1.0) * 1e6, "us"),
         ]
+    }
+
+    /// Events that came twice, not at all or out of order.
+    pub fn wrong(&self) -> f64 {
+        self.missing as f64
     }
 
     /// Means of each second.
