@@ -65,7 +65,7 @@ fn queue(ready: u64, workers: &[(&str, bool)]) -> QueueBalance {
     let tasks = Tasks { ready, running, unacknowledged: running, ended: Some(0), ..Tasks::default() };
     QueueBalance {
         queue: "work".parse().expect("a name"),
-        elastic: Some(Elastic { min: 0, max: 100, stale_after: Span::secs(60), policy }),
+        elastic: Some(Elastic { min: 0, max: 10_000, stale_after: Span::secs(60), policy }),
         need: Need { amounts: cpus(1_000), ..Need::default() },
         load: Load { at: NOW, tasks: Some(tasks), ..Load::default() },
         sessions: Some(workers.iter().enumerate().map(session).collect()),
