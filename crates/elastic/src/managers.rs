@@ -104,7 +104,9 @@ impl Managers {
             .collect();
         let heard_all = self.listening.is_some_and(|since| now.since(since) >= SAID_EVERY * 2);
         // One that owns nothing yet is there for it: none of them is ever idle.
-        let session = |(id, owned, _): &(&WorkerId, u32, _)| ((*id).clone(), Activity::Busy { tasks: (*owned).max(1), since: None });
+        let session = |(id, owned, _): &(&WorkerId, u32, _)| {
+            ((*id).clone(), Activity::Busy { tasks: (*owned).max(1), since: None })
+        };
         let footprint = |(id, _, cpu_milli): &(&WorkerId, u32, Option<u32>)| {
             ((*id).clone(), Footprint { cpu_milli: *cpu_milli, ..Footprint::default() })
         };

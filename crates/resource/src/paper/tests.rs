@@ -59,7 +59,10 @@ fn queue(ready: u64, workers: &[(&str, bool)]) -> QueueBalance {
         (id(n), Member::new(Life::Reported, ago(900), Some(NodeName((*node).into()))).needing(Some(cpus(1_000))))
     };
     let session = |(n, (_, busy)): (usize, &(&str, bool))| {
-        (id(n), if *busy { Activity::Busy { tasks: 1, since: Some(ago(60)) } } else { Activity::Idle { since: ago(60) } })
+        (
+            id(n),
+            if *busy { Activity::Busy { tasks: 1, since: Some(ago(60)) } } else { Activity::Idle { since: ago(60) } },
+        )
     };
     let running = workers.iter().filter(|(_, busy)| *busy).count() as u64;
     let tasks = Tasks { ready, running, unacknowledged: running, ended: Some(0), ..Tasks::default() };
