@@ -11,7 +11,10 @@ pub mod sentryweb;
 pub mod spawn;
 
 pub const ALL: [(&str, &str); 23] = [
-    ("arrebol", "a day of bursts by each elastic policy: waits, node-hours, cost; a thousand machines simulated, or real nodes"),
+    (
+        "arrebol",
+        "a day of bursts by each elastic policy: waits, node-hours, cost; a thousand machines simulated, or real nodes",
+    ),
     (
         "batch",
         "10,000 processes, no-op tasks and a million of them, beside xargs, GNU parallel, HyperQueue, Celery, Dramatiq",

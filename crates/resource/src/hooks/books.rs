@@ -242,10 +242,12 @@ impl Books {
         let Some(machine) = self.machines.get_mut(node) else { return };
         match heard {
             Heard::Answers { workers } => {
-                (machine.answered, machine.silent_since, machine.note) = (true, None, None);
+                let first = !std::mem::replace(&mut machine.answered, true);
+                (machine.silent_since, machine.note) = (None, None);
                 if let Some(going) = &mut machine.going {
                     going.empty |= workers == 0 && now.since(going.since) >= GOODBYE_MAX;
-                } else {
+                } else if first {
+                    // Of one that has long been there, nothing is learnt about the next.
                     self.kinds.works(machine.kind.as_deref());
                 }
             }

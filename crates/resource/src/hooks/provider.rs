@@ -15,7 +15,7 @@ use mutirao_elastic::protocol::OfferedNode;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::books::{At, Books, Heard, Job, Limits, Listed, Machine};
+use super::books::{At, Books, Heard, Job, Limits, Listed, Machine, Why};
 use super::command::Run;
 use super::spec::HooksSpec;
 use super::way::{Seen, Way};
@@ -120,7 +120,7 @@ impl Inner {
         match job {
             Job::List => {
                 let said = self.run(Verb::List, None, None).await;
-                let said = said.and_then(|printed| words::read(&printed, &self.prefix));
+                let said = said.and_then(|printed| read(&printed, &self.prefix));
                 if let Err(why) = &said
                     && self.books.lock().trouble() != Some(why)
                 {
@@ -192,11 +192,16 @@ impl Inner {
 
     /// Asks its agent, and notes what came of it.
     async fn see(&self, node: &NodeName, generation: u64) -> Seen {
-        let going = self.books.lock().machines().get(node).is_some_and(|machine| machine.going().is_some());
+        let going = self.books.lock().machines().get(node).and_then(Machine::going);
         match self.way(node) {
-            Some(way) if !going => {
+            // One of a former kind may have to be reached first.
+            Some(way) if going.is_none_or(|why| why == Why::Former) => {
                 let seen = way.see(generation).await;
                 self.books.lock().heard(node, self.now(), seen.heard.clone());
+                if let (Some(Why::Former), Heard::Answers { .. }) = (going, &seen.heard) {
+                    // What it does not hear now it hears with the next listing.
+                    let _ = way.tell(node, Request::Leave { haste: Haste::Drain }, generation).await;
+                }
                 seen
             }
             Some(_) => self.send_home(node, Haste::Drain).await,
@@ -241,12 +246,12 @@ impl Inner {
             layer: kind.map_or(Layer::Cloud, |kind| kind.layer),
             answers,
             note: machine.note(),
+            stands: None,
         };
         NodeSeen { node, origin, workers: seen.workers, ended: seen.ended }
     }
 
     /// What is wrong, where nodes are shown.
-            stands: None,
     fn troubles(&self) -> Vec<NodeSeen> {
         let books = self.books.lock();
         let paused = books.paused(self.now()).into_iter();
@@ -263,12 +268,12 @@ impl Inner {
                 layer: Layer::Cloud,
                 answers: false,
                 note: Some(note),
+                stands: None,
             },
             origin: Origin::Away,
             workers: BTreeMap::new(),
             ended: BTreeSet::new(),
         };
-                stands: None,
         all.into_iter().map(word).collect()
     }
 
@@ -373,6 +378,10 @@ impl Provider for Hooks {
     }
 }
 
+fn read(printed: &[u8], prefix: &str) -> Result<Vec<Listed>, String> {
+    words::read(printed, prefix).map_err(|why| format!("{}: {why}", Verb::List.as_str()))
+}
+
 async fn run(spec: &HooksSpec, told: &Told<'_>, clock: &Arc<dyn Clock>) -> Result<Vec<u8>, String> {
     let (command, limit, printed_max) = match told.verb {
         Verb::Create => (&spec.create, spec.create_within, CHATTER_BYTES_MAX),
@@ -401,5 +410,5 @@ pub async fn look(
     let prefix = spec.prefix(mark);
     let told = Told { verb: Verb::List, prefix: &prefix, manager, program, name: None, machine: None };
     let printed = run(spec, &told, &clock).await.map_err(|why| format!("list: {why}"))?;
-    words::read(&printed, &prefix).map_err(|why| format!("list: {why}"))
+    read(&printed, &prefix)
 }

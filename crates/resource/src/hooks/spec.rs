@@ -281,7 +281,7 @@ fn cloud() -> Layer {
     Layer::Cloud
 }
 
-fn folder() -> String {
+pub(super) fn folder() -> String {
     ".mutirao".into()
 }
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, QueueName, WorkerId};
-use mutirao_elastic::packing::NodeName;
+use mutirao_elastic::packing::{Layer, NodeName};
 
 use super::books::Heard;
-use super::spec::KindSpec;
+use super::spec::{self, KindSpec};
 use super::words::Place;
 use crate::local::wire::{self, Answer, Haste, Order, Question, Request};
 use crate::provider::ProviderError;
@@ -55,7 +55,6 @@ impl Way {
             Place::Folder(folder) => return Ok(Self::Folder { folder: folder.clone(), clock: means.clock.clone() }),
             Place::Address { address, port, user, host_key } => (address, port, user, host_key),
         };
-        let kind = kind.ok_or("its kind is not in the settings")?;
         let known_hosts = match host_key {
             Some(key) => Some(known(&means.dir.join(&node.0), address, *port, key).map_err(|error| error.to_string())?),
             None => None,
@@ -64,17 +63,18 @@ impl Way {
             name: node.0.clone(),
             address: address.clone(),
             port: *port,
-            user: user.clone().or_else(|| kind.user.clone()),
-            key: kind.key.clone().or_else(|| own_key.map(Path::to_owned)),
+            user: user.clone().or_else(|| kind?.user.clone()),
+            key: kind.and_then(|kind| kind.key.clone()).or_else(|| own_key.map(Path::to_owned)),
             known_hosts,
-            unknown_key: kind.unknown_key,
-            cpus: Some(kind.cpus),
-            memory: Some(kind.memory),
-            labels: kind.labels.clone(),
-            layer: kind.layer,
-            price: kind.price,
-            kind: kind.terms,
-            dir: kind.dir.clone(),
+            unknown_key: kind.map(|kind| kind.unknown_key).unwrap_or_default(),
+            // Of a kind that is not known any more nothing is asked but that it goes.
+            cpus: kind.map(|kind| kind.cpus),
+            memory: kind.map(|kind| kind.memory),
+            labels: kind.map(|kind| kind.labels.clone()).unwrap_or_default(),
+            layer: kind.map_or(Layer::Cloud, |kind| kind.layer),
+            price: kind.map_or(0.0, |kind| kind.price),
+            kind: kind.map(|kind| kind.terms).unwrap_or_default(),
+            dir: kind.map_or_else(spec::folder, |kind| kind.dir.clone()),
         };
         Ok(Self::Host(Host::insisted(spec, means.clone())))
     }

@@ -44,12 +44,7 @@ pub fn plan(desk: &Desk, unplaced: &BTreeMap<QueueName, String>) -> Plan {
     }
 }
 
-fn of_queue(
-    desk: &Desk,
-    queue: &QueueBalance,
-    notes: &Notes,
-    unplaced: &BTreeMap<QueueName, String>,
-) -> QueuePlan {
+fn of_queue(desk: &Desk, queue: &QueueBalance, notes: &Notes, unplaced: &BTreeMap<QueueName, String>) -> QueuePlan {
     let name = &queue.queue;
     let record = notes.records.get(name);
     let started = notes.started.get(name).into_iter().flatten().map(|(_, node)| node);

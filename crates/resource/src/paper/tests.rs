@@ -59,13 +59,16 @@ fn queue(ready: u64, workers: &[(&str, bool)]) -> QueueBalance {
         (id(n), Member::new(Life::Reported, ago(900), Some(NodeName((*node).into()))).needing(Some(cpus(1_000))))
     };
     let session = |(n, (_, busy)): (usize, &(&str, bool))| {
-        (id(n), if *busy { Activity::Busy { tasks: 1, since: Some(ago(60)) } } else { Activity::Idle { since: ago(60) } })
+        (
+            id(n),
+            if *busy { Activity::Busy { tasks: 1, since: Some(ago(60)) } } else { Activity::Idle { since: ago(60) } },
+        )
     };
     let running = workers.iter().filter(|(_, busy)| *busy).count() as u64;
     let tasks = Tasks { ready, running, unacknowledged: running, ended: Some(0), ..Tasks::default() };
     QueueBalance {
         queue: "work".parse().expect("a name"),
-        elastic: Some(Elastic { min: 0, max: 100, stale_after: Span::secs(60), policy }),
+        elastic: Some(Elastic { min: 0, max: 10_000, stale_after: Span::secs(60), policy }),
         need: Need { amounts: cpus(1_000), ..Need::default() },
         load: Load { at: NOW, tasks: Some(tasks), ..Load::default() },
         sessions: Some(workers.iter().enumerate().map(session).collect()),

@@ -1,7 +1,11 @@
 //! A resource manager that dies at every one of its calls, a provider that fails, answers that get lost: nothing leaks, the
 //! ceiling holds, and what is there is what is recorded.
 
-use super::world::{Faults, World, n_for_n, queue};
+use std::collections::BTreeSet;
+
+use mutirao_elastic::packing::{Kind, Layer};
+
+use super::world::{Faults, World, capacity, n_for_n, queue};
 
 const MAX: u32 = 4;
 const NODES: [(&str, u32); 2] = [("a", 2), ("b", 3)];
@@ -75,6 +79,56 @@ async fn a_provider_that_often_does_not_say_what_it_has_slows_nothing_down_for_l
 }
 
 #[tokio::test]
+async fn a_provider_that_lists_what_is_not_there_and_forgets_what_is_leaks_nothing() {
+    for seed in 0..20 {
+        let faults = Faults { forgets_each: Some(2 + seed % 3), invents_each: Some(3), ..Faults::default() };
+        story(faults, seed, &format!("seed {seed}")).await;
+    }
+}
+
+/// Nodes are made for tasks and given back after them. Gives the calls around which there were more or fewer nodes.
+async fn made_and_given_back(faults: Faults, how: &str) -> Vec<u64> {
+    let world = World::new(n_for_n(0, 5), &[("own", 1)], faults, 1);
+    world.0.lock().kinds.push(Kind {
+        name: "small".into(),
+        capacity: capacity(2),
+        labels: Default::default(),
+        layer: Layer::Cloud,
+        price_micros_per_hour: 10,
+        market: Default::default(),
+        boot: Default::default(),
+        interrupted_every: None,
+        available: 6,
+    });
+    world.work().ready.extend([30; 5]);
+    let (mut active, mut nodes, mut changes) = (None, 1, Vec::new());
+    for _ in 0..480 {
+        world.live(&mut active, 1).await;
+        let inner = world.0.lock();
+        if inner.nodes.len() != nodes {
+            nodes = inner.nodes.len();
+            changes.push(inner.calls);
+        }
+    }
+    world.settled(0, how);
+    assert_eq!((nodes, world.work().done), (1, 5), "{how}: nodes and tasks");
+    changes
+}
+
+#[tokio::test]
+async fn whenever_it_dies_nodes_that_it_had_made_are_used_or_given_back() {
+    let changes = made_and_given_back(Faults::default(), "nobody dies").await;
+    assert!(changes.len() >= 2, "{changes:?}");
+    let near: BTreeSet<u64> = changes.iter().flat_map(|at| at.saturating_sub(6)..at + 4).collect();
+    for lands in [false, true] {
+        for dies_at in &near {
+            let how = format!("dies at call {dies_at}, lands: {lands}");
+            made_and_given_back(Faults { dies_at: vec![*dies_at], lands, ..Faults::default() }, &how).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn all_of_it_together_leaks_nothing() {
     for seed in 0..60 {
         let dies_at = (1..8).map(|n| n * 11 + seed % 11).collect();
@@ -84,6 +138,8 @@ async fn all_of_it_together_leaks_nothing() {
             provider_fails_each: Some(3),
             lists_not_each: Some(3),
             answers_lost_each: Some(7),
+            forgets_each: Some(5),
+            invents_each: Some(4),
             mute_each: None,
             ends_untold: true,
         };

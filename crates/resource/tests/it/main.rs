@@ -2,6 +2,7 @@
 
 mod consolidating;
 mod dying;
+mod hooked;
 mod nodes;
 mod sharing;
 mod times;

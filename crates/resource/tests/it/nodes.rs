@@ -1,7 +1,9 @@
 //! Nodes that die, are cordoned, drained, made and given back.
 
+use mutirao_elastic::fleet::Life;
 use mutirao_elastic::packing::{Kind, Layer, NodeName};
 use mutirao_elastic::protocol::Wish;
+use mutirao_resource::Origin;
 
 use super::world::{Faults, World, capacity, n_for_n};
 
@@ -88,4 +90,43 @@ async fn without_a_place_it_is_said_why() {
     world.live(&mut active, 20).await;
     let because = world.work().decision.clone().expect("a decision").because.to_string();
     assert!(because.contains("2 have no place now: every node that would do is full"), "{because}");
+}
+
+#[tokio::test]
+async fn whoever_is_on_a_node_that_is_taken_back_goes_at_once_and_is_replaced_elsewhere() {
+    let world = World::new(n_for_n(3, 6), &[("own", 3), ("spot", 6)], Faults::default(), 1);
+    let mut active = None;
+    world.live(&mut active, 20).await;
+    assert_eq!((on(&world, "spot"), on(&world, "own")), (0, 3), "one node is filled before the next");
+    world.work().ready.extend([400, 4, 4]);
+    world.live(&mut active, 3).await;
+    world.0.lock().nodes.get_mut(&NodeName("own".into())).expect("a node").origin = Origin::Taken;
+    world.live(&mut active, 1).await;
+    let told = world.work().members.values().filter(|member| member.life >= Life::Draining).count();
+    assert_eq!(told, 3, "all of them, though a floor of three is to stand");
+    let because = world.work().decision.clone().expect("a decision").because.to_string();
+    assert!(because.contains("own is taken back by its owner"), "{because}");
+    world.live(&mut active, 40).await;
+    assert_eq!((on(&world, "own"), on(&world, "spot")), (1, 3), "one finishes what it has");
+    // The notice is up: the machine is gone, with what was not finished.
+    world.0.lock().kill_node("own");
+    world.0.lock().nodes.remove(&NodeName("own".into()));
+    world.live(&mut active, 600).await;
+    assert_eq!(world.work().done, 3, "it ran again elsewhere");
+    world.settled(3, "taken back");
+}
+
+#[tokio::test]
+async fn one_that_is_taken_back_and_empty_is_given_back_without_waiting() {
+    let world = World::new(n_for_n(1, 2), &[("a", 2), ("b", 2)], Faults::default(), 1);
+    let mut active = None;
+    world.live(&mut active, 20).await;
+    world.0.lock().nodes.get_mut(&NodeName("a".into())).expect("a node").origin = Origin::Taken;
+    world.live(&mut active, 40).await;
+    assert_eq!(
+        (there(&world), on(&world, "b")),
+        ((1, 1), 1),
+        "only the other node is left, with a worker in its place"
+    );
+    world.settled(1, "given back early");
 }

@@ -39,6 +39,10 @@ pub struct Faults {
     pub answers_lost_each: Option<u64>,
     /// Each n-th process never reports.
     pub mute_each: Option<u64>,
+    /// Each n-th listing lacks one worker of each node that it has.
+    pub forgets_each: Option<u64>,
+    /// Each n-th listing has a worker that is not there.
+    pub invents_each: Option<u64>,
     /// Nodes do not know whose process has ended.
     pub ends_untold: bool,
 }

@@ -122,7 +122,17 @@ impl Provider for World {
                 .map(|(worker, _)| worker.clone())
                 .collect(),
         };
-        Ok(Have { nodes: inner.nodes.iter().map(seen).collect() })
+        let mut nodes: Vec<NodeSeen> = inner.nodes.iter().map(seen).collect();
+        let each = |fault: Option<u64>| fault.is_some_and(|each| inner.lists.is_multiple_of(each));
+        for seen in &mut nodes {
+            if each(inner.faults.forgets_each) {
+                seen.workers.pop_first();
+            }
+            if each(inner.faults.invents_each) {
+                seen.workers.insert(WorkerId(format!("nobody-{}", inner.lists)), super::queue());
+            }
+        }
+        Ok(Have { nodes })
     }
 
     async fn launch(&self, launch: &Launch, _: u64) -> Result<(), ProviderError> {
