@@ -72,6 +72,7 @@ impl Cloud {
             collector: None,
             checkers: vec![],
             schedulers: None,
+            managers: None,
         };
         let (manager, workers_here) = ("http://127.0.0.1:1".into(), workers.clone());
         Hooks::new(HooksParts { spec, mark: "t".into(), key: None, manager, means, workers, workers_here })
