@@ -98,6 +98,7 @@ pub async fn last_look(bench: &Bench) {
 async fn round(bench: &Bench, rounds: &mut Rounds) -> Result<(), StoreError> {
     let Some(sight) = bench.see().await? else {
         meters::owned(0, 0, 0, 0);
+        meters::missing(0.0);
         return Ok(());
     };
     let batches = sight.batches(bench.shards.member().0.as_str(), rounds, bench.clock.monotonic());

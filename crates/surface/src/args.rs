@@ -23,9 +23,30 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Args<T> {
 }
 
 fn read<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
+    must_be_text(query)?;
     let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(query.as_bytes()));
     serde_path_to_error::deserialize(pairs)
         .map_err(|error| body::at_path(&error.path().to_string(), error.inner().to_string()))
+}
+
+/// What stands for bytes that are no text.
+const NO_TEXT: &str = "\u{FFFD}";
+const NO_TEXT_WRITTEN: &str = "%EF%BF%BD";
+
+/// The parser puts a sign in the place of bytes that are no text: whoever meant one key would get another.
+fn must_be_text(query: &str) -> Result<(), Problem> {
+    if !query.contains('%') {
+        return Ok(());
+    }
+    for pair in query.split('&') {
+        let meant = pair.to_ascii_uppercase().matches(NO_TEXT_WRITTEN).count() + pair.matches(NO_TEXT).count();
+        for (name, value) in form_urlencoded::parse(pair.as_bytes()) {
+            if name.matches(NO_TEXT).count() + value.matches(NO_TEXT).count() > meant {
+                return Err(Problem::malformed(format!("{name} in the query is not UTF-8")));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Reads what the route's `{…}` stand for. A part that does not have the form of what is asked for names nothing, so it
@@ -94,6 +115,14 @@ mod tests {
         assert_eq!(read::<Paged>("limit=1&stat=a").unwrap_err().field.as_deref(), Some("stat"));
         assert_eq!(read::<PageArgs>("limits=1").unwrap_err().field.as_deref(), Some("limits"));
         assert!(read::<Search>("").is_ok());
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_refused_and_not_read_as_something_else() {
+        let refused = read::<Search>("state=a%ff&depth=1").unwrap_err();
+        assert!(refused.status == 400 && refused.line().contains("state in the query is not UTF-8"), "{refused:?}");
+        assert_eq!(read::<Search>("state=%ef%bf%bd").unwrap().state.as_deref(), Some("\u{FFFD}"));
+        assert_eq!(read::<Search>("state=%C3%A9+%26").unwrap().state.as_deref(), Some("\u{e9} &"));
     }
 
     #[test]
