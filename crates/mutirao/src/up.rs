@@ -95,6 +95,9 @@ async fn run_with(globals: &Globals, given: Vec<Given>, company: Company, mut or
     logs::start(settings);
     warn_of_strange_variables(&config);
     warn_of_exposed_secrets(&config);
+    if company == Company::Workers {
+        elastic::check(settings)?;
+    }
     let telemetry = telemetry::start(settings, "manager")?;
     let mut asked = Asked::listen()?;
     let mut manager = Manager::start(settings, origins.worker.clone()).await?;

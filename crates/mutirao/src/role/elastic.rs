@@ -31,7 +31,7 @@ use crate::signals::Asked;
 use crate::{logs, machine, tls};
 use identity::Keys;
 pub use identity::{Identity, load};
-pub use providers::{Nodes, any, doctored, hosts};
+pub use providers::{Nodes, any, check, doctored, hosts};
 
 /// How often it is looked whether the key has become too old, and how soon a change that was cut short is gone on with.
 const KEY_LOOK_EVERY: Duration = Duration::from_secs(600);

@@ -86,11 +86,14 @@ pub struct Books {
     kinds: Kinds,
     machines: BTreeMap<NodeName, Machine>,
     listing: Listing,
+    /// What comes from now on is somebody else's.
+    closed: bool,
 }
 
 impl Books {
     pub fn new(limits: Limits, list_every: Duration) -> Self {
-        Self { list_every, kinds: Kinds::new(limits), machines: BTreeMap::new(), listing: Listing::default() }
+        let (machines, listing) = (BTreeMap::new(), Listing::default());
+        Self { list_every, kinds: Kinds::new(limits), machines, listing, closed: false }
     }
 
     pub fn machines(&self) -> &BTreeMap<NodeName, Machine> {
@@ -141,8 +144,21 @@ impl Books {
     pub fn unwant(&mut self, node: &NodeName, now: Mono) {
         match self.machines.get_mut(node) {
             Some(machine) if machine.stage == Stage::Wanted => drop(self.machines.remove(node)),
+            Some(machine) if machine.ceded => {}
             Some(machine) => machine.go(Why::Unneeded, now),
             None => {}
+        }
+    }
+
+    /// Whoever goes for good takes over nothing any more.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// It has been taken over: nothing more is done about it from here.
+    pub fn cede(&mut self, node: &NodeName) {
+        if let Some(machine) = self.machines.get_mut(node) {
+            machine.ceded = true;
         }
     }
 
@@ -193,6 +209,9 @@ impl Books {
         };
         self.machines.values_mut().for_each(|machine| machine.seen = false);
         for listed in all {
+            if self.closed && !self.machines.contains_key(&listed.node) {
+                continue;
+            }
             let kind = self.kinds.of(&listed);
             let fresh = || Machine::new(Stage::Listed { missed: 0 }, kind.clone(), now);
             let machine = self.machines.entry(listed.node).or_insert_with(fresh);

@@ -1,6 +1,7 @@
 //! One run of a hook: so much time, so much output, and why it failed in one line. What it starts goes with it when its time is up.
 
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,16 +35,13 @@ impl Run<'_> {
     /// What it printed, or why it failed.
     pub async fn done(self, clock: &Arc<dyn Clock>) -> Result<Vec<u8>, String> {
         let [program, args @ ..] = self.words else { return Err("there is no command".into()) };
-        let path = Path::new(program);
-        let path = if program.contains('/') { self.dir.join(path) } else { path.to_owned() };
+        let path = found_from(self.dir, program);
         let mut command = without_secrets(Command::new(path));
         command.args(args).envs(self.environment).current_dir(self.dir).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => format!("{program} is not there (from {})", self.dir.display()),
-            std::io::ErrorKind::PermissionDenied => format!("{program} may not be run; chmod +x it"),
-            _ => format!("{program} cannot be run: {error}; does it begin with #!?"),
-        })?;
+        let mut child = command
+            .spawn()
+            .map_err(|error| wrong(self.words, self.dir).unwrap_or_else(|| not_started(program, self.dir, &error)))?;
         let group = child.id().and_then(|id| Pid::from_raw(id as i32));
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (mut printed, mut complaint) = (Vec::new(), Vec::new());
@@ -92,6 +90,35 @@ impl Run<'_> {
     }
 }
 
+/// A program without a slash is looked for as everywhere.
+fn found_from(dir: &Path, program: &str) -> PathBuf {
+    if program.contains('/') { dir.join(program) } else { program.into() }
+}
+
+/// What can be seen to be wrong with a command whose program is a file, without running it.
+pub fn wrong(words: &[String], dir: &Path) -> Option<String> {
+    let program = words.first().filter(|program| program.contains('/'))?;
+    match std::fs::metadata(found_from(dir, program)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Some(format!("{program} is not there (from {})", dir.display()))
+        }
+        Err(error) => Some(format!("{program}: {error}")),
+        Ok(about) if about.is_dir() => Some(format!("{program} is a folder")),
+        Ok(about) if about.permissions().mode() & 0o111 == 0 => Some(format!("{program} may not be run; chmod +x it")),
+        Ok(_) => None,
+    }
+}
+
+fn not_started(program: &str, dir: &Path, error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound if program.contains('/') => {
+            format!("{program} cannot be run: what its first line names after #! is not there")
+        }
+        std::io::ErrorKind::NotFound => format!("{program} is not there (from {})", dir.display()),
+        _ => format!("{program} cannot be run: {error}; does it begin with #!?"),
+    }
+}
+
 fn ended_with(status: ExitStatus) -> String {
     format!("it ended with {status} and said nothing on stderr")
 }
@@ -115,8 +142,6 @@ async fn keep_the_end(from: Option<impl AsyncRead + Unpin>, end: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use mutirao_core::SystemClock;
 
     use super::*;
@@ -162,13 +187,22 @@ mod tests {
         }
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("plain"), "echo").unwrap();
-        for (program, why) in
-            [("./none", "is not there"), ("./plain", "may not be run"), ("no-such-program", "is not there")]
-        {
+        let open = |name: &str| {
+            std::fs::set_permissions(dir.path().join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        std::fs::write(dir.path().join("odd"), "#!/no/such/program\n").unwrap();
+        open("odd");
+        for (program, why) in [
+            ("./none", "is not there"),
+            ("./plain", "may not be run"),
+            ("./", "is a folder"),
+            ("./odd", "what its first line names after #! is not there"),
+            ("no-such-program", "is not there"),
+        ] {
             let said = words(&[program], dir.path(), LONG).await.unwrap_err();
             assert!(said.contains(why), "{program}: {said}");
         }
-        std::fs::set_permissions(dir.path().join("plain"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        open("plain");
         let said = words(&["./plain"], dir.path(), LONG).await.unwrap_err();
         assert!(said.contains("does it begin with #!"), "{said}");
     }

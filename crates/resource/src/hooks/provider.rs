@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::books::{At, Books, Heard, Job, Limits, Listed, Machine, Why};
-use super::command::Run;
+use super::command::{self, Run};
 use super::spec::HooksSpec;
 use super::way::{Seen, Way};
 use super::words::{self, LISTING_BYTES_MAX, Order, Place, Told, Verb};
@@ -62,6 +63,8 @@ struct Inner {
     books: Mutex<Books>,
     ways: Mutex<BTreeMap<NodeName, (Place, Arc<Way>)>>,
     listed: Notify,
+    /// The lease under which it was last asked what there is.
+    generation: AtomicU64,
 }
 
 impl Hooks {
@@ -75,30 +78,39 @@ impl Hooks {
         let books = Mutex::new(Books::new(limits, spec.list_every.0));
         let (clock, means) = (means.clock.clone(), Arc::new(means));
         let prefix = spec.prefix(&mark);
-        let (ways, listed) = (Mutex::default(), Notify::new());
-        let inner = Inner { spec, prefix, key, manager, means, workers, workers_here, clock, books, ways, listed };
+        let inner = Inner {
+            spec,
+            prefix,
+            key,
+            manager,
+            means,
+            workers,
+            workers_here,
+            clock,
+            books,
+            ways: Mutex::default(),
+            listed: Notify::new(),
+            generation: AtomicU64::new(0),
+        };
         Self { inner: Arc::new(inner) }
     }
 
-    /// Has every machine's workers go home and destroys it, and returns when that is done. Cancel-safe.
+    /// Has every machine's workers go home and destroys it, and returns when that is done. Those that another resource manager has
+    /// taken over meanwhile, or has made, are left to it. Cancel-safe.
     pub async fn leave(&self, haste: Haste) {
+        self.inner.books.lock().close();
         while self.left() > 0 {
-            let now = self.inner.now();
             let all: Vec<NodeName> = self.inner.books.lock().machines().keys().cloned().collect();
-            {
-                let mut books = self.inner.books.lock();
-                all.iter().for_each(|node| books.unwant(node, now));
-            }
             self.inner.open_ways();
-            join_all(all.iter().map(|node| self.inner.send_home(node, haste))).await;
+            join_all(all.iter().map(|node| self.inner.let_go(node, haste))).await;
             self.inner.kick();
             self.inner.clock.sleep(LEAVE_EVERY).await;
         }
     }
 
-    /// Machines that are there, as far as is known.
+    /// Machines that are there and ours, as far as is known.
     pub fn left(&self) -> usize {
-        self.inner.books.lock().machines().values().filter(|machine| !machine.is_destroyed()).count()
+        self.inner.books.lock().machines().values().filter(|machine| !machine.is_done_with()).count()
     }
 }
 
@@ -225,6 +237,23 @@ impl Inner {
         seen
     }
 
+    /// It is not needed any more, unless its agent obeys a newer resource manager than this: then it is that one's.
+    async fn let_go(&self, node: &NodeName, haste: Haste) {
+        let Some(machine) = self.books.lock().machines().get(node).cloned().filter(|machine| !machine.is_ceded())
+        else {
+            return;
+        };
+        if let (Some(way), None) = (self.way(node), machine.going()) {
+            let told = way.tell(node, Request::Leave { haste }, self.generation.load(Ordering::Relaxed)).await;
+            if let Err(ProviderError::Refused(why)) = told {
+                tracing::info!(%node, why, "the machine is left to another resource manager");
+                return self.books.lock().cede(node);
+            }
+        }
+        self.books.lock().unwant(node, self.now());
+        self.send_home(node, haste).await;
+    }
+
     fn shown(&self, node: &NodeName, machine: &Machine, seen: Seen) -> NodeSeen {
         let kind = machine.kind.as_ref().and_then(|kind| self.spec.kind(kind));
         let answers = matches!(seen.heard, Heard::Answers { .. });
@@ -289,7 +318,9 @@ impl Inner {
                 };
                 match (known, trouble) {
                     (true, _) => return Ok(()),
-                    (false, Some(why)) => return Err(ProviderError::Refused(why)),
+                    (false, Some(why)) => {
+                        return Err(ProviderError::Refused(format!("what there is is not known: {why}")));
+                    }
                     (false, None) => listed.await,
                 }
             }
@@ -308,6 +339,7 @@ impl Provider for Hooks {
     /// As the list hook said last. Agents are asked themselves, so a list hook that fails keeps nobody from working.
     async fn list(&self, generation: u64) -> Result<Have, ProviderError> {
         let inner = &self.inner;
+        inner.generation.store(generation, Ordering::Relaxed);
         inner.kick();
         inner.first_listing().await?;
         inner.open_ways();
@@ -399,7 +431,7 @@ async fn run(spec: &HooksSpec, told: &Told<'_>, clock: &Arc<dyn Clock>) -> Resul
     run.done(clock).await
 }
 
-/// Has the list hook run once, for people: the machines there are.
+/// Has the list hook run once, for people: the machines there are. The others are only looked at.
 pub async fn look(
     spec: &HooksSpec,
     mark: &str,
@@ -407,6 +439,11 @@ pub async fn look(
     program: String,
     clock: Arc<dyn Clock>,
 ) -> Result<Vec<Listed>, String> {
+    for (verb, command) in [(Verb::Create, &spec.create), (Verb::Destroy, &spec.destroy)] {
+        if let Some(why) = command::wrong(command.all(), &spec.beside) {
+            return Err(format!("{}: {why}", verb.as_str()));
+        }
+    }
     let prefix = spec.prefix(mark);
     let told = Told { verb: Verb::List, prefix: &prefix, manager, program, name: None, machine: None };
     let printed = run(spec, &told, &clock).await.map_err(|why| format!("list: {why}"))?;

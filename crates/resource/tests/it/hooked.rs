@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mutirao_core::clock::ClockExt;
 use mutirao_core::{Clock, SystemClock};
 use mutirao_elastic::packing::{Layer, NodeName};
 use mutirao_resource::hooks::{HooksParts, spec};
-use mutirao_resource::local::wire::Words;
+use mutirao_resource::local::wire::{Haste, Words};
 use mutirao_resource::local::{Agent, Workers};
 use mutirao_resource::ssh::{Means, Reach};
 use mutirao_resource::{Hooks, NodeSeen, Origin, Provider, ProviderError};
@@ -150,6 +151,23 @@ async fn a_machine_that_a_hook_made_is_a_node_whoever_asks_and_only_who_holds_th
     cloud.until(&second, 2, "it to stay", |nodes| answers(nodes, "small-1-1")).await;
     second.remove_node(&node("small-1-1"), 2).await.expect("told");
     cloud.until(&second, 2, "it to be gone", |nodes| nodes.is_empty()).await;
+    assert!(cloud.machines().is_empty());
+}
+
+#[tokio::test]
+async fn whoever_stops_destroys_what_it_has_and_leaves_to_another_what_that_one_took_over() {
+    let mut cloud = Cloud::open();
+    let first = cloud.hooks();
+    cloud.until(&first, 1, "nothing at first", |nodes| nodes.is_empty()).await;
+    first.create_node(&node("small-1-1"), "small", 1).await.expect("on its way");
+    cloud.until(&first, 1, "a node", |nodes| answers(nodes, "small-1-1")).await;
+    let second = cloud.hooks();
+    cloud.until(&second, 2, "the same node", |nodes| answers(nodes, "small-1-1")).await;
+    let clock = SystemClock::shared();
+    clock.timeout(LATE, first.leave(Haste::Drain)).await.expect("it has nothing to wait for");
+    assert_eq!((first.left(), cloud.machines().len()), (0, 1), "it is the other's");
+    cloud.until(&second, 2, "it to stay", |nodes| answers(nodes, "small-1-1")).await;
+    clock.timeout(LATE, second.leave(Haste::Drain)).await.expect("its only machine to be destroyed");
     assert!(cloud.machines().is_empty());
 }
 

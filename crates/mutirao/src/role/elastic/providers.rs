@@ -102,6 +102,12 @@ pub fn any(settings: &Settings) -> bool {
     settings.elastic_nodes.0 > 0 || settings.elastic_hosts.given().is_some() || settings.elastic_hooks.given().is_some()
 }
 
+/// Whether the files that say which machines there are can be read: told before anything is started.
+pub fn check(settings: &Settings) -> Result<(), Failure> {
+    hosts(settings)?;
+    hooked::hooks(settings).map(drop)
+}
+
 /// The hosts of the settings, read from their file.
 pub fn hosts(settings: &Settings) -> Result<Vec<HostSpec>, Failure> {
     let Some(file) = settings.elastic_hosts.given() else { return Ok(Vec::new()) };

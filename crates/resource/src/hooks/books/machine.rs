@@ -64,6 +64,8 @@ pub struct Machine {
     pub(super) silent_since: Option<Mono>,
     pub(super) note: Option<String>,
     pub(super) going: Option<Going>,
+    /// Another resource manager has taken it over, and this one goes.
+    pub(super) ceded: bool,
 }
 
 /// What a machine is at.
@@ -92,6 +94,7 @@ impl Machine {
             silent_since: None,
             note: None,
             going: None,
+            ceded: false,
         }
     }
 
@@ -100,9 +103,14 @@ impl Machine {
         matches!(self.stage, Stage::Listed { .. })
     }
 
-    /// The destroy hook said yes.
-    pub fn is_destroyed(&self) -> bool {
-        self.going.as_ref().is_some_and(|going| going.done_at.is_some())
+    /// It has been left to another resource manager.
+    pub fn is_ceded(&self) -> bool {
+        self.ceded
+    }
+
+    /// The destroy hook said yes, or it is somebody else's.
+    pub fn is_done_with(&self) -> bool {
+        self.ceded || self.going.as_ref().is_some_and(|going| going.done_at.is_some())
     }
 
     pub fn going(&self) -> Option<Why> {

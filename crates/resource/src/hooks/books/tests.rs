@@ -200,3 +200,24 @@ fn a_notice_is_shown_and_the_machine_is_there_until_it_is_not() {
     assert_eq!((machine.at(at(10)), machine.leaving.as_deref()), (At::Work, Some("21:00")));
     assert!(machine.note().unwrap().contains("taken back 21:00"));
 }
+
+#[test]
+fn whoever_goes_for_good_takes_over_nothing_more_and_leaves_alone_what_is_anothers() {
+    let mut books = books(3);
+    look(&mut books, 0, &[]);
+    at_work(&mut books, 10, "small-1-1");
+    books.want(&node("small-1-2"), "small", at(30)).unwrap();
+    assert_eq!(look(&mut books, 30, &["small-1-1"]), [create("small-1-2")]);
+    books.created(&node("small-1-2"), at(30), Ok(()));
+    look(&mut books, 30, &["small-1-1", "small-1-2"]);
+    books.heard(&node("small-1-2"), at(30), Heard::Answers { workers: 1 });
+    books.close();
+    books.cede(&node("small-1-1"));
+    ["small-1-1", "small-1-2"].iter().for_each(|name| books.unwant(&node(name), at(41)));
+    look(&mut books, 42, &["small-1-1", "small-1-2", "small-2-1"]);
+    assert_eq!(books.machines().len(), 2, "whoever made another has it");
+    books.heard(&node("small-1-2"), at(43), Heard::Silent("gone".into()));
+    assert_eq!(look(&mut books, 44, &["small-1-1", "small-1-2", "small-2-1"]), [destroy("small-1-2")]);
+    let done_with = |name: &str| books.machines()[&node(name)].is_done_with();
+    assert_eq!((done_with("small-1-1"), done_with("small-1-2")), (true, false));
+}

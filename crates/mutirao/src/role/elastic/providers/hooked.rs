@@ -24,7 +24,7 @@ const KEY_FILE: &str = "key";
 const MARK_FILE: &str = "mark";
 
 /// The hooks of the settings, read from their file.
-fn hooks(settings: &Settings) -> Result<Vec<HooksSpec>, Failure> {
+pub(super) fn hooks(settings: &Settings) -> Result<Vec<HooksSpec>, Failure> {
     let Some(file) = settings.elastic_hooks.given() else { return Ok(Vec::new()) };
     let wrong = |why: String| Failure::usage(format!("elastic.hooks: {}: {why}", file.0.display()));
     let documents = documents::read(&file.0, HOOKS_BYTES_MAX).map_err(wrong)?;
