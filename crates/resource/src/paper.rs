@@ -38,7 +38,11 @@ pub fn plan(balance: Balance, kinds: Vec<Kind>) -> Plan {
         let mut active = acting(&desk, std::mem::take(&mut unplaced));
         // Nobody on paper keeps anybody waiting.
         let passed = active.pass().now_or_never();
-        unplaced = active.unplaced();
+        unplaced = match desk.is_bare() {
+            // That no node fits would be no reason where none is known.
+            true => BTreeMap::new(),
+            false => active.unplaced(),
+        };
         if passed.is_none_or(|passed| passed.is_err()) {
             tracing::error!("a pass on paper could not be finished");
         }

@@ -43,6 +43,11 @@ impl Desk {
         Self { balance, kinds, notes: Mutex::default() }
     }
 
+    /// Nobody has said which nodes there are, or could be had.
+    pub fn is_bare(&self) -> bool {
+        self.balance.nodes.is_empty() && self.kinds.is_empty()
+    }
+
     pub fn begin(&self) {
         *self.notes.lock() = Notes::default();
     }

@@ -23,7 +23,7 @@ pub fn plan(desk: &Desk, unplaced: &BTreeMap<QueueName, String>) -> Plan {
     let empty = made().filter(|seen| seen.node.answers).map(|seen| &seen.node.name);
     let idle = empty.filter(|node| !inhabited.contains(node) && !placed.contains(node)).map(|node| node.0.clone());
     let mut held = Vec::new();
-    if desk.balance.nodes.is_empty() && desk.kinds.is_empty() && !desk.balance.queues.is_empty() {
+    if desk.is_bare() && !desk.balance.queues.is_empty() {
         held.push("no resource manager has said which nodes there are, or could be had: nobody can be placed".into());
     }
     let coming = made().filter(|seen| !seen.node.answers).count();
@@ -31,7 +31,8 @@ pub fn plan(desk: &Desk, unplaced: &BTreeMap<QueueName, String>) -> Plan {
         if !unplaced.is_empty() {
             held.push("no node is emptied while workers have no place".into());
         } else if coming > 0 {
-            held.push(format!("no node is emptied while {coming} are being made"));
+            let are = if coming == 1 { "is" } else { "are" };
+            held.push(format!("no node is emptied while {coming} {are} being made"));
         }
     }
     Plan {
@@ -61,11 +62,18 @@ fn of_queue(desk: &Desk, queue: &QueueBalance, notes: &Notes, unplaced: &BTreeMa
     let standing = queue.fleet.counts().standing();
     let wanted = record.map(|record| record.decision.wanted);
     let taken_up: u32 = place.iter().map(|(_, count)| count).sum();
-    let asked = queue.fleet.members.values().filter(|member| member.life == Life::Asked).count() as u32;
+    // Who has come needs no place any more, though that may not be written yet.
+    let here = |worker: &WorkerId| queue.sessions.as_ref().is_some_and(|sessions| sessions.contains_key(worker));
+    let asked = queue.fleet.members.iter().filter(|(worker, member)| member.life == Life::Asked && !here(worker));
+    let asked = asked.count() as u32;
     let more = wanted.unwrap_or(0).saturating_sub(standing.saturating_sub(asked) + taken_up);
     if more > 0 && !made.is_empty() {
         held.push(format!("{more} more follow when the nodes are there"));
-    } else if more > 0 && !unplaced.contains_key(name) && record.is_some_and(|record| record.trouble.is_none()) {
+    } else if more > 0
+        && !desk.is_bare()
+        && !unplaced.contains_key(name)
+        && record.is_some_and(|record| record.trouble.is_none())
+    {
         held.push(format!("{more} more follow in the passes after this one, or when a node that is coming is there"));
     }
     let takes = queue.state.task_takes().unwrap_or(TAKES);

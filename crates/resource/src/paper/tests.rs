@@ -123,6 +123,24 @@ fn nothing_is_concluded_of_a_queue_whose_owner_does_not_know_who_is_there() {
 }
 
 #[test]
+fn where_no_node_is_known_that_is_the_only_reason() {
+    let plan = plan(balance(vec![queue(4, &[])], vec![]), Vec::new());
+    let queue = &plan.queues[0];
+    assert_eq!((queue.wanted, queue.held.len(), plan.held.len()), (Some(4), 0, 1), "{plan:?}");
+    assert!(queue.because.as_ref().is_some_and(|why| !why.contains("no place")), "{plan:?}");
+}
+
+#[test]
+fn a_worker_that_has_come_is_waited_for_no_more_though_its_record_does_not_know_yet() {
+    let mut queue = queue(1, &[("a", true), ("a", false)]);
+    queue.fleet.members.values_mut().for_each(|member| member.life = Life::Asked);
+    let plan = plan(balance(vec![queue], vec![node("a", None)]), Vec::new());
+    let queue = &plan.queues[0];
+    assert_eq!((queue.standing, queue.wanted), (2, Some(2)), "{plan:?}");
+    assert!(queue.held.is_empty() && queue.place.is_empty(), "{plan:?}");
+}
+
+#[test]
 fn a_plan_for_thousands_of_workers_takes_a_moment() {
     let names: Vec<String> = (0..1_000).map(|n| format!("n{n:04}")).collect();
     let workers: Vec<(&str, bool)> = names.iter().flat_map(|name| [(name.as_str(), true), (name, false)]).collect();

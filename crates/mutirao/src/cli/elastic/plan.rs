@@ -30,7 +30,7 @@ pub fn plan(plan: &Plan, holder: String) -> String {
         queue.place.is_empty() && queue.make.is_empty() && queue.drain.is_empty() && queue.end.is_empty()
     };
     if !plan.queues.is_empty() && plan.queues.iter().all(quiet) && plan.empty.is_empty() {
-        lines.push("nothing is to be done".into());
+        lines.push("nothing would be done now".into());
     }
     lines.join("\n")
 }
