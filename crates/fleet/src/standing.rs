@@ -125,7 +125,7 @@ impl Standing<'_> {
         let silent = named(&|node| there(node) && node.wish == Wish::Open && !node.answers && node.note.is_none());
         let noted = self.nodes.iter().filter(|node| there(node) && !node.answers);
         let noted: Vec<String> =
-            noted.filter_map(|node| Some(format!("{} is {}", node.name, node.note.as_ref()?))).collect();
+            noted.filter_map(|node| Some(format!("{}: {}", node.name, node.note.as_ref()?))).collect();
         let gone = named(&|node| !there(node));
         let open = named(&|node| there(node) && node.wish == Wish::Open && node.answers);
         let more = format!("{missing} more workers are wanted");
@@ -137,9 +137,9 @@ impl Standing<'_> {
             because(how, format!("look after its agent; `mutirao node show {first}` says since when"))
         } else if open.is_empty() && !noted.is_empty() {
             let some: Vec<&str> = noted.iter().map(String::as_str).take(NOTED_MAX).collect();
-            let rest = if noted.len() > NOTED_MAX { ", …" } else { "" };
+            let rest = if noted.len() > NOTED_MAX { "; …" } else { "" };
             because(
-                format!("{more}, and {}{rest}", some.join(", ")),
+                format!("{more}, and no node can take them yet: {}{rest}", some.join("; ")),
                 "wait for those that are being started; mend what is said of the others: `mutirao node list` shows them",
             )
         } else if open.is_empty() {
@@ -227,7 +227,7 @@ mod tests {
             (said(Acting::Yes, 2, none, &[node(json!({"answers": false}))]), ["2 more", "n1", "node show n1"]),
             (
                 said(Acting::Yes, 2, none, &[node(json!({"answers": false, "note": "being started"}))]),
-                ["2 more", "n1 is being started", "node list"],
+                ["2 more", "n1: being started", "node list"],
             ),
             (said(Acting::Yes, 2, none, &[node(json!({"offered_at": null}))]), ["2 more", "n1 is gone", "offers it"]),
             (said(Acting::Yes, 2, none, &[]), ["2 more", "no node", "elastic.nodes"]),

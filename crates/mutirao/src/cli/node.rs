@@ -107,14 +107,12 @@ fn state(node: &NodeView) -> String {
         Wish::Drained if !node.workers.is_empty() => "draining",
         Wish::Drained => "drained",
     };
-    match (node.offered_at, node.answers) {
-        (None, _) => format!("gone ({wish})"),
-        (Some(_), false) => match &node.note {
-            Some(note) if node.wish == Wish::Open => note.clone(),
-            Some(note) => format!("{note} ({wish})"),
-            None => format!("silent ({wish})"),
-        },
-        (Some(_), true) => wish.into(),
+    match (node.offered_at, &node.note, node.answers) {
+        (None, ..) => format!("gone ({wish})"),
+        (Some(_), Some(note), _) if node.wish == Wish::Open => note.clone(),
+        (Some(_), Some(note), _) => format!("{note} ({wish})"),
+        (Some(_), None, false) => format!("silent ({wish})"),
+        (Some(_), None, true) => wish.into(),
     }
 }
 
@@ -276,7 +274,9 @@ mod tests {
         let leaving = NodeView { wish: Wish::Drained, ..node.clone() };
         assert_eq!(state(&leaving), "draining", "a worker is on it");
         assert_eq!(state(&NodeView { workers: vec![], ..leaving }), "drained");
-        let gone = NodeView { offered_at: None, ..node };
+        let gone = NodeView { offered_at: None, ..node.clone() };
         assert_eq!(state(&gone), "gone (cordoned)");
+        let taken = NodeView { wish: Wish::Open, note: Some("taken back 21:00".into()), ..node };
+        assert_eq!(state(&taken), "taken back 21:00", "also while it answers");
     }
 }
