@@ -16,6 +16,7 @@ mod elastic;
 mod faults;
 mod flowing;
 mod growing;
+mod hooked;
 mod keyed;
 mod kv;
 mod letting_in;

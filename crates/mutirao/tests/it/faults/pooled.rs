@@ -216,3 +216,33 @@ fn a_killed_resource_manager_is_followed_by_one_that_finds_its_hosts_at_work() {
     let found = |node: &str, before: &[u32]| before.is_empty() || pool.nodes(node) == before;
     assert!(found("one", &nodes.0) && found("two", &nodes.1), "the same agents");
 }
+
+/// A cloud that has one machine, which lets nobody in but whom it was told to when it was created.
+const CLOUD: &str = r#"#!/bin/sh
+case $1 in
+create) echo "$HOOK_SSH_KEY" >>key.pub; echo "$HOOK_NAME" >made ;;
+list) [ ! -e made ] || printf '{"name":"%s","address":"ADDRESS","user":"root","host_key":"%s"}\n' "$(cat made)" "$(cat host.pub)" ;;
+destroy) [ "$(cat made)" != "$HOOK_NAME" ] || rm made ;;
+esac
+"#;
+
+#[test]
+fn a_machine_that_a_hook_created_is_reached_by_ssh_with_the_key_that_the_hook_was_given() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(pool) = Pool::open(&[("one", "")]) else { return };
+    let cloud = pool.path("cloud");
+    std::fs::write(&cloud, CLOUD.replace("ADDRESS", &pool.hosts.host("one").to_string())).unwrap();
+    std::fs::set_permissions(&cloud, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let commands = "create: [./cloud, create]\nlist: [./cloud, list]\ndestroy: [./cloud, destroy]\nlist_every: 1s\n";
+    let dir = pool.path("on-one").display().to_string();
+    let kind = format!("kinds: [{{ name: small, cpus: 1, memory: 256MiB, dir: {dir} }}]\n");
+    std::fs::write(pool.path("hooks.yaml"), format!("{commands}{kind}")).unwrap();
+    let setup = Installation::setup().workers(0).set("jobs.lease", LEASE).set("elastic.nodes", "0");
+    let mut up = setup.set("elastic.hooks", &pool.path("hooks.yaml").display().to_string()).start();
+    queue(&up, "work", 0, 2, r#", "workers": { "cpus": "1" }"#);
+    let job = pool.submit(&up, 6);
+    pool.all_done(&up, &job, 6, 0);
+    assert_eq!(pool.nodes("one").len(), 1, "{}", up.ok(&["node", "list"]));
+    assert!(up.terminate().success());
+    assert!(pool.nodes("one").is_empty() && !pool.path("made").exists(), "{}", up.stderr());
+}
