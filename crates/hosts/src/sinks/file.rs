@@ -1,7 +1,7 @@
 //! Events as lines of a file, each exactly once: a snapshot says how long the file was, and what stands behind that is cut off
-//! before it goes on from there.
+//! before it goes on from there. A file has one writer: of two, each would write over what the other wrote.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,6 +59,10 @@ impl Open {
             std::fs::create_dir_all(folder)?;
         }
         let mut file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path)?;
+        // Where a file system knows no locks, it goes without.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            return Err(io::Error::other("another sink writes to it; give each a file of its own"));
+        }
         let there = file.metadata()?.len();
         let length = length.unwrap_or(there);
         if there < length {
@@ -158,9 +162,25 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "before\n1\n2\n4\n");
         let mut again = Lines::open(path.clone(), Some(&memory)).unwrap();
         again.give(&rows(&[3])).await.unwrap();
+        drop(again);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "before\n1\n2\n3\n");
         let mut first = Lines::open(path.clone(), Some(&begin)).unwrap();
         first.settle().await.unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "before\n");
+    }
+    #[tokio::test]
+    async fn a_second_writer_of_a_file_waits_until_the_first_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out.jsonl");
+        let mut first = Lines::open(path.clone(), None).unwrap();
+        first.settle().await.unwrap();
+        let mut second = Lines::open(path.clone(), None).unwrap();
+        let refused = second.settle().await.unwrap_err();
+        assert!(refused.contains("out.jsonl: another sink writes to it"), "{refused}");
+        assert!(second.give(&rows(&[2])).await.unwrap_err().why.contains("another sink"));
+        first.give(&rows(&[1])).await.unwrap();
+        drop(first);
+        second.give(&rows(&[2])).await.unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "1\n2\n");
     }
 }

@@ -92,14 +92,26 @@ impl<'a> Fields<'a> {
             faults.push(Fault::new(node.place, what).hint(format!("write {name}: {{ name: expression }}")));
             return None;
         };
-        let mut pairs = Vec::with_capacity(fields.len());
+        let mut pairs: Vec<(&Word, &Word)> = Vec::with_capacity(fields.len());
+        let mut cut = false;
         for (key, value) in fields {
-            match value.word() {
-                Some(word) => pairs.push((key, word)),
-                None => faults.push(Fault::new(value.place, format!("\"{}\" is {}", short(&key.text), value.shown()))),
+            match (value.word(), pairs.last()) {
+                (Some(word), _) => pairs.push((key, word)),
+                // `{ a: least(b, 1) }`: YAML takes `least(b` and a field `1)` out of that.
+                (None, Some((_, begun))) if value.what == Content::Nothing && is_open(&begun.text) => {
+                    let what = format!("a comma between {{ }} ends it, and leaves \"{}\"", short(&begun.text));
+                    faults.push(Fault::new(begun.place, what).hint("put the whole expression in quotes"));
+                    pairs.pop();
+                    cut = true;
+                }
+                // More of what was cut off.
+                (None, _) if value.what == Content::Nothing && cut => {}
+                (None, _) => {
+                    faults.push(Fault::new(value.place, format!("\"{}\" is {}", short(&key.text), value.shown())));
+                }
             }
         }
-        Some(pairs)
+        (!cut).then_some(pairs)
     }
 
     pub fn list(&self, name: &str, faults: &mut Vec<Fault>) -> &'a [Node] {
@@ -148,6 +160,10 @@ pub fn span(word: &Word, faults: &mut Vec<Fault>) -> Option<Duration> {
     };
     faults.push(fault);
     None
+}
+
+fn is_open(text: &str) -> bool {
+    text.matches('(').count() > text.matches(')').count()
 }
 
 /// As much of what somebody wrote as is worth repeating.

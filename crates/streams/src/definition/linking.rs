@@ -46,6 +46,7 @@ pub fn link(spec: &Spec, faults: &mut Vec<Fault>) -> Option<Graph> {
     let reads = names.reads(spec, faults);
     let order = inputs::order(spec, &reads.operators, faults);
     inputs::unread(spec, &reads, faults);
+    ends::files(&spec.sinks, faults);
 
     // By their number in the definition; what is wrong stays empty.
     let mut made: Vec<Option<Operator>> = vec![None; spec.operators.len()];

@@ -1,4 +1,5 @@
 mod addresses;
+mod slips;
 mod times;
 
 use super::*;

@@ -83,9 +83,16 @@ pub fn read(text: &str) -> Result<Vec<Node>, Fault> {
             "duplicated key in mapping" => "the same field stands there twice".to_owned(),
             info => format!("it is not YAML: {info}"),
         };
-        let flow = text.lines().nth(error.marker().line().saturating_sub(1)).is_some_and(|line| line.contains(" ? "));
+        let line = text.lines().nth(error.marker().line().saturating_sub(1)).unwrap_or_default();
         let fault = Fault::new(place(error.marker()), what);
-        if flow { fault.hint("in an expression, write if(condition, this, that)") } else { fault }
+        match () {
+            () if line.contains(" ? ") => fault.hint("in an expression, write if(condition, this, that)"),
+            // `{ a: least(b, 1), c: least(d, 1) }` has two fields `1)`.
+            () if line.contains('{') && line.contains('(') => {
+                fault.hint("between { }, put an expression with a comma or a bracket in quotes")
+            }
+            () => fault,
+        }
     })?;
     let source = Source { chars: text.chars().collect(), lines: text.lines().collect() };
     let nodes = documents.iter().map(|document| source.node(document, 0));

@@ -6,7 +6,8 @@ const NO_OBJECT: &str = "it is no JSON object";
 const CUT_OFF: &str = "the list that begins here does not end; it may have been cut off on its way";
 
 /// Events of a message: objects, one after the other, with or without commas, lines and a list around them. Everything
-/// that is no object is rubbish up to the end of its line, and so is a list in a list.
+/// that is no object is rubbish up to the end of its line, and so is a list in a list; a single value among the objects of a
+/// list is rubbish by itself.
 pub struct Events<'a> {
     rest: &'a [u8],
     place: Place,
@@ -95,8 +96,9 @@ impl<'a> Iterator for Events<'a> {
             return cut_off.then_some(Err((b"[", CUT_OFF)));
         }
         if self.rest[0] != b'{' {
-            let line = self.line();
-            return Some(Err((self.take(line), NO_OBJECT)));
+            let within = self.place.listed && !self.place.by_line;
+            let rubbish = within.then(|| value(self.rest)).flatten().unwrap_or_else(|| self.line());
+            return Some(Err((self.take(rubbish), NO_OBJECT)));
         }
         if self.place.by_line {
             let line = self.line();
@@ -111,6 +113,24 @@ impl<'a> Iterator for Events<'a> {
             }
         }
     }
+}
+
+/// Where the number, text or word that begins here ends, if a list may go on behind it.
+fn value(bytes: &[u8]) -> Option<usize> {
+    let end = match bytes.split_first()? {
+        (b'"', text) => {
+            let mut escaped = false;
+            let closes = |b: &u8| {
+                let closes = (*b == b'"' && !escaped) || *b == b'\n';
+                escaped = *b == b'\\' && !escaped;
+                closes
+            };
+            1 + text.iter().position(closes).filter(|end| text[*end] == b'"')? + 1
+        }
+        _ => bytes.iter().take_while(|b| b.is_ascii_alphanumeric() || b"+-.".contains(b)).count(),
+    };
+    let next = bytes[end..].iter().find(|b| !b.is_ascii_whitespace());
+    (end > 0 && matches!(next, Some(b',' | b']'))).then_some(end)
 }
 
 /// Where the object that begins here ends. Nothing when it does not.

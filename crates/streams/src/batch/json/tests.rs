@@ -108,6 +108,25 @@ fn a_list_that_does_not_end_and_a_list_in_a_list_are_told() {
 }
 
 #[test]
+fn a_single_value_among_the_objects_of_a_list_costs_the_others_nothing() {
+    let fine = r#"{"meter":"b","volts":1,"at":1}"#;
+    for value in ["7", "null", "-1.5e3", r#""a, ]\" b""#, r#""\\""#, "true"] {
+        for message in [format!("[{fine}, {value} , {fine}]"), format!("[\n{fine},\n{value}\n,{fine},{value}]")] {
+            let mut reader = meters();
+            reader.read(message.as_bytes());
+            let read = reader.take();
+            assert_eq!((read.batch.rows(), read.misfits[0].event.as_str()), (2, value), "{message}");
+            assert!(!is_cut_off(message.as_bytes()), "{message}");
+        }
+    }
+    let broken = format!("[{fine},\"a,\n{fine}]");
+    let mut reader = meters();
+    reader.read(broken.as_bytes());
+    let read = reader.take();
+    assert_eq!((read.batch.rows(), read.misfits[0].event.as_str()), (2, "\"a,"));
+}
+
+#[test]
 fn that_a_list_is_cut_off_is_told_also_where_it_is_read_in_pieces() {
     for events in [ROWS_MAX - 1, ROWS_MAX, ROWS_MAX + 5] {
         let mut reader = Rows::new(Arc::new(Schema::of([("n", Kind::Int)])));

@@ -121,6 +121,20 @@ pub fn sink(spec: &SinkSpec, input: Port, schema: Arc<Schema>, faults: &mut Vec<
     Some(Sink { name: spec.name.text.clone(), input, schema, to, host: spec.host.clone() })
 }
 
+/// A file has one writer: of two on a host, each would write over what the other wrote.
+pub fn files(sinks: &[SinkSpec], faults: &mut Vec<Fault>) {
+    for (n, sink) in sinks.iter().enumerate() {
+        let ToSpec::File { path } = &sink.to else { continue };
+        let may_meet = |other: &SinkSpec| other.host.is_none() || sink.host.is_none() || other.host == sink.host;
+        let same =
+            |other: &&SinkSpec| matches!(&other.to, ToSpec::File { path: its } if its == path) && may_meet(other);
+        if let Some(other) = sinks[..n].iter().find(same) {
+            let what = format!("sink \"{}\" writes to {} too", other.name.text, short(path));
+            faults.push(Fault::new(sink.name.place, what).hint("give each a file of its own"));
+        }
+    }
+}
+
 /// `grid/alarms/{meter}`
 fn template(word: &Word, schema: &Schema, faults: &mut Vec<Fault>) -> Option<Template> {
     let (mut pieces, mut fine) = (Vec::new(), true);
