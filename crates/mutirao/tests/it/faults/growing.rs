@@ -182,31 +182,36 @@ fn generation(up: &Installation) -> u64 {
     holder(up)["generation"].as_u64().unwrap_or(0)
 }
 
-#[test]
-fn of_two_resource_managers_one_acts_also_when_it_is_frozen_or_killed() {
-    let up = installation();
-    let (a, b) = (ResourceManager::start(&up, "rm-a", &NODES), ResourceManager::start(&up, "rm-b", &NODES));
-    wait::until("both to be there", SOON, || json(&up.ok(&["--json", "elastic", "status"]))["members"] == 2);
-    settles(&up, "work", MIN as usize);
-    let effects = Effects::new();
-    within_limits(&up, &effects, || {
-        let work = Work::submit(&up, &effects);
-        wait::until("all to be there", SOON, || up.worker_pids().len() == MAX);
-        let acts = |rm: &ResourceManager| holder(&up)["member"].as_str().is_some_and(|member| rm.is(member));
-        let (active, other) = if acts(&a) { (a, b) } else { (b, a) };
+/// Takes minutes, mostly of waiting.
+mod long {
+    use super::*;
 
-        let before = generation(&up);
-        active.send(Signal::STOP);
-        wait::until("the other to act", TAKEN_OVER_WITHIN, || acts(&other));
-        assert!(generation(&up) > before, "under another lease");
-        active.send(Signal::CONT);
-        work.ends_ok(&up);
+    #[test]
+    fn of_two_resource_managers_one_acts_also_when_it_is_frozen_or_killed() {
+        let up = installation();
+        let (a, b) = (ResourceManager::start(&up, "rm-a", &NODES), ResourceManager::start(&up, "rm-b", &NODES));
+        wait::until("both to be there", SOON, || json(&up.ok(&["--json", "elastic", "status"]))["members"] == 2);
+        settles(&up, "work", MIN as usize);
+        let effects = Effects::new();
+        within_limits(&up, &effects, || {
+            let work = Work::submit(&up, &effects);
+            wait::until("all to be there", SOON, || up.worker_pids().len() == MAX);
+            let acts = |rm: &ResourceManager| holder(&up)["member"].as_str().is_some_and(|member| rm.is(member));
+            let (active, other) = if acts(&a) { (a, b) } else { (b, a) };
 
-        let (active, other) = if acts(&other) { (other, active) } else { (active, other) };
-        let before = generation(&up);
-        active.kill9();
-        wait::until("the one that is left to act", TAKEN_OVER_WITHIN, || acts(&other) && generation(&up) > before);
-        // Nobody who ran tasks was killed; on a machine under load one may have been silent for too long.
-        work.all_is_well(&up, 1);
-    });
+            let before = generation(&up);
+            active.send(Signal::STOP);
+            wait::until("the other to act", TAKEN_OVER_WITHIN, || acts(&other));
+            assert!(generation(&up) > before, "under another lease");
+            active.send(Signal::CONT);
+            work.ends_ok(&up);
+
+            let (active, other) = if acts(&other) { (other, active) } else { (active, other) };
+            let before = generation(&up);
+            active.kill9();
+            wait::until("the one that is left to act", TAKEN_OVER_WITHIN, || acts(&other) && generation(&up) > before);
+            // Nobody who ran tasks was killed; on a machine under load one may have been silent for too long.
+            work.all_is_well(&up, 1);
+        });
+    }
 }

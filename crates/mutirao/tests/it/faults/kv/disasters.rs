@@ -126,19 +126,6 @@ fn an_owner_that_stands_still_past_its_lease_applies_nothing_when_it_wakes_and_b
 }
 
 #[test]
-fn a_manager_stopped_while_the_database_is_away_gives_back_what_it_held_in_order() {
-    let Some(pair) = plain() else { return };
-    outlives(pair, Unanswered::BeforeTheNext, 2, |pair, _| {
-        pair.database.kill9();
-        // What is written meanwhile is with whoever owns its key, and not acknowledged.
-        for_(Duration::from_secs(1));
-        pair.managers[1].terminate();
-        pair.database.restart().unwrap();
-        pair.managers[1].restart();
-    });
-}
-
-#[test]
 fn clocks_that_are_minutes_apart_and_jump_change_no_order_and_bring_nothing_back() {
     let folder = tempfile::tempdir().unwrap();
     let walls = ["first", "second"].map(|name| folder.path().join(name));
@@ -191,4 +178,22 @@ fn a_manager_cut_off_from_the_others_loses_no_answered_write_and_doubles_none() 
             network.mend(Between::ManagerAnd(*front)).unwrap();
         }
     });
+}
+
+/// Takes minutes, mostly of waiting.
+mod long {
+    use super::*;
+
+    #[test]
+    fn a_manager_stopped_while_the_database_is_away_gives_back_what_it_held_in_order() {
+        let Some(pair) = plain() else { return };
+        outlives(pair, Unanswered::BeforeTheNext, 2, |pair, _| {
+            pair.database.kill9();
+            // What is written meanwhile is with whoever owns its key, and not acknowledged.
+            for_(Duration::from_secs(1));
+            pair.managers[1].terminate();
+            pair.database.restart().unwrap();
+            pair.managers[1].restart();
+        });
+    }
 }
