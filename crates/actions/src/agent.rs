@@ -222,6 +222,7 @@ impl Agent {
             let end = run.unwrap_or_else(|_| End::Failed("the action broke down; the node's log says where".into()));
             let text = results::written(&message, end);
             // Whoever asked waits for it, and not for our disk.
+            underway.said(&text);
             let mut saying = self.clone().saying(text.clone());
             let taken = Notify::new();
             let keeping = self.results.keep(text.clone(), &taken);

@@ -1,5 +1,6 @@
 //! Messages that a node has, and what becomes of them. Each is run once, however often it comes: a copy that comes while the
-//! first runs waits with it, and one that comes after is answered with what was answered before.
+//! first runs waits with it, and one that comes after is answered with what was answered before: also while that is on its way,
+//! since whoever sent it may have sent it because it was lost there.
 //!
 //! Accepting a message tells whoever sent it that it need not come again. So all copies of one are accepted together, once
 //! its result is safe; and if its run ends without a result, broken or cut short, none is, and it is new when it comes again.
@@ -21,8 +22,16 @@ pub struct Desk(Mutex<Papers>);
 #[derive(Default)]
 struct Papers {
     answers: Answers,
-    /// To be called when what runs under a name is safe.
-    accepts: HashMap<String, VecDeque<Accept>>,
+    /// Of what runs under a name.
+    running: HashMap<String, Running>,
+}
+
+#[derive(Default)]
+struct Running {
+    /// To be called when it is safe.
+    accepts: VecDeque<Accept>,
+    /// Its answer, once that is on its way.
+    said: Option<String>,
 }
 
 /// What is to be done about a message.
@@ -31,7 +40,7 @@ pub enum Turn {
     Run(String),
     /// Its answer is kept under this number; it was accepted.
     Kept(String, u64),
-    /// This was its answer; it was accepted.
+    /// This is its answer; it was accepted, or will be with the first.
     Again(String),
 }
 
@@ -50,7 +59,7 @@ impl Desk {
         self.0.lock().answers.answered(key, answer);
     }
 
-    /// None: it runs already, and its copy waits with it.
+    /// None: it runs still, and its copy waits with it.
     pub fn ask(&self, key: String, accept: Accept) -> Option<Turn> {
         let mut papers = self.0.lock();
         match papers.answers.ask(&key) {
@@ -65,12 +74,12 @@ impl Desk {
                 Some(Turn::Kept(key, number))
             }
             known => {
-                let copies = papers.accepts.entry(key.clone()).or_default();
-                copies.push_back(accept);
-                if copies.len() > COPIES_MAX {
-                    copies.pop_front();
+                let running = papers.running.entry(key.clone()).or_default();
+                running.accepts.push_back(accept);
+                if running.accepts.len() > COPIES_MAX {
+                    running.accepts.pop_front();
                 }
-                (known == Known::New).then_some(Turn::Run(key))
+                if known == Known::New { Some(Turn::Run(key)) } else { running.said.clone().map(Turn::Again) }
             }
         }
     }
@@ -88,6 +97,14 @@ pub struct Underway<'a> {
 }
 
 impl Underway<'_> {
+    /// Its answer goes on its way now, and is not safe yet.
+    pub fn said(&self, answer: &str) {
+        let Some(key) = &self.key else { return };
+        if let Some(running) = self.desk.0.lock().running.get_mut(key) {
+            running.said = Some(answer.to_owned());
+        }
+    }
+
     /// Its result is safe with somebody else.
     pub fn ended(self, answer: String) {
         self.settle(|answers, key| answers.answered(key, answer));
@@ -103,9 +120,9 @@ impl Underway<'_> {
         let accepts = {
             let mut papers = self.desk.0.lock();
             note(&mut papers.answers, &key);
-            papers.accepts.remove(&key)
+            papers.running.remove(&key)
         };
-        accepts.into_iter().flatten().for_each(|accept| accept());
+        accepts.into_iter().flat_map(|running| running.accepts).for_each(|accept| accept());
     }
 }
 
@@ -115,7 +132,7 @@ impl Drop for Underway<'_> {
         let dropped = {
             let mut papers = self.desk.0.lock();
             papers.answers.forget(&key);
-            papers.accepts.remove(&key)
+            papers.running.remove(&key)
         };
         // Outside the lock: whoever hears of it may come again at once.
         drop(dropped);
@@ -161,6 +178,18 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_that_comes_while_the_answer_is_on_its_way_is_answered_too_and_accepted_with_the_first() {
+        let (desk, accepted) = (Desk::default(), Counter::default());
+        let Some(Turn::Run(key)) = desk.ask("r1".into(), accepted.accept()) else { panic!("it is new") };
+        let underway = desk.underway(key);
+        underway.said("7");
+        let again = desk.ask("r1".into(), accepted.accept());
+        assert!(matches!(again, Some(Turn::Again(text)) if text == "7") && accepted.seen() == 0);
+        underway.ended("7".into());
+        assert_eq!(accepted.seen(), 2);
+    }
+
+    #[test]
     fn one_whose_result_is_kept_is_accepted_and_not_run_however_long_ago_it_was() {
         let (desk, accepted) = (Desk::default(), Counter::default());
         let Some(Turn::Run(key)) = desk.ask("r1".into(), accepted.accept()) else { panic!("it is new") };
@@ -184,7 +213,7 @@ mod tests {
             drop(desk.underway(key));
         }
         assert_eq!(accepted.seen(), 0);
-        assert!(desk.0.lock().accepts.is_empty(), "nothing is kept of it");
+        assert!(desk.0.lock().running.is_empty(), "nothing is kept of it");
     }
 
     #[test]
