@@ -49,7 +49,10 @@ fn expected_lines() -> String {
 fn start(up: &Installation, definition: &str) {
     let said = deploy(up, &[], &written(up, "counted.yaml", definition));
     assert_eq!(said.code, Some(0), "{said:?}");
-    let runs = || parts(up).iter().all(|part| part["state"]["is"] == "running" || part["kind"] == "source");
+    let runs = || {
+        let parts = parts(up);
+        !parts.is_empty() && parts.iter().all(|part| part["state"]["is"] == "running" || part["kind"] == "source")
+    };
     wait::until("it to run", LATER, runs);
 }
 
