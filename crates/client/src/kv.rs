@@ -161,8 +161,8 @@ fn moment(text: &str) -> Option<Timestamp> {
 /// What a header cannot carry would be left out, and the value be said to be just bytes.
 fn sendable(content_type: &str) -> Result<&str, ClientError> {
     match HeaderValue::from_str(content_type) {
-        Ok(_) => Ok(content_type),
-        Err(_) => Err(Problem::invalid("Content-Type", "it has characters that cannot be sent")
+        Ok(_) if content_type.is_ascii() => Ok(content_type),
+        _ => Err(Problem::invalid("Content-Type", "it has characters that cannot be sent")
             .remedy("write it in plain ASCII, like text/plain; charset=utf-8")
             .into()),
     }
