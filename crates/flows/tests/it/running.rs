@@ -100,7 +100,7 @@ pub(crate) async fn ended(flows: &Flows, run: u64) -> RunView {
 
 fn graph() -> FlowSpec {
     spec(json!({"name": "graph", "output": "steps.each.output", "steps": [
-        {"name": "list", "action": "actions.list"},
+        {"name": "list", "action": "actions.list", "timeout": "300ms", "retries": 50},
         {"name": "each", "action": "actions.double", "each": "steps.list.output.rows", "input": {"n": "item"},
          "timeout": "300ms", "retries": 50},
         {"name": "never", "action": "actions.a", "when": "size(steps.list.output.rows) > 5"},
