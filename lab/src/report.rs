@@ -37,9 +37,10 @@ pub enum Goal {
 }
 
 impl Goal {
+    /// A multiple of nothing meets no goal: the peer did not run.
     fn is_met(self, figure: f64) -> bool {
         match self {
-            Goal::AtLeast(least) => figure >= least,
+            Goal::AtLeast(least) => figure >= least && figure.is_finite(),
             Goal::AtMost(most) => figure <= most,
         }
     }
